@@ -1,0 +1,81 @@
+"""Translate by sampling and reranking, and stop as soon as more candidates would not help.
+
+Names are imported when they are first used (PEP 562), so ``import quitmt`` is quick and never imports a model's library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from quitmt._version import __version__
+
+if TYPE_CHECKING:
+    from quitmt.api import (
+        Moment,
+        Translator,
+        rerank_pool,
+        rerank_pool_async,
+        translate,
+        translate_async,
+        watch,
+        watch_async,
+    )
+    from quitmt.errors import QuitmtError
+    from quitmt.rerank import mbr, qe
+    from quitmt.stop.fixed import Fixed
+    from quitmt.stop.window import Quit
+    from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Standing, Verdict
+
+_HOMES = {
+    "quitmt.api": (
+        "Moment",
+        "Translator",
+        "rerank_pool",
+        "rerank_pool_async",
+        "translate",
+        "translate_async",
+        "watch",
+        "watch_async",
+    ),
+    "quitmt.errors": ("QuitmtError",),
+    "quitmt.rerank": ("mbr", "qe"),
+    "quitmt.stop.fixed": ("Fixed",),
+    "quitmt.stop.window": ("Quit",),
+    "quitmt.types": ("Ask", "Candidate", "Draw", "Outcome", "Segment", "Standing", "Verdict"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Ask",
+    "Candidate",
+    "Draw",
+    "Fixed",
+    "Moment",
+    "Outcome",
+    "Quit",
+    "QuitmtError",
+    "Segment",
+    "Standing",
+    "Translator",
+    "Verdict",
+    "__version__",
+    "mbr",
+    "qe",
+    "rerank_pool",
+    "rerank_pool_async",
+    "translate",
+    "translate_async",
+    "watch",
+    "watch_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'quitmt' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

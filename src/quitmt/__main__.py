@@ -1,0 +1,7 @@
+"""``python -m quitmt`` is the command line."""
+
+import sys
+
+from quitmt.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,97 @@
+"""The command line: parse, call, print. Results to standard output, everything else to standard error.
+
+Exit codes: 0 all well; 1 some segments failed; 2 bad usage, input or output; 130 interrupted; 141 closed pipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from typing import NoReturn
+
+from quitmt._version import __version__
+from quitmt.cli import rerank, translate
+from quitmt.cli.run import Run
+from quitmt.engine.driver import Item
+from quitmt.errors import QuitmtError
+from quitmt.files.outputs import ClosedPipe
+
+FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(
+        prog="quitmt",
+        description="Translate by sampling and reranking, and stop as soon as more candidates would not help.",
+        epilog="quitmt COMMAND --help explains each, with examples.",
+    )
+    top.add_argument("--version", action="version", version=f"quitmt {__version__}")
+    top.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    translate.add_parser(commands)
+    rerank.add_parser(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = parser().parse_args(words)
+    logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING, format="quitmt: %(message)s")
+    try:
+        work, items = args.prepare(args)
+        return run(work, items, words)
+    except ClosedPipe as error:
+        say(str(error))
+        # Python flushes standard output once more at exit and would complain; there is nobody to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except QuitmtError as error:
+        if args.debug:
+            raise
+        say(str(error))
+        return BAD
+    except KeyboardInterrupt:  # before any segment was begun
+        say("interrupted")
+        return INTERRUPTED
+
+
+def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> int:
+    done = False
+    try:
+        with closing(work.outputs):
+            asyncio.run(work.work(items))
+        done = work.progress.failed == 0
+    except KeyboardInterrupt:
+        work.progress.close()
+        say(f"interrupted; {how_to_resume(work, words)}")
+        return INTERRUPTED
+    finally:
+        work.progress.close(summary=done)
+        if work.journal:
+            work.journal.close(done=done)
+    if done:
+        return 0
+    say(f"{work.progress.failed} segments failed; {how_to_resume(work, words, 'retry them')}")
+    return FAILED
+
+
+def how_to_resume(work: Run, words: list[str], purpose: str = "continue") -> str:
+    if work.journal is None:
+        return f"to be able to {purpose}, write to a file with -o FILE"
+    again = words if "--resume" in words else [*words, "--resume"]
+    return f"to {purpose}: {shlex.join(['quitmt', *again])}"
+
+
+def say(message: str) -> None:
+    print(f"quitmt: {message}", file=sys.stderr)

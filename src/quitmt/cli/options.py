@@ -1,0 +1,144 @@
+"""Options that several commands share, and the settings they add up to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from quitmt import stop
+from quitmt._version import __version__
+from quitmt.cli.run import Outputs
+from quitmt.errors import OutputError, UsageError
+from quitmt.files.journal import Journal
+from quitmt.files.outputs import STDOUT, Output
+from quitmt.protocols import StoppingRule
+from quitmt.rerank import RERANKERS
+from quitmt.stop import RULES
+
+
+def listed(entries: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {meaning}" for name, meaning in entries.items())
+
+
+def add_method(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("method")
+    group.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help=f"default mbr:chrf. {listed(RERANKERS)}")
+    group.add_argument("--stop", default="quit", metavar="NAME", help=f"default quit. {listed(RULES)}")
+    group.add_argument("-k", "--step", type=int, default=8, metavar="K", help="candidates a step (8)")
+    group.add_argument("-w", "--window", type=int, default=8, metavar="W", help="steps a window (8)")
+    group.add_argument(
+        "--alpha", type=float, default=1e-3, help="how far the best score may move in a window that is stable (0.001)"
+    )
+    group.add_argument("-n", "--budget", type=int, default=512, metavar="N", help="candidates at most (512)")
+    group.add_argument(
+        "--single-step-window", action="store_true", help="allow -w 1, which always stops at the first step"
+    )
+    group.add_argument("--src", metavar="LANG", help="source language (the model's, or en)")
+    group.add_argument("--tgt", metavar="LANG", help="target language (the model's, or pt)")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="translations, a line each (stdout)")
+    group.add_argument(
+        "--jsonl",
+        metavar="FILE",
+        nargs="?",
+        const=STDOUT,
+        help="full outcomes as JSON lines to FILE as well; without FILE: in place of the translations",
+    )
+    group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to",
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    group.add_argument("--in-flight", type=int, metavar="N", help="segments worked on at the same time")
+
+
+def rule_of(args: argparse.Namespace) -> StoppingRule:
+    return stop.load(
+        args.stop, k=args.step, w=args.window, alpha=args.alpha, n=args.budget, single=args.single_step_window
+    )
+
+
+def method_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What changes the results, by the name the user knows it by."""
+    return {
+        "--rerank": args.rerank,
+        "--stop": args.stop,
+        "-k": args.step,
+        "-w": args.window,
+        "--alpha": args.alpha,
+        "-n": args.budget,
+        "--src": args.src,
+        "--tgt": args.tgt,
+    }
+
+
+def open_results(
+    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
+) -> tuple[Outputs, Journal | None]:
+    """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
+    _check_paths(args, inputs)
+    journal = _open_journal(args, settings)
+    try:
+        return _open_outputs(args, budget), journal
+    except OutputError:
+        if journal:
+            journal.close(done=False)
+        raise
+
+
+def _named(args: argparse.Namespace) -> list[str]:
+    paths = (args.output, args.jsonl, getattr(args, "keep_pools", None))
+    return [path for path in paths if path and path != STDOUT]
+
+
+def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
+    named = _named(args)
+    for path in named:
+        if any(_same(path, other) for other in inputs):
+            raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
+    if len({os.path.abspath(path) for path in named}) < len(named):  # noqa: PTH100 (resolve() follows /dev/stdout)
+        raise UsageError("two outputs would go to the same file")
+    if args.show and args.jsonl == STDOUT:
+        raise UsageError("--show and --jsonl both want the main output", hint="give --jsonl a FILE")
+
+
+def _same(path: str, other: str) -> bool:
+    return other != STDOUT and Path(path).exists() and Path(other).exists() and Path(path).samefile(other)
+
+
+def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal | None:
+    """The journal beside the first file that is written; none if everything goes to standard output."""
+    # A device such as /dev/null keeps nothing that could be continued.
+    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
+    if not files:
+        if args.resume:
+            raise UsageError("--resume needs a file to continue", hint="write the output to one with -o FILE")
+        return None
+    pools = bool(getattr(args, "keep_pools", None))
+    settings = {**settings, "--keep-pools": pools, "version": __version__}
+    journal = Journal.beside(files[0], settings, keep_candidates=pools)
+    done = journal.start(resume=args.resume)
+    if done and not args.quiet:
+        print(f"quitmt: continuing after {done} finished segments", file=sys.stderr)
+    return journal
+
+
+def _open_outputs(args: argparse.Namespace, budget: int) -> Outputs:
+    outputs, pools = Outputs(budget), getattr(args, "keep_pools", None)
+    if args.jsonl == STDOUT:
+        outputs.outcomes = Output(args.output)
+    else:
+        outputs.outcomes = Output(args.jsonl) if args.jsonl else None
+        main = Output(args.output)
+        outputs.show, outputs.text = (main, None) if args.show else (None, main)
+    outputs.pools = Output(pools) if pools else None
+    return outputs

@@ -1,0 +1,59 @@
+"""What a run tells on standard error: a progress bar on a terminal, and a closing line."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from tqdm import tqdm
+
+from quitmt.types import Outcome, Verdict
+
+
+class Progress:
+    """Counts outcomes; draws a bar only where somebody is looking."""
+
+    def __init__(self, budget: int, *, total: int | None = None, quiet: bool = False) -> None:
+        self._budget = budget
+        self._quiet = quiet
+        self.stops: Counter[Verdict] = Counter()
+        self.used = 0
+        self._bar = tqdm(
+            total=total,
+            unit=" segments",
+            disable=quiet or not sys.stderr.isatty(),
+            file=sys.stderr,
+            dynamic_ncols=True,
+            smoothing=0.05,
+        )
+
+    @property
+    def segments(self) -> int:
+        return sum(self.stops.values())
+
+    @property
+    def failed(self) -> int:
+        return self.stops[Verdict.FAILED]
+
+    def add(self, outcome: Outcome) -> None:
+        if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
+            self.stops[outcome.stop] += 1
+            self.used += outcome.size
+            if not self._bar.disable:
+                self._bar.set_postfix_str(f"{self._saved():.0%} of candidates saved", refresh=False)
+        self._bar.update()
+
+    def _saved(self) -> float:
+        possible = self.segments * self._budget
+        return 1 - self.used / possible if possible else 0.0
+
+    def close(self, *, summary: bool = True) -> None:
+        self._bar.close()
+        if summary and not self._quiet and self.segments:
+            mean = self.used / self.segments
+            stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
+            print(
+                f"quitmt: {self.segments} segments, {mean:.1f} of {self._budget} candidates each on average "
+                f"({self._saved():.1%} saved); {stops}",
+                file=sys.stderr,
+            )

@@ -1,0 +1,88 @@
+"""``quitmt rerank``: the same as translate on recorded pools, with no model."""
+
+from __future__ import annotations
+
+import argparse
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from quitmt import rerank
+from quitmt.cli import options
+from quitmt.cli.progress import Progress
+from quitmt.cli.run import Run
+from quitmt.engine.driver import Driver, Item
+from quitmt.errors import UsageError
+from quitmt.files.pools import read_plain_pools, read_pools
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+
+DESCRIPTION = """\
+Choose from recorded candidates, as translate would have done with them: rerank, and stop when the best score has
+stopped moving. Pools are JSON lines, one segment each, gzip or not:
+
+  {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}}
+
+or plain text with N lines a source (--num-candidates N, --sources FILE)."""
+
+EXAMPLES = """\
+examples:
+  quitmt rerank pools.jsonl.gz -o chosen.txt
+  quitmt rerank pools.jsonl --stop full --jsonl full.jsonl -o /dev/null
+  quitmt rerank pools.jsonl --rerank qe:recorded:kiwi -w 4
+  quitmt rerank samples.txt --num-candidates 64 --sources news.en"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "rerank",
+        help="choose from recorded candidates",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("pools", nargs="?", metavar="POOLS", help="a file of pools, or - for standard input")
+    parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
+    parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
+    options.add_method(parser)
+    options.add_output(parser)
+    parser.set_defaults(prepare=prepare)
+
+
+def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
+    if args.pools is None and args.jsonl not in (None, "-"):
+        args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
+    if args.pools is None:
+        raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
+    rule = options.rule_of(args)
+    reranker = rerank.load(args.rerank, languages=(args.src or "en", args.tgt or "pt"))
+    generator = RecordedGenerator()
+    driver = Driver(generator, reranker, rule, in_flight=64 if args.in_flight is None else args.in_flight)
+    pools = pools_of(args)
+    settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
+    inputs = [path for path in (args.pools, args.sources) if path]
+    outputs, journal = options.open_results(args, settings, rule.budget, inputs)
+    return Run(driver, outputs, Progress(rule.budget, quiet=args.quiet), journal), items(pools, generator)
+
+
+def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
+    if args.num_candidates is None:
+        if args.sources:
+            raise UsageError(
+                "--sources goes with --num-candidates", hint="pools in JSON lines have their sources inside"
+            )
+        return read_pools(args.pools)
+    if args.num_candidates < 1:
+        raise UsageError(f"--num-candidates must be at least 1, not {args.num_candidates}")
+    return read_plain_pools(args.pools, args.num_candidates, args.sources)
+
+
+async def items(pools: AsyncIterator[RecordedPool], generator: RecordedGenerator) -> AsyncIterator[tuple[Item, int]]:
+    async for pool in pools:
+        yield generator.add(pool), checksum(pool)
+
+
+def checksum(pool: RecordedPool) -> int:
+    content = [pool.segment.id, pool.segment.source]
+    for candidate in pool.candidates:
+        content += [candidate.text, repr(candidate.scores)]
+    return zlib.crc32("\n".join(content).encode())

@@ -1,0 +1,41 @@
+"""Outcomes for people to look at: the translation, what it cost, why it stopped, and how the best score moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quitmt.types import Outcome, Verdict
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 64
+
+REASONS = {
+    Verdict.STABLE: "stable: the best score stopped moving",
+    Verdict.BUDGET: "budget: all candidates used, the score still moving",
+    Verdict.EXHAUSTED: "exhausted: the recorded pool ended",
+    Verdict.FAILED: "failed",
+}
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """One bar a value, from the lowest to the highest; longer sequences are thinned out evenly.
+
+    >>> sparkline([0.1, 0.4, 0.8, 0.8])
+    '▁▄██'
+    """
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    span = high - low
+    return "".join(BARS[int((value - low) / span * (len(BARS) - 1) + 0.5) if span else -1] for value in values)
+
+
+def describe(outcome: Outcome, budget: int) -> str:
+    """A few lines about one outcome."""
+    lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
+    if outcome.size or outcome.error:
+        reason = f"failed: {outcome.error}" if outcome.error else REASONS[outcome.stop]
+        lines.append(f"   {outcome.size} of {budget} candidates · {reason}")
+    if outcome.trajectory:
+        lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,31 @@
+"""From lines of text to the items of a run, and back to lines."""
+
+from __future__ import annotations
+
+from quitmt.engine.driver import Item
+from quitmt.engine.engine import Finished
+from quitmt.types import Outcome, Segment, Verdict
+
+
+def item(number: int, source: str | Segment, signature: str = "") -> Item:
+    """Line ``number`` (from 1) as a segment; a blank one is finished already: its translation is empty."""
+    segment = Segment(str(number), source) if isinstance(source, str) else source
+    if segment.source.strip():
+        return segment
+    outcome = Outcome(
+        id=segment.id,
+        source=segment.source,
+        translation="",
+        index=None,
+        score=None,
+        size=0,
+        stop=Verdict.STABLE,
+        trajectory=(),
+        signature=signature,
+    )
+    return Finished(segment, outcome, ())
+
+
+def one_line(text: str) -> str:
+    """A translation as one line of plain text, whatever line breaks a model put into it."""
+    return " ".join(text.splitlines())

@@ -1,0 +1,1 @@
+"""The engine (pure) and its live driver."""

@@ -1,0 +1,184 @@
+"""The live driver: turns the engine's crank with asyncio, so that generating and reranking overlap.
+
+Many segments are in flight. Whatever they ask for goes to the generator at once; whatever has arrived is reranked in
+one batch, in a thread of its own; a segment that stops frees its slot at once. One segment that fails is an outcome,
+never the end of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from quitmt import signature
+from quitmt.engine.engine import Engine, Finished, Observer
+from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.types import Ask, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+LOOKAHEAD = 8
+"""How many times ``in_flight`` the run may get ahead of its slowest segment."""
+
+Item = Segment | Finished
+"""What a run is made of. A segment that is finished already (a blank line, the part of a resumed run that was done) goes
+straight through."""
+Items = Iterable[Item] | AsyncIterable[Item]
+
+
+class Driver:
+    """One run over a stream of segments. ``in_flight`` of them are worked on at a time."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        reranker: Reranker[Any],
+        rule: StoppingRule,
+        *,
+        in_flight: int = 16,
+        observer: Observer | None = None,
+    ) -> None:
+        if in_flight < 1:
+            raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
+        self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
+        self._generator = generator
+        self._reranker = reranker
+        self._engine = Engine(reranker, rule, signature=self.signature, observer=observer)
+        self._in_flight = in_flight
+        self._active: dict[str, tuple[int, Segment]] = {}
+        """By id, with positions, in the order of the input."""
+        self._passing: list[tuple[int, Finished]] = []
+        self._admitted = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reranking = False
+
+    async def run(self, items: Items) -> AsyncGenerator[tuple[int, Finished]]:
+        """Yield segments as they finish, each with its position in the input.
+
+        None is further than a few times ``in_flight`` ahead of the first unfinished one, so whoever puts them back in
+        order needs little memory. If the input itself fails midway, what was admitted is finished first.
+        """
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        feeder = self._start(self._feed(items))
+        self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
+        try:
+            while True:
+                self._wake.clear()
+                self._crank()
+                if finished := self._finished():
+                    for position, one in finished:
+                        yield position, one
+                elif not self._active and feeder.done():
+                    break
+                else:
+                    await self._wake.wait()
+            feeder.result()  # raises what was wrong with the input
+        finally:
+            await self._abort(feeder)
+
+    def _crank(self) -> None:
+        """Start everything that can be started."""
+        for task in [task for task in self._tasks if task.done()]:
+            self._tasks.discard(task)
+            task.result()
+        if asks := self._engine.asks():
+            self._start(self._draw(asks))
+        if self._engine.has_updates and not self._reranking:
+            self._reranking = True
+            self._start(self._rerank())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._wake.set())
+        return task
+
+    def _finished(self) -> list[tuple[int, Finished]]:
+        finished, self._passing = self._passing, []
+        for one in self._engine.finished():
+            self._generator.close(one.segment)
+            position, _ = self._active.pop(one.segment.id)
+            finished.append((position, one))
+        self._room.set()
+        return finished
+
+    async def _feed(self, items: Items) -> None:
+        if isinstance(items, AsyncIterable):
+            async for item in items:
+                await self._admit(item)
+        else:
+            for item in items:
+                await self._admit(item)
+
+    async def _admit(self, item: Item) -> None:
+        while not self._has_room():
+            self._room.clear()
+            await self._room.wait()
+        if isinstance(item, Finished):
+            self._passing.append((self._admitted, item))
+        else:
+            self._engine.admit(item)
+            self._active[item.id] = (self._admitted, item)
+        self._admitted += 1
+        self._wake.set()
+
+    def _has_room(self) -> bool:
+        if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
+            return False
+        first, _ = next(iter(self._active.values()), (self._admitted, None))
+        return self._admitted - first < LOOKAHEAD * self._in_flight
+
+    async def _draw(self, asks: Sequence[Ask]) -> None:
+        try:
+            async for draw in self._generator.draw(asks):
+                self._engine.feed(draw)
+                self._wake.set()
+            error: QuitmtError = GenerationError("the generator gave fewer candidates than were asked for")
+        except Exception as raised:
+            log.debug("generation failed", exc_info=raised)
+            missing = [ask for ask in asks if not self._engine.served(ask)]
+            if len(asks) > 1:  # find out whose fault it was: each segment on its own
+                for ask in missing:
+                    self._start(self._draw([ask]))
+                return
+            error = raised if isinstance(raised, QuitmtError) else _wrapped(raised)
+        for ask in asks:
+            if not self._engine.served(ask):
+                self._engine.feed(Draw(ask.segment, ask.start, (), error=error))
+
+    async def _rerank(self) -> None:
+        updates = self._engine.updates()
+        start = time.perf_counter()
+        standings = await asyncio.to_thread(self._reranker.extend, updates)
+        self._engine.settle(updates, standings, time.perf_counter() - start)
+        self._reranking = False
+
+    async def _abort(self, feeder: asyncio.Task[None]) -> None:
+        tasks = [feeder, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, segment in self._active.values():
+            self._generator.close(segment)
+
+
+def _wrapped(error: Exception) -> GenerationError:
+    return GenerationError(f"generating failed: {type(error).__name__}: {error}")
+
+
+async def in_order(finished: AsyncGenerator[tuple[int, Finished]]) -> AsyncGenerator[Finished]:
+    """Put what a driver yields back into the order of the input."""
+    waiting: dict[int, Finished] = {}
+    position = 0
+    async with aclosing(finished):
+        async for index, one in finished:
+            waiting[index] = one
+            while position in waiting:
+                yield waiting.pop(position)
+                position += 1

@@ -1,0 +1,207 @@
+"""The engine: a pure state machine from candidates to outcomes. No I/O, no clock, no tasks.
+
+A driver turns its crank, and a live run, a replay and a server differ only in the driver:
+
+    admit(segment)                  a segment takes a slot
+    asks()         → asks           what should be generated now, each ask given once
+    feed(draw)                      candidates arrived, in any order
+    updates()      → updates        what can be reranked now, each given once
+    settle(updates, standings)      what the reranker said
+    finished()     → finished       segments that stopped; their slots are free
+
+Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
+its own segment's standings in order and nothing else; everything up to the rule's horizon is asked for at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from quitmt.errors import InputError, QuitmtError
+from quitmt.protocols import Reranker, State, StoppingRule, Update, Watch
+from quitmt.types import Ask, Candidate, Draw, Outcome, Seconds, Segment, Standing, Verdict
+
+Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
+"""Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A segment that stopped: its outcome, and the candidates that were used for it."""
+
+    segment: Segment
+    outcome: Outcome
+    candidates: Sequence[Candidate]
+
+
+@dataclass(slots=True, eq=False)
+class _Slot(Generic[State]):
+    segment: Segment
+    state: State
+    watch: Watch
+    asked: int = 0
+    reranked: int = 0
+    reranking: bool = False
+    ended: bool = False
+    pool: list[Candidate] = field(default_factory=list)
+    """Candidates 0, 1, … without a gap."""
+    early: dict[int, Candidate] = field(default_factory=dict)
+    """Candidates that arrived before a lower index did."""
+    trajectory: list[float] = field(default_factory=list)
+    standing: Standing | None = None
+    generate_seconds: float = 0.0
+    rerank_seconds: float = 0.0
+
+
+class Engine(Generic[State]):
+    def __init__(
+        self, reranker: Reranker[State], rule: StoppingRule, *, signature: str = "", observer: Observer | None = None
+    ) -> None:
+        self._reranker = reranker
+        self._rule = rule
+        self._signature = signature
+        self._observer = observer
+        self._slots: dict[str, _Slot[State]] = {}
+        self._to_ask: list[_Slot[State]] = []
+        self._to_rerank: dict[str, _Slot[State]] = {}
+        self._reranking: list[_Slot[State]] = []
+        self._finished: list[Finished] = []
+
+    @property
+    def active(self) -> int:
+        """Segments admitted and not yet finished."""
+        return len(self._slots)
+
+    @property
+    def has_updates(self) -> bool:
+        return bool(self._to_rerank)
+
+    def admit(self, segment: Segment) -> None:
+        if segment.id in self._slots:
+            raise InputError(f"two segments have the id {segment.id!r}")
+        slot = _Slot(segment, self._reranker.open(segment), self._rule.open())
+        self._slots[segment.id] = slot
+        self._to_ask.append(slot)
+
+    def asks(self) -> list[Ask]:
+        asks = []
+        for slot in self._to_ask:
+            start, slot.asked = slot.asked, min(self._rule.budget, slot.watch.horizon(slot.asked))
+            asks.append(Ask(slot.segment, start, slot.asked))
+        self._to_ask.clear()
+        return asks
+
+    def served(self, ask: Ask) -> bool:
+        """Whether nothing is missing of an ask: all arrived, or the segment needs no more."""
+        slot = self._slots.get(ask.segment.id)
+        return slot is None or slot.ended or len(slot.pool) >= ask.stop
+
+    def feed(self, draw: Draw) -> None:
+        slot = self._slots.get(draw.segment.id)
+        if slot is None:  # it stopped meanwhile: what still arrives is not wanted
+            return
+        slot.generate_seconds += draw.seconds
+        if draw.error is not None:
+            self._finish(slot, Verdict.FAILED, draw.error)
+            return
+        _collect(slot, draw)
+        slot.ended = slot.ended or draw.ended
+        self._mark(slot)
+
+    def updates(self) -> list[Update[State]]:
+        updates = []
+        for slot in self._to_rerank.values():
+            slot.reranking = True
+            updates.append(Update(slot.state, slot.pool[slot.reranked : self._ready(slot)], self._rule.step))
+        self._reranking = list(self._to_rerank.values())
+        self._to_rerank.clear()
+        return updates
+
+    def settle(
+        self,
+        updates: Sequence[Update[State]],
+        results: Sequence[list[Standing] | QuitmtError],
+        seconds: float = 0.0,
+    ) -> None:
+        """``seconds`` is what reranking took in all; each segment is charged in proportion to its candidates."""
+        total = sum(len(update.candidates) for update in updates)
+        for slot, update, result in zip(self._reranking, updates, results, strict=True):
+            slot.reranking = False
+            if slot.segment.id not in self._slots:  # its generator failed while this was reranked
+                continue
+            slot.rerank_seconds += seconds * len(update.candidates) / max(1, total)
+            slot.reranked += len(update.candidates)
+            if isinstance(result, QuitmtError):
+                self._finish(slot, Verdict.FAILED, result)
+            else:
+                self._observe(slot, result)
+
+    def finished(self) -> list[Finished]:
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _ready(self, slot: _Slot[State]) -> int:
+        """How many candidates may be committed: whole steps only, until everything asked for is there."""
+        arrived = min(len(slot.pool), slot.asked)
+        if arrived == slot.asked or slot.ended:
+            return arrived
+        return arrived - arrived % self._rule.step
+
+    def _mark(self, slot: _Slot[State]) -> None:
+        """Find what can be done next for a segment, if anything."""
+        if slot.reranking:
+            return
+        if self._ready(slot) > slot.reranked:
+            self._to_rerank[slot.segment.id] = slot
+        elif slot.ended and slot.reranked == len(slot.pool):
+            self._finish(slot, Verdict.EXHAUSTED)
+        elif slot.reranked == slot.asked:
+            self._to_ask.append(slot)
+
+    def _observe(self, slot: _Slot[State], standings: list[Standing]) -> None:
+        for standing in standings:
+            slot.standing = standing
+            slot.trajectory.append(standing.score)
+            verdict = slot.watch.observe(standing)
+            if verdict is None and slot.ended and standing.size == len(slot.pool):
+                verdict = Verdict.EXHAUSTED
+            if self._observer is not None:
+                self._observer(slot.segment, standing, slot.pool[: standing.size], verdict)
+            if verdict is not None:
+                self._finish(slot, verdict)
+                return
+        self._mark(slot)
+
+    def _finish(self, slot: _Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
+        del self._slots[slot.segment.id]
+        self._to_rerank.pop(slot.segment.id, None)
+        standing = slot.standing
+        size = standing.size if standing else 0
+        outcome = Outcome(
+            id=slot.segment.id,
+            source=slot.segment.source,
+            translation=slot.pool[standing.best].text if standing else "",
+            index=standing.best if standing else None,
+            score=standing.score if standing else None,
+            size=size,
+            stop=verdict,
+            trajectory=tuple(slot.trajectory),
+            seconds=Seconds(slot.generate_seconds, slot.rerank_seconds),
+            signature=self._signature,
+            error=str(error) if error else None,
+        )
+        self._finished.append(Finished(slot.segment, outcome, slot.pool[:size]))
+
+
+def _collect(slot: _Slot[State], draw: Draw) -> None:
+    """Append what continues the pool; keep what came early; drop what is there already."""
+    if draw.start == len(slot.pool) and not slot.early:
+        slot.pool.extend(draw.candidates)
+        return
+    for index, candidate in enumerate(draw.candidates, start=draw.start):
+        if index >= len(slot.pool):
+            slot.early.setdefault(index, candidate)
+    while len(slot.pool) in slot.early:
+        slot.pool.append(slot.early.pop(len(slot.pool)))

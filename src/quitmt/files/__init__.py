@@ -1,0 +1,1 @@
+"""Files: lines of text, pools, outcomes and the journal of a run."""

@@ -1,0 +1,42 @@
+"""Outcomes as lines of JSON, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from quitmt.types import Outcome, Seconds, Verdict
+
+
+def format_outcome(outcome: Outcome) -> str:
+    return json.dumps(to_fields(outcome), ensure_ascii=False)
+
+
+def to_fields(outcome: Outcome) -> dict[str, Any]:
+    """In the order people read them; ``error`` only where there is one."""
+    fields: dict[str, Any] = {
+        "id": outcome.id,
+        "source": outcome.source,
+        "translation": outcome.translation,
+        "index": outcome.index,
+        "score": outcome.score,
+        "size": outcome.size,
+        "stop": outcome.stop.value,
+        "trajectory": outcome.trajectory,
+        "seconds": {
+            "generate": round(outcome.seconds.generate, 6),
+            "rerank": round(outcome.seconds.rerank, 6),
+        },
+        "signature": outcome.signature,
+    }
+    if outcome.error is not None:
+        fields["error"] = outcome.error
+    return fields
+
+
+def from_fields(fields: dict[str, Any]) -> Outcome:
+    known = dict(fields)
+    known["stop"] = Verdict(known["stop"])
+    known["trajectory"] = tuple(known["trajectory"])
+    known["seconds"] = Seconds(**known["seconds"])
+    return Outcome(**known)

@@ -1,0 +1,184 @@
+"""Recorded pools in files: JSONL (one segment a line) or plain text (N lines a source).
+
+    {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "reference": "…"}
+
+Source, scores and reference are optional; the reference is for evaluation and is not read here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from quitmt.errors import InputError
+from quitmt.files.lines import name_of, read_lines
+from quitmt.generate.recorded import RecordedPool
+from quitmt.types import Candidate, Segment
+
+
+async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
+    """The pools of a JSONL file; blank lines are skipped, an id may occur once."""
+    ids, number = _Seen(), 0
+    async for line in read_lines(path):
+        number += 1
+        if not line.strip():
+            continue
+        try:
+            pool = parse_pool(line)
+            if ids.seen(pool.segment.id):
+                raise InputError(f"the id {pool.segment.id!r} occurs a second time")
+        except InputError as error:
+            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+        yield pool
+
+
+async def read_plain_pools(path: str, num_candidates: int, sources: str | None = None) -> AsyncIterator[RecordedPool]:
+    """Pools of ``num_candidates`` lines each, and the file with their sources, a line each."""
+    source_lines = read_lines(sources) if sources else None
+    count, candidates = 0, list[Candidate]()
+    async for line in read_lines(path):
+        candidates.append(Candidate(line))
+        if len(candidates) == num_candidates:
+            count += 1
+            source = "" if source_lines is None else await anext(source_lines, None)
+            if source is None:
+                raise InputError(f"{sources} has {count - 1} lines, fewer than there are pools in {name_of(path)}")
+            yield RecordedPool(Segment(str(count), source), tuple(candidates))
+            candidates = []
+    if candidates:
+        lines = count * num_candidates + len(candidates)
+        raise InputError(f"{name_of(path)} has {lines} lines, which is not a multiple of {num_candidates}")
+    if source_lines is not None and await anext(source_lines, None) is not None:
+        raise InputError(f"{sources} has more than {count} lines, but {name_of(path)} has only {count} pools")
+
+
+def parse_pool(line: str) -> RecordedPool:
+    try:
+        fields = json.loads(line, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise InputError("not a pool: nested too deeply") from None
+    if not isinstance(fields, dict):
+        raise InputError(f"a pool must be a JSON object, not {type(fields).__name__}")
+    if "\\ud" in line.lower():
+        _check_text(fields)
+    texts = _texts(fields)
+    scores = _scores(fields, len(texts))
+    if scores:
+        names, columns = list(scores), list(zip(*scores.values(), strict=True))
+        candidates = [
+            Candidate(t, scores=dict(zip(names, c, strict=True))) for t, c in zip(texts, columns, strict=True)
+        ]
+    else:
+        candidates = [Candidate(text) for text in texts]
+    return RecordedPool(Segment(_id(fields), _source(fields)), tuple(candidates))
+
+
+def format_pool(segment: Segment, candidates: Sequence[Candidate]) -> str:
+    """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers every candidate has."""
+    pool: dict[str, Any] = {"id": segment.id, "source": segment.source, "candidates": [c.text for c in candidates]}
+    scores: dict[str, list[Any]] = {}
+    if candidates and all(c.log_probability is not None for c in candidates):
+        scores["log_probability"] = [c.log_probability for c in candidates]
+    if candidates and all(c.tokens is not None for c in candidates):
+        scores["tokens"] = [c.tokens for c in candidates]
+    for name in _common(c.scores or {} for c in candidates):
+        scores[name] = [(c.scores or {})[name] for c in candidates]
+    if scores:
+        pool["scores"] = scores
+    return json.dumps(pool, ensure_ascii=False)
+
+
+def _common(scores: Iterable[Any]) -> list[str]:
+    sets = [set(names) for names in scores]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def _id(fields: dict[str, Any]) -> str:
+    found = fields.get("id")
+    if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
+        return str(found)
+    raise InputError('the pool has no "id"' if found is None else f'"id" must be a text or a whole number, not {found}')
+
+
+def _source(fields: dict[str, Any]) -> str:
+    source = fields.get("source")
+    if source is None or isinstance(source, str):
+        return source or ""
+    raise InputError(f'"source" must be a text, not {type(source).__name__}')
+
+
+def _texts(fields: dict[str, Any]) -> list[str]:
+    texts = fields.get("candidates")
+    if not isinstance(texts, list):
+        raise InputError('the pool has no list of "candidates"')
+    if not texts:
+        raise InputError("the pool has no candidates")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"candidate {index} is not a text but {json.dumps(text)[:40]}")
+    return texts
+
+
+def _scores(fields: dict[str, Any], count: int) -> dict[str, list[float]]:
+    scores = fields.get("scores")
+    if scores is None:
+        return {}
+    if not isinstance(scores, dict):
+        raise InputError('"scores" must be an object of lists, one a name')
+    for name, values in scores.items():
+        if not isinstance(values, list) or len(values) != count:
+            found = len(values) if isinstance(values, list) else "no"
+            raise InputError(f"the scores {name!r} are {found} for {count} candidates")
+        for index, value in enumerate(values):
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise InputError(f"the score {name!r} of candidate {index} is {value!r}, not a finite number")
+    return scores
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InputError(f"a score is {name}, not a finite number")
+
+
+def _check_text(value: Any) -> None:
+    """JSON can escape half of a surrogate pair, which is not text and could not be written again."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError("a text has half of a surrogate pair, which is not Unicode text") from None
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _check_text(key)
+            _check_text(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_text(inner)
+
+
+class _Seen:
+    """Which ids have occurred, in 8 bytes each: a set of a few recent hashes and a sorted array of the others."""
+
+    RECENT = 1 << 16
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._sorted = np.empty(0, np.int64)
+
+    def seen(self, text: str) -> bool:
+        """Whether it was there before; remembers it."""
+        key = hash(text)
+        place = int(np.searchsorted(self._sorted, key)) if len(self._sorted) else 0
+        if key in self._recent or (place < len(self._sorted) and self._sorted[place] == key):
+            return True
+        self._recent.add(key)
+        if len(self._recent) == self.RECENT:
+            new = np.fromiter(self._recent, np.int64, self.RECENT)
+            self._sorted = np.sort(np.concatenate([self._sorted, new]))
+            self._recent.clear()
+        return False

@@ -1,0 +1,43 @@
+"""Recorded pools as a generator like any other: what was sampled once can be reranked any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from quitmt.types import Ask, Candidate, Draw, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPool:
+    """A segment with the candidates that were sampled for it, in sampling order."""
+
+    segment: Segment
+    candidates: tuple[Candidate, ...]
+
+
+class RecordedGenerator:
+    """Serves pools from memory. ``play`` loads them one by one as their segments are asked for, so a run over a file of
+    any length holds only the pools in flight."""
+
+    signature = "recorded"
+
+    def __init__(self, pools: Iterable[RecordedPool] = ()) -> None:
+        self._pools: dict[str, tuple[Candidate, ...]] = {}
+        for pool in pools:
+            self.add(pool)
+
+    def add(self, pool: RecordedPool) -> Segment:
+        self._pools[pool.segment.id] = pool.candidates
+        return pool.segment
+
+    def play(self, pools: Iterable[RecordedPool]) -> Iterator[Segment]:
+        return map(self.add, pools)
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        for ask in asks:
+            pool = self._pools[ask.segment.id]
+            yield Draw(ask.segment, ask.start, pool[ask.start : ask.stop], ended=ask.stop >= len(pool))
+
+    def close(self, segment: Segment) -> None:
+        self._pools.pop(segment.id, None)

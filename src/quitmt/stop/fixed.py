@@ -1,0 +1,33 @@
+"""A budget known beforehand: the whole of it (``full``, the unaccelerated baseline) or a smaller one (``fixed:N``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from quitmt.stop.window import check_count
+from quitmt.types import Standing, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Stops at ``budget`` candidates, whatever their scores."""
+
+    budget: int = 512
+    step: int = 8
+    """Only how often the best score is recorded."""
+    name: str = "fixed"
+    signature: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_count("n", self.budget)
+        check_count("k", self.step)
+        object.__setattr__(self, "signature", f"{self.name}|k:{self.step}|n:{self.budget}")
+
+    def open(self) -> Fixed:
+        return self  # it keeps nothing, so it is its own watch
+
+    def observe(self, standing: Standing) -> Verdict | None:
+        return Verdict.BUDGET if standing.size >= self.budget else None
+
+    def horizon(self, size: int) -> int:
+        return self.budget

@@ -1,0 +1,109 @@
+"""What flows through quitmt: segments in, candidates between, outcomes out.
+
+All are frozen and slotted. A candidate's index counts from 0 within its segment; sizes count candidates. References are
+not here on purpose: only evaluation may see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from quitmt.errors import QuitmtError
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One text to translate. With the run's seed, ``id`` fixes the endless sequence of its candidates."""
+
+    id: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One sampled translation, with what its generator knows of it.
+
+    ``log_probability`` is log P(text | source) under the model itself (temperature 1, nothing cut off), whatever the
+    sampling settings were.
+    """
+
+    text: str
+    log_probability: float | None = None
+    tokens: int | None = None
+    scores: Mapping[str, float] | None = None
+    """Recorded scores that came with a pool, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wish for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Candidates that arrived: ``candidates[i]`` has index ``start + i``.
+
+    ``ended`` says that the segment has no candidates after these (a recorded pool is finite); ``error`` that it cannot
+    be drawn at all. ``seconds`` is this draw's share of the generator's time.
+    """
+
+    segment: Segment
+    start: int
+    candidates: tuple[Candidate, ...]
+    seconds: float = 0.0
+    ended: bool = False
+    error: QuitmtError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a reranker stands after ``size`` candidates: the index of the best one, and its score."""
+
+    size: int
+    best: int
+    score: float
+
+
+class Verdict(StrEnum):
+    """Why a segment stopped."""
+
+    STABLE = "stable"
+    """The rule found that the best score had stopped moving."""
+    BUDGET = "budget"
+    """The rule's budget of candidates was used up."""
+    EXHAUSTED = "exhausted"
+    """The generator had no more candidates: a recorded pool ended."""
+    FAILED = "failed"
+    """Generating or scoring failed; the outcome's ``error`` says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time of one segment went."""
+
+    generate: float = 0.0
+    rerank: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one segment. A failed one keeps the best translation known when it failed, if there was any."""
+
+    id: str
+    source: str
+    translation: str
+    index: int | None
+    score: float | None
+    size: int
+    stop: Verdict
+    trajectory: tuple[float, ...]
+    """R_1, R_2, …: the best score after each step."""
+    seconds: Seconds = field(default_factory=Seconds)
+    signature: str = ""
+    error: str | None = None

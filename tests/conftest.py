@@ -1,0 +1,52 @@
+"""Shared by all tests: a pool maker, and runs of the command line in this process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from quitmt.cli.main import main
+
+WORDS = "o a um gato cão casa rua velha nova viu comeu dormiu perto longe de da do muito pouco hoje".split()
+
+
+@pytest.fixture
+def make_pool() -> Callable[[int, int], list[str]]:
+    """A pool of texts that resemble each other, with repeats, as samples of one source do."""
+
+    def make(seed: int, size: int) -> list[str]:
+        rng = random.Random(seed)
+        base = rng.choices(WORDS, k=8)
+        pool = []
+        for _ in range(size):
+            words = [rng.choice(WORDS) if rng.random() < 0.2 else word for word in base]
+            pool.append(" ".join(words))
+        return pool
+
+    return make
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def quitmt(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line: ``quitmt("rerank", path, "-k", 8)``."""
+
+    def run(*words: object) -> Ran:
+        capfd.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run

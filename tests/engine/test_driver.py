@@ -1,0 +1,165 @@
+"""The live driver: same results as the pure engine, many segments at once, and one failure is one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+
+import pytest
+
+from quitmt import rerank, stop
+from quitmt.engine.bridge import iterate
+from quitmt.engine.driver import LOOKAHEAD, Driver, in_order
+from quitmt.engine.engine import Finished
+from quitmt.errors import InputError, UsageError
+from quitmt.generate.function import FunctionGenerator
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
+
+
+def run(driver: Driver, segments: Iterable[Segment]) -> list[Finished]:
+    async def collect() -> list[Finished]:
+        return [one async for one in in_order(driver.run(segments))]
+
+    return asyncio.run(collect())
+
+
+def pools(make_pool: Callable[[int, int], list[str]], count: int, size: int = 40) -> list[RecordedPool]:
+    return [RecordedPool(Segment(str(i)), tuple(map(Candidate, make_pool(i, size)))) for i in range(count)]
+
+
+class Slow:
+    """Serves recorded pools, one candidate a draw, those of all asks mixed, the last ones first."""
+
+    signature = "slow"
+
+    def __init__(self, recorded: Sequence[RecordedPool]) -> None:
+        self.pools = {pool.segment.id: pool.candidates for pool in recorded}
+        self.closed: list[str] = []
+        self.in_flight: set[str] = set()
+        self.most_in_flight = 0
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        self.in_flight |= {ask.segment.id for ask in asks}
+        self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
+        pairs = [(ask.segment, index) for ask in asks for index in range(ask.start, ask.stop)]
+        for segment, index in sorted(pairs, key=lambda pair: (-pair[1], pair[0].id)):
+            await asyncio.sleep(0)
+            yield Draw(segment, index, self.pools[segment.id][index : index + 1])
+
+    def close(self, segment: Segment) -> None:
+        self.closed.append(segment.id)
+        self.in_flight.discard(segment.id)
+
+
+@pytest.mark.parametrize("in_flight", [1, 3, 50])
+def test_how_many_are_in_flight_changes_nothing(in_flight: int, make_pool: Callable[[int, int], list[str]]) -> None:
+    recorded = pools(make_pool, 12)
+    reranker, rule = rerank.load("mbr:chrf"), stop.load("quit", k=2, w=3, alpha=0.01, n=40)
+    expected = [run(Driver(RecordedGenerator([pool]), reranker, rule), [pool.segment])[0] for pool in recorded]
+    slow = Slow(recorded)
+    found = run(Driver(slow, reranker, rule, in_flight=in_flight), [pool.segment for pool in recorded])
+    for one, other in zip(found, expected, strict=True):
+        assert one.candidates == other.candidates
+        assert (one.outcome.index, one.outcome.trajectory) == (other.outcome.index, other.outcome.trajectory)
+    assert slow.most_in_flight == min(in_flight, 12)
+    assert sorted(slow.closed, key=int) == [pool.segment.id for pool in recorded]
+
+
+def test_one_segment_that_fails_is_one_failed_outcome() -> None:
+    def sample(source: str, start: int, stop: int) -> list[str]:
+        if source == "bad" and start:
+            raise OSError("no more memory")
+        return [source + "x" * index for index in range(start, stop)]
+
+    driver = Driver(FunctionGenerator(sample), rerank.load("mbr:chrf"), stop.load("quit", k=2, w=2, alpha=0, n=12))
+    outcomes = [one.outcome for one in run(driver, [Segment(name, name) for name in ("a", "bad", "b")])]
+    assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
+    assert outcomes[1].error == "segment bad: sampling failed: OSError: no more memory"
+    assert outcomes[1].size == 4  # what was there before it failed
+
+
+def test_a_generator_that_raises_for_the_whole_batch_is_asked_one_by_one(
+    make_pool: Callable[[int, int], list[str]],
+) -> None:
+    class Fragile(Slow):
+        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+            if any(ask.segment.id == "1" for ask in asks):
+                raise ConnectionError("lost")
+            async for draw in super().draw(asks):
+                yield draw
+
+    recorded = pools(make_pool, 4)
+    driver = Driver(Fragile(recorded), rerank.load("mbr:chrf"), stop.load("full", n=8))
+    outcomes = [one.outcome for one in run(driver, [pool.segment for pool in recorded])]
+    assert [outcome.stop.value for outcome in outcomes] == ["budget", "failed", "budget", "budget"]
+    assert outcomes[1].error == "generating failed: ConnectionError: lost"
+
+
+def test_a_generator_that_gives_too_few_is_a_failure(make_pool: Callable[[int, int], list[str]]) -> None:
+    driver = Driver(Slow(pools(make_pool, 1, size=5)), rerank.load("mbr:chrf"), stop.load("full", n=8))
+    [finished] = run(driver, [Segment("0")])
+    assert finished.outcome.error == "the generator gave fewer candidates than were asked for"
+
+
+def test_a_slow_segment_holds_up_only_so_many() -> None:
+    release = asyncio.Event()
+    read = 0
+
+    async def sample(source: str, start: int, stop: int) -> list[str]:
+        if source == "slow":
+            await release.wait()
+        return ["x"] * (stop - start)
+
+    def segments() -> Iterator[Segment]:
+        nonlocal read
+        for number in range(1000):
+            read += 1
+            yield Segment(str(number), "slow" if number == 0 else "fast")
+
+    async def work() -> tuple[int, list[Finished]]:
+        driver = Driver(FunctionGenerator(sample), rerank.load("mbr:chrf"), stop.load("fixed:1"), in_flight=4)
+        finished, waiting = [], 0
+        async for position, one in driver.run(segments()):
+            finished.append((position, one))
+            if len(finished) == LOOKAHEAD * 4 - 1:  # everything that may be ahead of the slow one
+                waiting = read
+                release.set()
+        return waiting, [one for _, one in sorted(finished, key=lambda pair: pair[0])]
+
+    waiting, finished = asyncio.run(work())
+    assert waiting <= LOOKAHEAD * 4 + 1
+    assert [one.segment.id for one in finished] == [str(number) for number in range(1000)]
+
+
+def test_what_was_admitted_is_finished_before_a_bad_input_is_reported() -> None:
+    def segments() -> Iterator[Segment]:
+        yield Segment("1", "a")
+        yield Segment("2", "b")
+        raise InputError("line 3 is not UTF-8")
+
+    driver = Driver(FunctionGenerator(lambda s, i, j: [s] * (j - i)), rerank.load("mbr:chrf"), stop.load("fixed:8"))
+    finished = []
+
+    async def work() -> None:
+        async for _, one in driver.run(segments()):
+            finished.append(one.segment.id)
+
+    with pytest.raises(InputError, match="line 3"):
+        asyncio.run(work())
+    assert sorted(finished) == ["1", "2"]
+
+
+def test_leaving_early_closes_everything(make_pool: Callable[[int, int], list[str]]) -> None:
+    recorded = pools(make_pool, 8)
+    slow = Slow(recorded)
+    driver = Driver(slow, rerank.load("mbr:chrf"), stop.load("full", n=40), in_flight=4)
+    results = iterate(in_order(driver.run([pool.segment for pool in recorded])))
+    assert next(results).segment.id == "0"
+    results.close()
+    assert slow.in_flight == set()
+
+
+def test_at_least_one_in_flight() -> None:
+    with pytest.raises(UsageError, match="at least 1 segment"):
+        Driver(RecordedGenerator(), rerank.load("mbr:chrf"), stop.load("full"), in_flight=0)

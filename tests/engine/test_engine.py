@@ -1,0 +1,153 @@
+"""The pure engine: nested pools, committed in order whatever arrives when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quitmt import rerank, stop
+from quitmt.engine.engine import Engine, Finished
+from quitmt.errors import GenerationError, InputError
+from quitmt.protocols import Reranker
+from quitmt.types import Candidate, Draw, Segment, Verdict
+
+SEGMENT = Segment("s", "source")
+
+
+def length_qe() -> Reranker:
+    return rerank.qe(lambda source, text: len(text), name="length")
+
+
+def crank(engine: Engine, reranker: Reranker) -> list[Finished]:
+    """Rerank until there is nothing left to rerank."""
+    while updates := engine.updates():
+        engine.settle(updates, reranker.extend(updates))
+    return engine.finished()
+
+
+def play(texts: list[str], spec: str, shuffle: random.Random | None = None, **settings: float) -> Finished:
+    """Run one segment over a pool; with ``shuffle``, candidates arrive one by one in random order."""
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load(spec, **settings))
+    engine.admit(SEGMENT)
+    for _ in range(1000):
+        for ask in engine.asks():
+            indices = list(range(ask.start, min(ask.stop, len(texts))))
+            draws = [Draw(SEGMENT, i, (Candidate(texts[i]),)) for i in indices]
+            if shuffle:
+                shuffle.shuffle(draws)
+                draws += shuffle.sample(draws, len(draws) // 2)  # some arrive twice
+            draws.append(Draw(SEGMENT, min(ask.stop, len(texts)), (), ended=ask.stop >= len(texts)))
+            for draw in draws:
+                engine.feed(draw)
+                if finished := crank(engine, reranker):
+                    return finished[0]
+    raise AssertionError("the engine never finished")
+
+
+lengths = st.lists(st.integers(0, 6), min_size=1, max_size=60)
+
+
+@settings(max_examples=60)
+@given(lengths, st.integers(1, 9), st.integers(2, 5), st.integers(1, 60), st.integers(0, 999))
+def test_arrival_order_does_not_matter(sizes: list[int], k: int, w: int, n: int, seed: int) -> None:
+    texts = ["x" * size for size in sizes]
+    in_order = play(texts, "quit", k=k, w=w, alpha=0.5, n=n)
+    assert play(texts, "quit", random.Random(seed), k=k, w=w, alpha=0.5, n=n) == in_order
+
+
+@given(lengths, st.integers(1, 9), st.integers(2, 5), st.integers(1, 60))
+def test_trajectory_is_the_best_score_after_each_step(sizes: list[int], k: int, w: int, n: int) -> None:
+    outcome = play(["x" * size for size in sizes], "quit", k=k, w=w, alpha=0.5, n=n).outcome
+    steps = [*range(k, outcome.size, k), outcome.size]
+    assert outcome.trajectory == tuple(max(sizes[:step]) for step in steps)
+    assert outcome.index == sizes.index(max(sizes[: outcome.size]))
+    assert outcome.score == max(sizes[: outcome.size])
+
+
+def test_asks_reach_to_the_end_of_the_window_and_come_once() -> None:
+    engine = Engine(length_qe(), stop.load("quit", k=8, w=4, n=80))
+    engine.admit(SEGMENT)
+    [ask] = engine.asks()
+    assert (ask.start, ask.stop) == (0, 32)
+    assert engine.asks() == []
+
+
+def test_a_recorded_pool_that_ends() -> None:
+    finished = play(["a", "bb", "c"], "quit", k=2, w=4, n=100)
+    assert (finished.outcome.stop, finished.outcome.size) == (Verdict.EXHAUSTED, 3)
+    assert finished.outcome.trajectory == (2, 2)
+
+
+def test_a_pool_as_long_as_the_budget_is_a_budget_not_exhausted() -> None:
+    assert play(["a", "bb", "c", "dddd"], "full", k=2, n=4).outcome.stop is Verdict.BUDGET
+
+
+def test_a_failure_keeps_what_was_known() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("quit", k=2, w=2, n=8))
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("bb")), seconds=1.5))
+    assert crank(engine, reranker) == []
+    engine.feed(Draw(SEGMENT, 2, (), error=GenerationError("the server is on fire")))
+    [finished] = engine.finished()
+    assert (finished.outcome.stop, finished.outcome.translation) == (Verdict.FAILED, "bb")
+    assert finished.outcome.error == "the server is on fire"
+    assert finished.outcome.seconds.generate == 1.5
+    assert engine.active == 0
+
+
+def test_a_failure_during_reranking_is_not_undone_by_its_result() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("full", k=2, n=4))
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("bb"))))
+    updates = engine.updates()
+    engine.feed(Draw(SEGMENT, 2, (), error=GenerationError("gone")))
+    engine.settle(updates, reranker.extend(updates))
+    assert [one.outcome.stop for one in engine.finished()] == [Verdict.FAILED]
+
+
+def test_late_candidates_of_a_stopped_segment_are_ignored() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("fixed:2", k=2))
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("bb"))))
+    assert len(crank(engine, reranker)) == 1
+    engine.feed(Draw(SEGMENT, 2, (Candidate("ccc"),)))
+    assert engine.updates() == [] and engine.finished() == []
+
+
+def test_whole_steps_are_reranked_before_the_window_is_complete() -> None:
+    engine = Engine(length_qe(), stop.load("quit", k=2, w=4, n=8))
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("b"), Candidate("c"))))
+    [update] = engine.updates()
+    assert len(update.candidates) == 2  # the third waits for its step
+
+
+def test_rerank_seconds_are_shared_by_candidates(make_pool: Callable[[int, int], list[str]]) -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("full", k=2, n=512))
+    for name, size in (("a", 6), ("b", 2)):
+        engine.admit(Segment(name))
+        engine.asks()
+        engine.feed(Draw(Segment(name), 0, tuple(map(Candidate, make_pool(0, size))), ended=True))
+    updates = engine.updates()
+    engine.settle(updates, reranker.extend(updates), seconds=4.0)
+    assert {one.segment.id: one.outcome.seconds.rerank for one in engine.finished()} == {"a": 3.0, "b": 1.0}
+
+
+def test_two_segments_of_one_id_are_refused() -> None:
+    engine = Engine(length_qe(), stop.load("full"))
+    engine.admit(SEGMENT)
+    with pytest.raises(InputError, match="two segments have the id 's'"):
+        engine.admit(SEGMENT)
