@@ -18,6 +18,8 @@ from quitmt.protocols import Arena, Update, Utility
 from quitmt.types import Candidate, Segment, Standing
 
 Floats = npt.NDArray[np.float64]
+BLOCK = 64
+"""Texts compared at a time: enough to be quick, few enough to bound the memory of a comparison."""
 
 
 class Pool(Generic[Arena]):
@@ -44,15 +46,17 @@ class Pool(Generic[Arena]):
             self.order.append(self.number.setdefault(candidate.text, len(self.number)))
         return list(self.number)[before:] if len(self.number) > before else []
 
-    def add_utilities(self, known: int, forward: Floats, backward: Floats) -> None:
-        """Take in the comparisons of new texts (those from ``known`` on) with all texts."""
+    def make_room(self) -> None:
         total = len(self.number)
         if total > len(self.sums):
             capacity = max(total, 2 * len(self.sums))
             self.utilities = _grown(self.utilities, (capacity, capacity))
             self.sums = _grown(self.sums, (capacity,))
-        self.utilities[:total, known:total] = forward.T
-        self.utilities[known:total, :total] = backward
+
+    def add_utilities(self, rows: range, forward: Floats, backward: Floats) -> None:
+        """Take in the comparisons of some texts with themselves and all before them."""
+        self.utilities[: rows.stop, rows.start : rows.stop] = forward.T
+        self.utilities[rows.start : rows.stop, : rows.stop] = backward
 
     def catch_up(self, known: int, size: int) -> None:
         """The sums of new texts over the ``size`` candidates that were there before them."""
@@ -101,21 +105,23 @@ class Mbr(Generic[Arena]):
         total = len(pool.number)
         known = total - new
         try:
-            if new:
-                forward, backward = self.utility.compare(pool.arena, range(known, total), range(total))
-                _check(pool, known, forward)
-                _check(pool, known, backward)
-                pool.add_utilities(known, forward, backward)
-                pool.catch_up(known, size)
+            pool.make_room()
+            for start in range(known, total, BLOCK):
+                rows = range(start, min(start + BLOCK, total))
+                forward, backward = self.utility.compare(pool.arena, rows, range(rows.stop))
+                _check(pool, rows, forward)
+                _check(pool, rows, backward)
+                pool.add_utilities(rows, forward, backward)
+            pool.catch_up(known, size)
         except QuitmtError as error:
             return error
         return pool.standings(size, update.stride)
 
 
-def _check(pool: Pool[Any], known: int, utilities: npt.NDArray[Any]) -> None:
+def _check(pool: Pool[Any], rows: range, utilities: npt.NDArray[Any]) -> None:
     if not np.isfinite(utilities).all():
         row, column = np.argwhere(~np.isfinite(utilities))[0]
-        first, second = pool.order.index(known + int(row)), pool.order.index(int(column))
+        first, second = pool.order.index(rows[row]), pool.order.index(int(column))
         raise RerankError(
             f"segment {pool.segment.id}: the utility of candidates {first} and {second} is {utilities[row, column]}, "
             "not a finite number"

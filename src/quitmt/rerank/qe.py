@@ -7,6 +7,7 @@ scored in one call, each distinct text of a segment once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,8 @@ class Qe:
             if isinstance(error, QuitmtError):
                 return [error]
             return [RerankError(f"segment {wanted[0][0][0].id}: scoring failed: {type(error).__name__}: {error}")]
-        return list(np.split(flat, np.cumsum([len(pairs) for pairs in wanted])[:-1]))
+        ends = accumulate(len(pairs) for pairs in wanted)
+        return [flat[end - len(pairs) : end] for pairs, end in zip(wanted, ends, strict=True)]
 
     def _checked(self, pairs: list[Pair]) -> npt.NDArray[np.float64]:
         if not pairs:

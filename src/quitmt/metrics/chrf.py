@@ -1,0 +1,153 @@
+"""chrF as a utility for MBR: sacrebleu's sentence chrF on a 0–1 scale, for whole pools and as they grow.
+
+Character n-grams up to ``order`` without whitespace, effective-order smoothing, no word n-grams. Numbers equal
+sacrebleu's up to the last bit of its scaling to 0–100.
+
+Invariants:
+- A pair's scores are bitwise the same whatever else is in the arena and whenever its texts were added.
+- A text is encoded once; ``compare`` counts each unordered pair once.
+- Opening an arena allocates nothing large: a run opens one for each of perhaps a million segments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from quitmt.errors import UsageError
+from quitmt.metrics import chrf_kernels as kernels
+from quitmt.protocols import Matrix
+from quitmt.types import Segment
+
+SMALL = 1 << 10
+"""Code points for whose n-grams room is made before it is needed. Most n-grams of a large pool come in many texts, so
+room for all of them would be far too much."""
+
+
+class ChrfArena:
+    """The distinct texts of one segment, as n-gram features and bits; ``chrf_kernels`` says what the arrays hold."""
+
+    __slots__ = ("bits", "cursor", "features", "lengths", "orders", "suffixes", "table")
+
+    def __init__(self, order: int) -> None:
+        self.lengths = np.zeros(0, np.int64)
+        self.table = np.zeros((0, 2), np.int64)
+        self.features = np.zeros((0, 4), np.int32)
+        self.suffixes = np.zeros(0, np.int32)
+        self.bits = np.zeros((0, 0), np.uint64)
+        self.orders = np.zeros(0, np.int32)
+        self.cursor = np.zeros(kernels.NEXT_COLUMN + order, np.int64)
+        self.cursor[kernels.FEATURES_USED] = 1  # node 0 is the empty n-gram
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Append texts."""
+        stripped = ["".join(text.split()) for text in texts]
+        points = np.frombuffer("".join(stripped).encode("utf-32-le", "surrogatepass"), "<u4")
+        added = np.array([len(text) for text in stripped], np.int64)
+        text, start = len(self.lengths), 0
+        self.lengths = np.concatenate((self.lengths, added)) if text else added
+        nodes = np.zeros((max(map(len, stripped)) + 1, len(self.cursor) - kernels.NEXT_COLUMN + 1), np.int64)
+        while text < len(self.lengths):
+            self._make_room(int(self.lengths[text]), len(points) - start)
+            text, start = kernels.add_texts(
+                points,
+                self.lengths,
+                text,
+                start,
+                self.table,
+                self.features,
+                self.suffixes,
+                self.bits,
+                self.orders,
+                self.cursor,
+                nodes,
+            )
+
+    def _make_room(self, length: int, to_come: int) -> None:
+        """Room for all texts in rows, and in the other arrays for one of ``length`` code points at least."""
+        order = len(self.cursor) - kernels.NEXT_COLUMN
+        features, words = int(self.cursor[kernels.FEATURES_USED]), int(self.cursor[kernels.WORDS_USED])
+        if features + order * length > len(self.features):
+            self._grow_features(features + order * max(length, min(to_come, SMALL)))
+        words += kernels.most_words(length, order)
+        wide, rows = self.bits.shape
+        if words > wide or len(self.lengths) > rows:
+            self._grow_bits(wide if words <= wide else 2 * words, _enlarged(rows, len(self.lengths)))
+
+    def _grow_features(self, needed: int) -> None:
+        """To the next power of two; the table has twice as many entries, so that at most half of them are taken."""
+        size = 1 << needed.bit_length()
+        table, features, suffixes = self.table, self.features, self.suffixes
+        self.table = np.zeros((2 * size, 2), np.int64)
+        self.features = np.empty((size, 4), np.int32)
+        self.suffixes = np.empty(size, np.int32)
+        if len(features):
+            kernels.rehash(table, self.table)
+            self.features[: len(features)] = features
+            self.suffixes[: len(suffixes)] = suffixes
+
+    def _grow_bits(self, words: int, rows: int) -> None:
+        bits, orders = self.bits, self.orders
+        self.bits = np.zeros((words, rows), np.uint64)
+        self.orders = np.empty(words, np.int32)
+        if len(bits):
+            self.bits[: bits.shape[0], : bits.shape[1]] = bits
+            self.orders[: len(orders)] = orders
+
+
+class Chrf:
+    """The utility ``mbr:chrf``."""
+
+    def __init__(self, order: int = 6, beta: float = 2.0) -> None:
+        if order < 1:
+            raise UsageError(f"chrF needs character n-grams of order 1 or more, not {order}")
+        if not (beta > 0 and math.isfinite(beta * beta)):
+            raise UsageError(f"chrF's beta must be a positive number, not {beta}")
+        self.order = order
+        self.beta = float(beta)
+        self.signature = f"chrF{int(beta) if self.beta.is_integer() else self.beta!r}|c:{order}"
+
+    def open(self, segment: Segment) -> ChrfArena:
+        return ChrfArena(self.order)
+
+    def encode(self, batch: Sequence[tuple[ChrfArena, Sequence[str]]]) -> None:
+        for arena, texts in batch:
+            if texts:
+                arena.add(texts)
+
+    def compare(self, arena: ChrfArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
+        """As the protocol says. Some 64 rows at once are best: whole matrices of a large pool are fresh memory, and the
+        page faults of two of 512 × 512 cost half as much again as the comparing."""
+        down, across = _span(rows, len(arena)), _span(columns, len(arena))
+        forward = np.empty((len(down), len(across)))
+        backward = np.empty_like(forward)
+        kernels.compare(
+            arena.bits,
+            arena.orders,
+            arena.cursor,
+            arena.lengths,
+            down.start,
+            across.start,
+            self.beta**2,
+            np.empty((self.order, len(columns)), np.int64),
+            forward,
+            backward,
+        )
+        return forward, backward
+
+
+def _enlarged(size: int, needed: int) -> int:
+    """The size itself if it is enough, else at least twice that: growing costs a constant for each item."""
+    return size if needed <= size else max(needed, 2 * size)
+
+
+def _span(texts: range, size: int) -> range:
+    """The same range, if it is one that arenas know: ascending by one, within the texts encoded so far."""
+    if texts.step != 1 or texts.start < 0 or texts.stop > size:
+        raise IndexError(f"{texts} does not index the {size} texts of this arena one by one")
+    return texts

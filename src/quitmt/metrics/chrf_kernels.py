@@ -1,0 +1,271 @@
+"""The compiled inner loops of chrF: texts to bits, and bits to F-scores.
+
+A *feature* is the j-th occurrence of an n-gram within a text, so that the clipped match count Σ min(a, b) of two texts
+is the number of features they share (METHOD.md). The feature of the first occurrence also stands for the n-gram itself:
+it is a *node* of a trie, found by (node of its prefix, next code point).
+
+Invariants:
+- Identity is exact. The key packs prefix and code point into 64 bits without loss; hashing only says where to look.
+- A feature that only one text has takes no bit. Its second holder gives it one, in its own row and in the first's.
+- All bits of a word belong to one order, so that the words of two texts give the matches of each order apart.
+- ``bits`` is word-major, ``bits[word, text]``: a text's zero words (in real pools some four in ten) are skipped for all
+  columns at once, and the loop over the columns is contiguous and becomes vector instructions.
+- A pair's scores depend on that pair's counts alone, in sacrebleu's order of operations.
+- The caller makes room: ``add_texts`` stops before the first text that might not fit.
+
+No function is called for each n-gram with arrays among its arguments: with such calls, around which numba counts
+references, encoding took nearly three times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, types
+from numba.extending import intrinsic
+
+Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
+Points = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+CODE_POINT_BITS = 21
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the top bits of the product are well mixed
+
+KEY, NODE = 0, 1
+"""Fields of a table entry. Node 0 is the empty n-gram, so a zero there is a free entry."""
+SEEN_IN, LATEST, FOLLOWING, HOLDER = 0, 1, 2, 3
+"""Fields of a feature. ``SEEN_IN`` is the last text with this n-gram and ``LATEST`` its latest occurrence there (both
+for first occurrences only); ``FOLLOWING`` is the feature of the next occurrence, or 0; ``HOLDER`` the feature's bit
+column, or ~text while one text alone has it."""
+FEATURES_USED, WORDS_USED, NEXT_COLUMN = 0, 1, 2
+"""Fields of the cursor. From ``NEXT_COLUMN`` on there is one for each order; a multiple of 64 there says that the order
+has no word with room."""
+
+
+def kernel(function: Function) -> Function:
+    """Compile on first use, or load what an earlier process compiled."""
+    return cast(Function, njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def _emit_popcount(_: Any, word: Any) -> Any:
+    return types.uint64(types.uint64), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
+
+
+popcount: Any = intrinsic(_emit_popcount)
+
+
+@kernel
+def _home(key: int, mask: int) -> int:
+    """Where to look for ``key`` first, in a table of ``mask`` + 1 entries, a power of two."""
+    return int(np.int64((np.uint64(key) * HASH_FACTOR) >> np.uint64(32)) & mask)
+
+
+@kernel
+def rehash(table: Ints, larger: Ints) -> None:
+    """Move all entries to a larger, empty table."""
+    mask = len(larger) - 1
+    for old in range(len(table)):
+        if table[old, NODE] != 0:
+            new = _home(table[old, KEY], mask)
+            while larger[new, NODE] != 0:
+                new = (new + 1) & mask
+            larger[new, KEY] = table[old, KEY]
+            larger[new, NODE] = table[old, NODE]
+
+
+@kernel
+def most_words(length: int, order: int) -> int:
+    """The most words that a text's features can add."""
+    return order * (length // 64 + 1)
+
+
+@kernel
+def _find_nodes(
+    points: Points, text: int, table: Ints, features: Ints32, suffixes: Ints32, cursor: Ints, nodes: Ints
+) -> None:
+    """Into ``nodes[i, n]`` the node of the n-gram before position i; new n-grams get one, with ``text`` as holder.
+
+    The suffix of a known n-gram is known too, so most positions cost one look-up and not one an order.
+    """
+    mask = len(table) - 1
+    unused = cursor[FEATURES_USED]
+    for i in range(1, len(points) + 1):
+        point = np.int64(points[i - 1])
+        longest = min(i, nodes.shape[1] - 1)
+        node = 0
+        known = False
+        for n in range(longest, 0, -1):
+            if known:
+                node = int(suffixes[node])
+            else:
+                key = nodes[i - 1, n - 1] << CODE_POINT_BITS | point
+                entry = _home(key, mask)
+                while table[entry, NODE] != 0 and table[entry, KEY] != key:
+                    entry = (entry + 1) & mask
+                node = table[entry, NODE]
+                known = node != 0
+                if not known:
+                    node = unused
+                    unused += 1
+                    table[entry, KEY] = key
+                    table[entry, NODE] = node
+                    features[node, SEEN_IN] = -1
+                    features[node, FOLLOWING] = 0
+                    features[node, HOLDER] = ~text
+                if n < longest:
+                    suffixes[nodes[i, n + 1]] = node
+            nodes[i, n] = node
+    cursor[FEATURES_USED] = unused
+
+
+@kernel
+def _set_bits(length: int, text: int, features: Ints32, bits: Words, orders: Ints32, cursor: Ints, nodes: Ints) -> None:
+    """Set the bits of a text's features, whose nodes are known; features that become shared get a column."""
+    unused = cursor[FEATURES_USED]
+    for n in range(1, nodes.shape[1]):
+        free_column = cursor[NEXT_COLUMN + n - 1]
+        for i in range(n, length + 1):
+            node = nodes[i, n]
+            feature = node
+            if features[node, SEEN_IN] == text:
+                latest = features[node, LATEST]
+                feature = np.int64(features[latest, FOLLOWING])
+                if feature == 0:
+                    feature = unused
+                    unused += 1
+                    features[latest, FOLLOWING] = feature
+                    features[feature, FOLLOWING] = 0
+                    features[feature, HOLDER] = ~text
+            features[node, SEEN_IN] = text
+            features[node, LATEST] = feature
+            column = np.int64(features[feature, HOLDER])
+            if column == ~text:
+                continue
+            if column < 0:
+                first = ~column
+                if free_column & 63 == 0:
+                    free_column = cursor[WORDS_USED] << 6
+                    orders[cursor[WORDS_USED]] = n - 1
+                    cursor[WORDS_USED] += 1
+                column = free_column
+                free_column += 1
+                features[feature, HOLDER] = column
+                bits[column >> 6, first] |= np.uint64(1) << np.uint64(column & 63)
+            bits[column >> 6, text] |= np.uint64(1) << np.uint64(column & 63)
+        cursor[NEXT_COLUMN + n - 1] = free_column
+    cursor[FEATURES_USED] = unused
+
+
+@kernel
+def add_texts(
+    points: Points,
+    lengths: Ints,
+    first: int,
+    start: int,
+    table: Ints,
+    features: Ints32,
+    suffixes: Ints32,
+    bits: Words,
+    orders: Ints32,
+    cursor: Ints,
+    nodes: Ints,
+) -> tuple[int, int]:
+    """Add texts ``first`` … to the arena; ``points[start:]`` are their code points, one text after the other.
+
+    ``nodes`` is scratch, of zeros at first: one row more than the longest text's length, one column more than orders.
+    Returns the first text that was not added, because it might not have fitted, and where its code points start.
+    """
+    order = len(cursor) - NEXT_COLUMN
+    for text in range(first, len(lengths)):
+        length = lengths[text]
+        if cursor[FEATURES_USED] + length * order > len(features):
+            return text, start
+        if cursor[WORDS_USED] + most_words(length, order) > len(bits):
+            return text, start
+        _find_nodes(points[start : start + length], text, table, features, suffixes, cursor, nodes)
+        _set_bits(length, text, features, bits, orders, cursor, nodes)
+        start += length
+    return len(lengths), start
+
+
+@kernel
+def _count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int, stop: int, matches: Ints) -> None:
+    """Into ``matches[n, j]`` the matches of order n + 1 between texts ``row`` and ``start`` + j."""
+    for n in range(len(matches)):
+        for j in range(stop - start):
+            matches[n, j] = 0
+    for word in range(words):
+        own = bits[word, row]
+        if own != 0:
+            counts, others = matches[orders[word]], bits[word, start:stop]  # plain views: the loop becomes vectors
+            for j in range(stop - start):
+                counts[j] += np.int64(popcount(own & others[j]))
+
+
+@kernel
+def _score(
+    matches: Ints, lengths: Ints, row: int, start: int, stop: int, factor: float, forward: Floats, backward: Floats
+) -> None:
+    """F-scores of text ``row`` with texts ``start`` … ``stop``: ``forward`` with it as hypothesis, ``backward`` with
+    it as reference. What is precision one way is recall the other way."""
+    length, others = lengths[row], lengths[start:stop]
+    for j in range(stop - start):
+        forward[j] = backward[j] = 0.0
+    for n in range(min(len(matches), length)):
+        counts, total = matches[n], float(length - n)
+        for j in range(stop - start):
+            match = float(counts[j])
+            forward[j] += match / total
+            backward[j] += match / float(max(others[j] - n, 1))  # too short a text has no matches: adds 0
+    for j in range(stop - start):
+        effective = float(max(min(len(matches), length, others[j]), 1))
+        p = forward[j] / effective
+        r = backward[j] / effective
+        some = p + r > 0.0
+        forward[j] = (1.0 + factor) * p * r / (factor * p + r) if some else 0.0
+        backward[j] = (1.0 + factor) * r * p / (factor * r + p) if some else 0.0
+
+
+@kernel
+def compare(
+    bits: Words,
+    orders: Ints32,
+    cursor: Ints,
+    lengths: Ints,
+    top: int,
+    left: int,
+    factor: float,
+    matches: Ints,
+    forward: Floats,
+    backward: Floats,
+) -> None:
+    """Fill ``forward[i, j]`` with u(top + i, left + j) and ``backward[i, j]`` with u(left + j, top + i).
+
+    Where rows and columns overlap, each unordered pair is counted once and written twice. ``matches`` is scratch, of
+    orders × columns.
+    """
+    height, width = forward.shape
+    begin, end = max(top, left), min(top + height, left + width)  # the texts that are both rows and columns
+    for i in range(height):
+        row = top + i
+        shared = begin <= row < end
+        for part in range(2):
+            # A shared row owes the columns before the shared ones, and those from itself on; any other row owes all.
+            start = (row if shared else left) if part else left
+            stop = left + width if part else (begin if shared else left)
+            if start < stop:
+                _count_matches(bits, orders, cursor[WORDS_USED], row, start, stop, matches)
+                _score(
+                    matches, lengths, row, start, stop, factor, forward[i, start - left :], backward[i, start - left :]
+                )
+        if shared:  # what a text alone has takes no bit, so its match with itself was not counted
+            forward[i, row - left] = backward[i, row - left] = 1.0 if lengths[row] > 0 else 0.0
+            for twin in range(row + 1, end):
+                forward[twin - top, row - left] = backward[i, twin - left]
+                backward[twin - top, row - left] = forward[i, twin - left]

@@ -1,0 +1,160 @@
+"""``--resume``: whatever the moment of the kill, the result is what an uninterrupted run gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quitmt.files import journal
+from tests.conftest import Ran
+
+Quitmt = Callable[..., Ran]
+
+
+@pytest.fixture
+def pools(tmp_path: Path, make_pool: Callable[[int, int], list[str]]) -> Path:
+    path = tmp_path / "pools.jsonl"
+    lines = [json.dumps({"id": i, "source": f"s{i}", "candidates": make_pool(i, 24)}) for i in range(12)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def whole(quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, bytes]:
+    """The output of an uninterrupted run, and the journal it had just before it ended."""
+    kept = tmp_path / "kept"
+
+    def close(self: journal.Journal, *, done: bool) -> None:
+        assert done
+        shutil.copy(self.path, kept)
+        original(self, done=done)
+
+    original = journal.Journal.close
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "close", close)
+        assert quitmt("rerank", pools, "-o", tmp_path / "whole").code == 0
+    return (tmp_path / "whole").read_text(), kept.read_bytes()
+
+
+def test_a_journal_cut_off_anywhere(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    text, written = whole
+    cuts = [0, 1, written.index(b"\n"), written.index(b"\n") + 1, len(written) - 1, len(written)]
+    cuts += random.Random(0).sample(range(len(written)), 12)
+    for cut in cuts:
+        (tmp_path / "out").write_text("half a li")
+        (tmp_path / "out.journal").write_bytes(written[:cut])
+        ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+        assert ran.code == 0
+        assert (tmp_path / "out").read_text() == text
+        assert not (tmp_path / "out.journal").exists()
+
+
+def test_what_was_done_is_not_done_again(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    _, written = whole
+    lines = written.splitlines(keepends=True)
+    forged = lines[3].replace(b'"translation": "', b'"translation": "FROM THE JOURNAL ')
+    (tmp_path / "out.journal").write_bytes(lines[0] + forged)
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+    assert "continuing after 1 finished" in ran.err
+    assert (tmp_path / "out").read_text().count("FROM THE JOURNAL") == 1
+
+
+def test_nothing_to_continue_simply_starts(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    assert quitmt("rerank", pools, "-o", tmp_path / "new", "--resume").code == 0
+    assert (tmp_path / "new").read_text() == whole[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--alpha", "0.01"], "--alpha was 0.001 in the run that"),
+        (["-w", "4"], "-w was 8"),
+        (["--rerank", "qe:recorded:x"], "--rerank was mbr:chrf"),
+    ],
+)
+def test_other_settings_are_refused(
+    words: list[str], message: str, quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "out.journal").write_bytes(whole[1])
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume", *words)
+    assert ran.code == 2 and f"cannot resume: {message}" in ran.err
+    assert (tmp_path / "out.journal").read_bytes() == whole[1]
+
+
+def test_another_input_is_refused(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "out.journal").write_bytes(whole[1])
+    lines = pools.read_text().splitlines()
+    lines[4] = json.dumps({"id": 4, "source": "s4", "candidates": ["another"]})
+    pools.write_text("\n".join(lines))
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+    assert ran.code == 2 and "line 5 of the input has changed" in ran.err
+
+
+def test_an_unfinished_run_is_not_overwritten_by_accident(
+    quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "out.journal").write_bytes(whole[1])
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--alpha", "0.01")
+    assert ran.code == 2 and "holds 12 finished segments of a run that did not end (add --resume" in ran.err
+    assert (tmp_path / "out.journal").read_bytes() == whole[1]
+
+
+def test_something_else_in_place_of_the_journal(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.journal").write_text("my diary\n")
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+    assert ran.code == 2 and "is not a journal of quitmt" in ran.err
+    assert (tmp_path / "out.journal").read_text() == "my diary\n"
+
+
+SENTENCES = [
+    "The door is open.", "", "I would like a glass of water.", "It rained all night.", "Where is the station?",
+    "My brother works in a small shop.", "The soup is too hot.", "We will meet again tomorrow.",
+]  # fmt: skip
+
+
+def translate(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
+    files = ["-o", str(folder / f"{name}.txt"), "--jsonl", str(folder / f"{name}.jsonl")]
+    files += ["--keep-pools", str(folder / f"{name}.pools")]
+    settings = ["-n", "64", "-w", "4", "-k", "4", "--in-flight", "2"]
+    command = [sys.executable, "-m", "quitmt", "translate", str(folder / "in.txt"), *files, *settings, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:
+    outcomes = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    timeless = [{key: value for key, value in fields.items() if key != "seconds"} for fields in outcomes]
+    return (folder / f"{name}.txt").read_bytes(), timeless, (folder / f"{name}.pools").read_bytes()
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_killed_while_translating(how: int, code: int, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("\n".join(SENTENCES) + "\n")
+    with translate(tmp_path, "whole") as whole:
+        assert whole.wait() == 0
+    with translate(tmp_path, "killed") as process:
+        journal_path = tmp_path / "killed.txt.journal"
+        while process.poll() is None:  # until something is done, but not everything
+            if journal_path.exists() and journal_path.read_bytes().count(b"\n") >= 3:
+                os.kill(process.pid, how)
+                break
+            time.sleep(0.005)
+        _, error = process.communicate()
+        assert process.returncode == code
+    if how == signal.SIGINT:
+        assert b"Traceback" not in error and b"interrupted; to continue: quitmt translate" in error
+        assert b"--resume" in error
+    with translate(tmp_path, "killed", "--resume") as resumed:
+        _, error = resumed.communicate()
+        assert resumed.returncode == 0 and b"continuing after" in error
+    assert results(tmp_path, "killed") == results(tmp_path, "whole")
+    assert results(tmp_path, "whole")[0].count(b"\n") == len(SENTENCES)

@@ -1,0 +1,128 @@
+"""The Python API: plain and async, callables as anything, and watching a run."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+import quitmt
+from quitmt.errors import InputError, QuitmtError, UsageError
+
+
+def sample(source: str, start: int, stop: int) -> list[str]:
+    return [f"{source}{'!' * (index % 5)}" for index in range(start, stop)]
+
+
+async def sample_async(source: str, start: int, stop: int) -> list[quitmt.Candidate]:
+    await asyncio.sleep(0)
+    return [quitmt.Candidate(text) for text in sample(source, start, stop)]
+
+
+def test_plain_and_async_functions_as_generators_give_the_same() -> None:
+    sources = ["one", "", "two", "one"]
+    outcomes = quitmt.translate(sources, sample, n=40)
+    again = quitmt.translate(sources, sample_async, n=40)
+    assert [o.translation for o in outcomes] == [o.translation for o in again]
+    assert [o.trajectory for o in outcomes] == [o.trajectory for o in again]
+    assert [o.source for o in outcomes] == sources
+    assert outcomes[1].translation == "" and outcomes[1].size == 0
+
+
+def test_async_inside_a_running_loop() -> None:
+    async def work() -> list[str]:
+        found = await quitmt.translate_async(["one", "two"], sample_async, n=16)
+        pool = await quitmt.rerank_pool_async(["a", "b", "b"])
+        return [o.translation for o in found] + [pool.translation]
+
+    assert asyncio.run(work())[2] == "b"
+
+
+def test_plain_functions_work_inside_a_running_loop_too() -> None:
+    async def as_in_a_notebook() -> str:
+        return quitmt.rerank_pool(["a", "b", "b"]).translation
+
+    assert asyncio.run(as_in_a_notebook()) == "b"
+
+
+def test_an_endless_input_is_streamed() -> None:
+    def endless() -> AsyncIterator[str]:
+        number = 0
+        while True:
+            number += 1
+            yield f"source {number}"
+
+    stream = quitmt.Translator(sample, n=8, in_flight=2).stream(endless())
+    assert [next(stream).source for _ in range(3)] == ["source 1", "source 2", "source 3"]
+    stream.close()
+
+
+def test_segments_with_ids_of_their_own() -> None:
+    [outcome] = quitmt.translate([quitmt.Segment("doc1.7", "one")], sample, n=8)
+    assert outcome.id == "doc1.7"
+
+
+def test_watching_sees_every_step_and_agrees_with_the_outcome() -> None:
+    settings = {"reranker": quitmt.qe(lambda source, text: len(text)), "k": 2, "w": 2, "n": 12}
+    moments = list(quitmt.watch("abc", sample, **settings))
+    [outcome] = quitmt.translate(["abc"], sample, **settings)
+    assert tuple(moment.standing.score for moment in moments) == outcome.trajectory
+    assert [moment.verdict for moment in moments[:-1]] == [None] * (len(moments) - 1)
+    assert moments[-1].verdict is outcome.stop
+    assert moments[-1].translation == outcome.translation
+    assert sum(len(moment.new) for moment in moments) == outcome.size
+    assert [len(moment.new) for moment in moments] == [2] * len(moments)
+
+
+def test_watching_may_end_early() -> None:
+    watching = quitmt.watch("abc", sample)
+    assert next(watching).standing.size == 8
+    watching.close()
+
+
+def test_objects_of_ones_own() -> None:
+    rule = quitmt.Quit(step=2, window=2, alpha=10, budget=8)
+    utility = quitmt.mbr(lambda hypothesis, reference: -abs(len(hypothesis) - len(reference)), name="length")
+    translator = quitmt.Translator(sample, reranker=utility, rule=rule)
+    [outcome] = translator.translate(["x"])
+    assert (outcome.size, outcome.stop) == (4, quitmt.Verdict.STABLE)
+    assert outcome.signature.startswith("quit|k:2|w:2|a:10|n:8|gen:function:sample|rerank:mbr:function:length|v:")
+
+
+def test_a_pool_with_scores() -> None:
+    pool = [quitmt.Candidate("a", scores={"kiwi": 0.3}), quitmt.Candidate("b", scores={"kiwi": 0.9})]
+    assert quitmt.rerank_pool(pool, reranker="qe:recorded:kiwi").translation == "b"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: quitmt.rerank_pool([]), InputError, "the pool has no candidates"),
+        (lambda: quitmt.rerank_pool(["a"], k=0), UsageError, "k must be"),
+        (lambda: quitmt.translate(["a"], "embeded:en-pt"), UsageError, "did you mean 'embedded:en-pt'"),
+        (lambda: quitmt.translate(["a"], sample, temperature=1), TypeError, "temperature: sampling settings"),
+        (lambda: quitmt.rerank_pool(["a"], reranker="qe:recorded:x"), QuitmtError, "no recorded score 'x'"),
+        (lambda: list(quitmt.watch("a", lambda s, i, j: "text")), QuitmtError, "a list of candidates is needed"),
+        (lambda: list(quitmt.watch("a", lambda s, i, j: [1])), QuitmtError, "must be a text, not int"),
+    ],
+)
+def test_mistakes_are_explained(call: object, error: type[Exception], message: str) -> None:
+    assert callable(call)
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_importing_is_light() -> None:
+    heavy = "{'numba', 'torch', 'numpy', 'sentencepiece', 'asyncio', 'transformers'}"
+    code = f"import sys, quitmt; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in quitmt.__all__:
+        assert getattr(quitmt, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = quitmt.nonsense
