@@ -1,7 +1,7 @@
 """The Python API: translate a list, rerank a pool, watch a run step by step; plain functions and async ones.
 
     >>> import quitmt
-    >>> outcome = quitmt.rerank_pool(["the cat sat", "the cat sat down", "a dog", "the cat sat"])
+    >>> outcome = quitmt.rerank_pool(["a cat sat", "the cat sat", "a dog", "the cat sat"])
     >>> outcome.translation, outcome.size, outcome.stop.value
     ('the cat sat', 4, 'exhausted')
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from quitmt import generate, rerank, stop
@@ -55,7 +55,7 @@ class Translator:
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
     >>> translator = Translator(sample, reranker="mbr:chrf", n=64)
     >>> [outcome.translation for outcome in translator.translate(["hello there", ""])]
-    ['HELLO THERE!', '']
+    ['HELLO THERE!!', '']
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Translator:
             raise TypeError(f"{', '.join(sampling)}: sampling settings go with a model given by name")
         else:
             self.generator = (
-                cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(cast(Sample, model))
+                cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
             )
         self.reranker = rerank.load(reranker, languages=languages) if isinstance(reranker, str) else reranker
         self.in_flight = in_flight
@@ -109,18 +109,21 @@ class Translator:
 
     async def watch_async(self, source: Source) -> AsyncIterator[Moment]:
         moments: asyncio.Queue[Moment | None] = asyncio.Queue()
-        seen = 0
+        last: Moment | None = None
 
         def observe(_: Segment, standing: Standing, pool: Sequence[Candidate], verdict: Verdict | None) -> None:
-            nonlocal seen
-            moments.put_nowait(Moment(standing, pool[standing.best].text, tuple(pool[seen:]), verdict))
-            seen = standing.size
+            nonlocal last
+            seen = last.standing.size if last else 0
+            last = Moment(standing, pool[standing.best].text, tuple(pool[seen:]), verdict)
+            moments.put_nowait(last)
 
         async def work() -> None:
             try:
                 driver = self._driver(observe)
                 async for _, finished in driver.run(_items([source], driver.signature)):
                     _raise_failure(finished)
+                    if last and last.verdict is None:  # only the next ask showed that there are no more
+                        moments.put_nowait(replace(last, new=(), verdict=finished.outcome.stop))
             finally:
                 moments.put_nowait(None)
 
@@ -167,6 +170,7 @@ def watch(source: Source, model: str | Generator | Sample = "embedded:en-pt", **
     >>> for moment in quitmt.watch("x", sample, k=2, w=2):
     ...     print(moment.standing.size, moment.translation, moment.verdict)
     2 one None
+    4 two None
     4 two exhausted
     """
     return Translator(model, **settings).watch(source)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from quitmt import stop
@@ -20,14 +21,21 @@ from quitmt.rerank import RERANKERS
 from quitmt.stop import RULES
 
 
-def listed(entries: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {meaning}" for name, meaning in entries.items())
+def listed(title: str, entries: Mapping[str, str]) -> str:
+    """A section of the help that explains names."""
+    lines = [f"{title}:"]
+    for name, meaning in entries.items():
+        lines.append(fill(meaning, 100, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21))
+    return "\n".join(lines) + "\n\n"
+
+
+NAMES = listed("rerankers", RERANKERS) + listed("stopping rules", RULES)
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("method")
-    group.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help=f"default mbr:chrf. {listed(RERANKERS)}")
-    group.add_argument("--stop", default="quit", metavar="NAME", help=f"default quit. {listed(RULES)}")
+    group.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help="mbr:chrf, or another of the list below")
+    group.add_argument("--stop", default="quit", metavar="NAME", help="quit, or another of the list below")
     group.add_argument("-k", "--step", type=int, default=8, metavar="K", help="candidates a step (8)")
     group.add_argument("-w", "--window", type=int, default=8, metavar="W", help="steps a window (8)")
     group.add_argument(
@@ -41,7 +49,7 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tgt", metavar="LANG", help="target language (the model's, or pt)")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="translations, a line each (stdout)")
     group.add_argument(
@@ -51,6 +59,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         const=STDOUT,
         help="full outcomes as JSON lines to FILE as well; without FILE: in place of the translations",
     )
+    if pools:
+        group.add_argument("--keep-pools", metavar="FILE", help="record the sampled candidates, for quitmt rerank")
     group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
     group.add_argument(
         "--resume",

@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
         "rerank",
         help="choose from recorded candidates",
         description=DESCRIPTION,
-        epilog=EXAMPLES,
+        epilog=options.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("pools", nargs="?", metavar="POOLS", help="a file of pools, or - for standard input")

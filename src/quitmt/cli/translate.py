@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
         "translate",
         help="translate lines of text",
         description=DESCRIPTION,
-        epilog=EXAMPLES,
+        epilog=options.listed("models", generate.MODELS) + options.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", nargs="?", default=STDIN, metavar="FILE", help="text, a segment a line (stdin)")
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     group.add_argument(
         "--model",
         metavar="NAME",
-        help=f"default embedded:en-pt, or as --src and --tgt say. {options.listed(generate.MODELS)}",
+        help="embedded:en-pt, or as --src and --tgt say, or another of the list below",
     )
     group.add_argument("--temperature", type=float, default=1.2, help="of sampling (1.2); 0 is greedy")
     group.add_argument("--top-k", type=int, metavar="N", help="sample only among the N most probable tokens")
@@ -52,8 +52,7 @@ def add_parser(commands: Any) -> None:
     group.add_argument("--epsilon", type=float, metavar="E", help="… tokens with a probability of at least E")
     group.add_argument("--seed", type=int, default=0, help="of the random numbers (0); same seed, same candidates")
     options.add_method(parser)
-    options.add_output(parser)
-    parser.add_argument("--keep-pools", metavar="FILE", help="record the sampled candidates, for quitmt rerank")
+    options.add_output(parser, pools=True)
     parser.set_defaults(prepare=prepare)
 
 

@@ -25,15 +25,18 @@ BLOCK = 64
 class Pool(Generic[Arena]):
     """One segment's candidates so far. Distinct texts are numbered by first appearance."""
 
-    __slots__ = ("arena", "number", "order", "segment", "sums", "utilities")
+    __slots__ = ("arena", "first", "number", "order", "segment", "size", "sums", "utilities")
 
     def __init__(self, segment: Segment, arena: Arena) -> None:
         self.segment = segment
         self.arena = arena
+        self.size = 0
         self.number: dict[str, int] = {}
         """Distinct text → its number."""
-        self.order: list[int] = []
-        """Candidate index → the number of its text."""
+        self.first: list[int] = []
+        """Number → the index of the first candidate that has it."""
+        self.order: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        """Candidate index → the number of its text, for the first ``size``."""
         self.utilities: Floats = np.empty((0, 0))
         """[reference, hypothesis], by number: a support candidate adds one contiguous row to the sums."""
         self.sums: Floats = np.empty(0)
@@ -41,17 +44,26 @@ class Pool(Generic[Arena]):
 
     def add_texts(self, candidates: Sequence[Candidate]) -> list[str]:
         """Append the candidates; the texts that were not there before."""
-        before = len(self.number)
-        for candidate in candidates:
-            self.order.append(self.number.setdefault(candidate.text, len(self.number)))
-        return list(self.number)[before:] if len(self.number) > before else []
+        new, numbers = [], []
+        for index, candidate in enumerate(candidates, start=self.size):
+            number = self.number.setdefault(candidate.text, len(self.number))
+            if number == len(self.first):
+                self.first.append(index)
+                new.append(candidate.text)
+            numbers.append(number)
+        stop = self.size + len(numbers)
+        if stop > len(self.order):
+            self.order = _grown(self.order, max(stop, 2 * len(self.order)))
+        self.order[self.size : stop] = numbers
+        self.size = stop
+        return new
 
     def make_room(self) -> None:
-        total = len(self.number)
+        total = len(self.first)
         if total > len(self.sums):
             capacity = max(total, 2 * len(self.sums))
-            self.utilities = _grown(self.utilities, (capacity, capacity))
-            self.sums = _grown(self.sums, (capacity,))
+            self.utilities = _grown(self.utilities, capacity, capacity)
+            self.sums = _grown(self.sums, capacity)
 
     def add_utilities(self, rows: range, forward: Floats, backward: Floats) -> None:
         """Take in the comparisons of some texts with themselves and all before them."""
@@ -60,25 +72,23 @@ class Pool(Generic[Arena]):
 
     def catch_up(self, known: int, size: int) -> None:
         """The sums of new texts over the ``size`` candidates that were there before them."""
-        total = len(self.number)
+        total = len(self.first)
         if size and total > known:
             rows = self.utilities[self.order[:size], known:total]
             # cumsum, because sum() adds pairwise: not in index order.
-            self.sums[known:total] = np.cumsum(rows, axis=0)[-1]
+            self.sums[known:total] = rows.cumsum(axis=0)[-1]
 
-    def standings(self, start: int, stride: int) -> list[Standing]:
+    def standings(self, known: int, start: int, stride: int) -> list[Standing]:
         """Walk the candidates from ``start`` on; a standing after each ``stride`` of them and after the last."""
-        total = len(self.number)
-        sums = self.sums[:total]
-        appeared = max(self.order[:start], default=-1) + 1
-        found = []
-        for index in range(start, len(self.order)):
-            number = self.order[index]
+        total, appeared = len(self.first), known
+        sums, found = self.sums[:total], []
+        for index, number in enumerate(self.order[start : self.size].tolist(), start=start):
             sums += self.utilities[number, :total]
             appeared = max(appeared, number + 1)
-            if (index + 1 - start) % stride == 0 or index + 1 == len(self.order):
-                best = int(np.argmax(sums[:appeared]))
-                found.append(Standing(index + 1, self.order.index(best), float(sums[best] / (index + 1))))
+            size = index + 1
+            if (size - start) % stride == 0 or size == self.size:
+                best = int(sums[:appeared].argmax())
+                found.append(Standing(size, self.first[best], float(sums[best] / size)))
         return found
 
 
@@ -93,7 +103,7 @@ class Mbr(Generic[Arena]):
         return Pool(segment, self.utility.open(segment))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
-        sizes = [len(update.state.order) for update in updates]
+        sizes = [update.state.size for update in updates]
         news = [update.state.add_texts(update.candidates) for update in updates]
         self.utility.encode([(update.state.arena, new) for update, new in zip(updates, news, strict=True) if new])
         return [
@@ -102,7 +112,7 @@ class Mbr(Generic[Arena]):
 
     def _extend_one(self, update: Update[Pool[Arena]], size: int, new: int) -> list[Standing] | QuitmtError:
         pool = update.state
-        total = len(pool.number)
+        total = len(pool.first)
         known = total - new
         try:
             pool.make_room()
@@ -115,20 +125,20 @@ class Mbr(Generic[Arena]):
             pool.catch_up(known, size)
         except QuitmtError as error:
             return error
-        return pool.standings(size, update.stride)
+        return pool.standings(known, size, update.stride)
 
 
 def _check(pool: Pool[Any], rows: range, utilities: npt.NDArray[Any]) -> None:
     if not np.isfinite(utilities).all():
         row, column = np.argwhere(~np.isfinite(utilities))[0]
-        first, second = pool.order.index(rows[row]), pool.order.index(int(column))
+        first, second = pool.first[rows[row]], pool.first[column]
         raise RerankError(
             f"segment {pool.segment.id}: the utility of candidates {first} and {second} is {utilities[row, column]}, "
             "not a finite number"
         )
 
 
-def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
-    larger = np.zeros(shape)
+def _grown(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:
+    larger = np.zeros(shape, array.dtype)
     larger[tuple(slice(length) for length in array.shape)] = array
     return larger
