@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 
 from tqdm import tqdm
 
-from quitmt.types import Outcome, Verdict
+from quitmt.engine.engine import Observer
+from quitmt.types import Outcome, Segment, Standing, Verdict
+
+REDRAW_SECONDS = 0.2
 
 
 class Progress:
@@ -25,7 +29,10 @@ class Progress:
             file=sys.stderr,
             dynamic_ncols=True,
             smoothing=0.05,
+            delay=0.3,
         )
+        self._in_flight: dict[str, int] = {}
+        self._drawn = 0.0
 
     @property
     def segments(self) -> int:
@@ -35,12 +42,23 @@ class Progress:
     def failed(self) -> int:
         return self.stops[Verdict.FAILED]
 
+    @property
+    def observer(self) -> Observer | None:
+        """For the driver: keeps the bar alive while segments are under way."""
+        return None if self._bar.disable else self._observe
+
+    def _observe(self, segment: Segment, standing: Standing, _: object, __: object) -> None:
+        self._in_flight[segment.id] = standing.size
+        if time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._drawn = time.monotonic()
+            candidates = self.used + sum(self._in_flight.values())
+            self._bar.set_postfix_str(f"{candidates:,} candidates, {self._saved():.0%} saved")
+
     def add(self, outcome: Outcome) -> None:
+        self._in_flight.pop(outcome.id, None)
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.size
-            if not self._bar.disable:
-                self._bar.set_postfix_str(f"{self._saved():.0%} of candidates saved", refresh=False)
         self._bar.update()
 
     def _saved(self) -> float:

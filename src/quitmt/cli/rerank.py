@@ -56,12 +56,14 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     rule = options.rule_of(args)
     reranker = rerank.load(args.rerank, languages=(args.src or "en", args.tgt or "pt"))
     generator = RecordedGenerator()
-    driver = Driver(generator, reranker, rule, in_flight=64 if args.in_flight is None else args.in_flight)
+    in_flight = 64 if args.in_flight is None else args.in_flight
+    progress = Progress(rule.budget, quiet=args.quiet)
+    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer)
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
     inputs = [path for path in (args.pools, args.sources) if path]
     outputs, journal = options.open_results(args, settings, rule.budget, inputs)
-    return Run(driver, outputs, Progress(rule.budget, quiet=args.quiet), journal), items(pools, generator)
+    return Run(driver, outputs, progress, journal), items(pools, generator)
 
 
 def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:

@@ -66,7 +66,6 @@ class Run:
             async for finished in ordered:
                 self.outputs.write(finished)
                 self.outputs.flush()
-                self.progress.add(finished.outcome)
 
     async def _journaled(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[tuple[int, Finished]]:
         async with aclosing(self.driver.run(self._known(items))) as finished:
@@ -74,6 +73,7 @@ class Run:
                 check = self._checks.pop(position, None)
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
+                self.progress.add(one.outcome)
                 yield position, one
 
     async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item]:

@@ -68,12 +68,12 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         seed=args.seed,
     )
     reranker = rerank.load(args.rerank, languages=(args.src, args.tgt))
-    driver = Driver(generator, reranker, rule, in_flight=16 if args.in_flight is None else args.in_flight)
+    in_flight = 16 if args.in_flight is None else args.in_flight
+    progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
+    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer)
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
-    total = count_lines(args.input)
     outputs, journal = options.open_results(args, settings_of(args), rule.budget, [args.input])
-    progress = Progress(rule.budget, total=total, quiet=args.quiet)
     return Run(driver, outputs, progress, journal), items(args.input, driver.signature)
 
 
