@@ -19,6 +19,8 @@ class Segment:
 
     id: str
     source: str = ""
+    context: str = ""
+    """The sentences before it, for generators that can use them."""
 
 
 @dataclass(frozen=True, slots=True)

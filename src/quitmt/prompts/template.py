@@ -1,0 +1,175 @@
+"""Prompt templates: what a model is told, as data in TOML files.
+
+    [[messages]]
+    role = "user"
+    content = "Translate from {source_language} into {target_language}:\\n\\n{source}"
+
+    [chat_template_kwargs]          # optional, for the model's own chat template
+    enable_thinking = false
+
+Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language}`` (English names),
+``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the sentences
+before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
+``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
+Substitution is one pass: braces in a source are text.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from quitmt import languages
+from quitmt.errors import InputError, unknown
+from quitmt.types import Segment
+
+Message = dict[str, Any]
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_VARIANTS = ("messages", "context_messages", "chinese_messages")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Messages with placeholders. ``name`` goes into signatures."""
+
+    name: str
+    messages: tuple[Message, ...]
+    context_messages: tuple[Message, ...] = ()
+    chinese_messages: tuple[Message, ...] = ()
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template for one pair of languages."""
+
+    template: Template
+    source_language: str
+    target_language: str
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {
+            "source_language": languages.name(self.source_language),
+            "target_language": languages.name(self.target_language),
+            "target_language_zh": languages.name(self.target_language, into="zh"),
+            "source_code": languages.bcp47(self.source_language),
+            "target_code": languages.bcp47(self.target_language),
+        }
+
+    @cached_property
+    def _has_chinese(self) -> bool:
+        return any(languages.is_chinese(code) for code in (self.source_language, self.target_language))
+
+    @property
+    def signature(self) -> str:
+        return f"{self.template.name},{self.source_language}-{self.target_language}"
+
+    def messages(self, segment: Segment) -> list[Message]:
+        """What a chat model is told for a segment."""
+        template = self.template
+        chosen = template.messages
+        if template.chinese_messages and self._has_chinese:
+            chosen = template.chinese_messages
+        elif template.context_messages and segment.context:
+            chosen = template.context_messages
+        values = {**self._names, "source": segment.source, "context": segment.context}
+        return [_filled(message, values) for message in chosen]
+
+    def text(self, segment: Segment) -> str:
+        """The same as one text, for models without a chat template."""
+        return "\n\n".join(str(message["content"]) for message in self.messages(segment)) + "\n"
+
+
+def load(name: str) -> Template:
+    """A template that comes with quitmt, by name, or one of the user's, by path.
+
+    A file that does not end in .toml is plain text: the one message of the user.
+    """
+    if name in names():
+        return _parse(name, (_folder() / f"{name}.toml").read_text("utf-8"))
+    path = Path(name)
+    if not path.is_file():
+        raise unknown("prompt template", name, [*names(), "PATH of a template file"])
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"the prompt template {name} is not UTF-8") from None
+    if path.suffix == ".toml":
+        return _parse(path.stem, text)
+    return _checked(Template(path.stem, ({"role": "user", "content": text.rstrip("\n")},)), name)
+
+
+def names() -> list[str]:
+    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+def for_model(model: str) -> str:
+    """The template that fits a model by its name; the general one if none does."""
+    lowered = model.lower()
+    for pattern, name in (("translategemma", "translategemma"), ("hy-mt", "hy-mt"), ("hunyuan-mt", "hy-mt")):
+        if pattern in lowered:
+            return name
+    return "qwen3" if "qwen3" in lowered or "qwen-3" in lowered else "instruct"
+
+
+def _folder() -> Any:
+    return resources.files("quitmt.prompts") / "templates"
+
+
+def _parse(name: str, text: str) -> Template:
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
+    if parent := fields.pop("extends", None):
+        if parent not in names():
+            raise unknown("prompt template", str(parent), names())
+        fields = {**tomllib.loads((_folder() / f"{parent}.toml").read_text("utf-8")), **fields}
+    known = {*_VARIANTS, "chat_template_kwargs", "about"}
+    if extra := sorted(fields.keys() - known):
+        raise InputError(f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}")
+    variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
+    return _checked(Template(name, **variants, chat_template_kwargs=fields.get("chat_template_kwargs", {})), name)
+
+
+def _checked(template: Template, name: str) -> Template:
+    for variant in _VARIANTS:
+        messages = getattr(template, variant)
+        if variant != "messages" and not messages:
+            continue
+        if not all(isinstance(m, dict) and isinstance(m.get("role"), str) and "content" in m for m in messages):
+            raise InputError(f"the prompt template {name} has a message without role or content")
+        used = {placeholder for message in messages for placeholder in _placeholders(message["content"])}
+        if "source" not in used:
+            raise InputError(f"the prompt template {name} has no {{source}}", hint="that is where the text goes")
+        if wrong := sorted(used - _KNOWN):
+            raise InputError(f"the prompt template {name} has an unknown placeholder {{{wrong[0]}}}")
+    return template
+
+
+_KNOWN = {
+    "source", "context", "source_language", "target_language", "target_language_zh", "source_code", "target_code",
+}  # fmt: skip
+
+
+def _placeholders(content: Any) -> list[str]:
+    if isinstance(content, str):
+        return _PLACEHOLDER.findall(content)
+    if isinstance(content, dict):
+        return [name for value in content.values() for name in _placeholders(value)]
+    return [name for value in content for name in _placeholders(value)] if isinstance(content, list) else []
+
+
+def _filled(content: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(content, str):
+        return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), content)
+    if isinstance(content, dict):
+        return {key: _filled(value, values) for key, value in content.items()}
+    return [_filled(value, values) for value in content] if isinstance(content, list) else content

@@ -1,0 +1,75 @@
+"""How candidates are sampled: one set of settings for every engine.
+
+The cut-offs come after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest
+most probable ones whose probability reaches p; ``epsilon`` those of probability epsilon or more. An engine that lacks one
+of them refuses it: a substitute would be another distribution under the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from quitmt.errors import UsageError
+
+SEEDS_A_SEGMENT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Temperature 0 takes the most probable token (the first of equals), as a check."""
+
+    temperature: float = 1.2
+    top_k: int | None = None
+    top_p: float | None = None
+    epsilon: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UsageError(f"temperature must be 0 or more, not {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top-k must be 1 or more, not {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top-p must be above 0 and at most 1, not {self.top_p}")
+        if self.epsilon is not None and not 0 <= self.epsilon < 1:
+            raise UsageError(f"epsilon must be at least 0 and below 1, not {self.epsilon}")
+
+    @property
+    def signature(self) -> str:
+        cuts = {"k": self.top_k, "p": self.top_p, "e": self.epsilon}
+        fields = [f"t:{self.temperature:g}", *(f"{name}:{cut:g}" for name, cut in cuts.items() if cut is not None)]
+        return "|".join([*fields, f"seed:{self.seed}"])
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether anything is cut off."""
+        return self.greedy or any(value is not None for value in (self.top_k, self.top_p, self.epsilon))
+
+    @property
+    def rate(self) -> float:
+        """What logits are multiplied by."""
+        return 1.0 if self.greedy else 1 / self.temperature
+
+    def refuse(self, engine: str, *lacking: str) -> None:
+        """Raise if one of the settings that an engine lacks is asked for."""
+        for name in lacking:
+            if getattr(self, name) is not None:
+                raise UsageError(f"{engine} cannot sample with {name.replace('_', '-')}", hint="leave it out")
+
+    def seed_of(self, segment_id: str, index: int) -> int:
+        """The seed of one candidate, for engines that take one a request.
+
+        Each segment has a range of its own, in which indices follow each other: engines give the i-th sample of a
+        request the seed + i, so however candidates are cut into requests, each gets its own and none gets it twice.
+
+        >>> Sampling(seed=1).seed_of("a", 5) - Sampling(seed=1).seed_of("a", 0)
+        5
+        """
+        digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
+        return (int.from_bytes(digest) >> 22) * SEEDS_A_SEGMENT + index

@@ -1,0 +1,109 @@
+"""Prompt templates: the documented formats of the study's models, and the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quitmt.errors import InputError, UsageError
+from quitmt.prompts.template import Prompt, for_model, load, names
+from quitmt.types import Segment
+
+SEGMENT = Segment("1", "A {source} of {joy}.")
+
+
+def filled(name: str, source: str = "en", target: str = "pt-BR", segment: Segment = SEGMENT) -> list[dict[str, object]]:
+    return Prompt(load(name), source, target).messages(segment)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_template_has_the_source_and_nothing_left_to_fill(name: str) -> None:
+    for source, target in (("en", "de"), ("zh", "en")):
+        text = str(filled(name, source, target, Segment("1", "SOURCE", "CONTEXT")))
+        assert "SOURCE" in text and "{" not in text.replace("{'", "")
+
+
+def test_braces_in_a_source_are_text() -> None:
+    assert str(filled("instruct")[0]["content"]).endswith("\n\nA {source} of {joy}.")
+
+
+def test_qwen3_switches_thinking_off() -> None:
+    assert load("qwen3").chat_template_kwargs == {"enable_thinking": False}
+    assert "from English into Portuguese (Brazil)" in str(filled("qwen3")[0]["content"])
+
+
+def test_translategemma_wants_codes_in_one_entry() -> None:
+    entry = {"type": "text", "source_lang_code": "en", "target_lang_code": "pt-BR", "text": "A {source} of {joy}."}
+    assert filled("translategemma") == [{"role": "user", "content": [entry]}]
+
+
+def test_hy_mt_speaks_chinese_where_chinese_is_involved() -> None:
+    assert filled("hy-mt") == [
+        {
+            "role": "user",
+            "content": "Translate the following segment into Portuguese (Brazil), without additional explanation."
+            "\n\nA {source} of {joy}.",
+        }
+    ]
+    for source, target, name in (("en", "zh", "中文"), ("zh", "de", "德语")):
+        [message] = filled("hy-mt", source, target)
+        assert str(message["content"]).startswith(f"将以下文本翻译为{name}，")
+
+
+def test_context_only_where_there_is_some() -> None:
+    assert "What comes before" not in str(filled("instruct"))
+    [message] = filled("instruct", segment=Segment("2", "He left.", "Ann came.\nBob stayed."))
+    assert "Ann came.\nBob stayed." in str(message["content"])
+
+
+def test_a_template_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("{source_language} → {target_language}: {source}\n")
+    assert filled(str(tmp_path / "mine.txt"), segment=Segment("1", "x")) == [
+        {"role": "user", "content": "English → Portuguese (Brazil): x"}
+    ]
+    (tmp_path / "mine.toml").write_text(
+        '[[messages]]\nrole="system"\ncontent="Be brief."\n[[messages]]\nrole="user"\ncontent="{source}"\n'
+    )
+    prompt = Prompt(load(str(tmp_path / "mine.toml")), "en", "de")
+    assert [message["role"] for message in prompt.messages(SEGMENT)] == ["system", "user"]
+    assert prompt.text(Segment("1", "x")) == "Be brief.\n\nx\n"
+    assert prompt.signature == "mine,en-de"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("t.txt", "Translate this", r"has no \{source\} \(that is where the text goes\)"),
+        ("t.txt", "{source} {adress}", r"unknown placeholder \{adress\}"),
+        ("t.toml", "messages = [", "is not TOML"),
+        ("t.toml", "mesages = []", "unknown field 'mesages'"),
+        ("t.toml", 'messages = [{role = "user"}]', "message without role or content"),
+        ("t.toml", "", r"has no \{source\}"),
+    ],
+)
+def test_bad_templates(file: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(InputError, match=message):
+        load(str(tmp_path / file))
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match="did you mean 'qwen3'"):
+        load("qwen")
+    with pytest.raises(UsageError, match="'xx' is not a language code"):
+        filled("instruct", target="xx")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3"),
+        ("google/translategemma-12b-it", "translategemma"),
+        ("tencent/Hy-MT2-30B-A3B", "hy-mt"),
+        ("tencent/Hunyuan-MT-7B", "hy-mt"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "instruct"),
+    ],
+)
+def test_the_template_follows_the_model(model: str, name: str) -> None:
+    assert for_model(model) == name
