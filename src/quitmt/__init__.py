@@ -1,6 +1,6 @@
 """Translate by sampling and reranking, and stop as soon as more candidates would not help.
 
-Names are imported when they are first used (PEP 562), so ``import quitmt`` is quick and never imports a model's library.
+Names are imported when they are first used (PEP 562), so ``import quitmt`` is quick and imports no model's library.
 """
 
 from __future__ import annotations

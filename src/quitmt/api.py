@@ -12,7 +12,7 @@ function ``sample(source, start, stop)``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -26,6 +26,7 @@ from quitmt.errors import InputError, QuitmtError
 from quitmt.generate.function import FunctionGenerator, Sample
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict
 
 Source = str | Segment
@@ -48,8 +49,9 @@ class Translator:
     """A generator, a reranker and a stopping rule, loaded once and used for any number of texts.
 
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
-    that gives the candidates start..stop of a source. ``sampling`` (temperature, top_k, top_p, epsilon, seed) goes to
-    a model given by name; k, w, alpha and n to a rule given by name.
+    that gives the candidates start..stop of a source. To a model given by name go ``languages`` (source, target),
+    ``sampling`` (temperature, top_k, top_p, epsilon, seed) and ``options`` (the backend's own, such as base_url); to a
+    rule given by name k, w, alpha and n.
 
     >>> def sample(source, start, stop):
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
@@ -69,20 +71,19 @@ class Translator:
         alpha: float = 1e-3,
         n: int = 512,
         in_flight: int = 16,
+        languages: tuple[str | None, str | None] = (None, None),
+        options: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> None:
         self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
-        languages: tuple[str | None, str | None] = (None, None)
         if isinstance(model, str):
-            model, *pair = generate.resolve(model, None, None)
+            model, *pair = generate.resolve(model, *languages)
             languages = (pair[0], pair[1])
-            self.generator: Generator = generate.load(model, **sampling)
+            self.generator: Generator = generate.load(model, Sampling(**sampling), languages=languages, options=options)
         elif sampling:
             raise TypeError(f"{', '.join(sampling)}: sampling settings go with a model given by name")
         else:
-            self.generator = (
-                cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
-            )
+            self.generator = cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
         self.reranker = rerank.load(reranker, languages=languages) if isinstance(reranker, str) else reranker
         self.in_flight = in_flight
 

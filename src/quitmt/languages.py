@@ -70,7 +70,14 @@ def among(code: str, known: Collection[str], model: str) -> str:
     'por_Latn'
     """
     language = _language(code)
-    for form in (code, bcp47(code), bcp47(code).replace("-", "_"), language.language, language.to_alpha3(), flores(code)):
+    for form in (
+        code,
+        bcp47(code),
+        bcp47(code).replace("-", "_"),
+        language.language,
+        language.to_alpha3(),
+        flores(code),
+    ):
         if form in known:
             return str(form)
     raise UsageError(f"{model} does not know the language {name(code)} ({code})", hint=_some(known))

@@ -1,8 +1,8 @@
 """How candidates are sampled: one set of settings for every engine.
 
 The cut-offs come after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest
-most probable ones whose probability reaches p; ``epsilon`` those of probability epsilon or more. An engine that lacks one
-of them refuses it: a substitute would be another distribution under the same name.
+most probable ones whose probability reaches p; ``epsilon`` those of probability epsilon or more. An engine that lacks
+one of them refuses it: a substitute would be another distribution under the same name.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import Ran
 
 from quitmt.files import journal
-from tests.conftest import Ran
 
 Quitmt = Callable[..., Ran]
 
@@ -69,7 +69,9 @@ def test_what_was_done_is_not_done_again(quitmt: Quitmt, pools: Path, whole: tup
     assert (tmp_path / "out").read_text().count("FROM THE JOURNAL") == 1
 
 
-def test_nothing_to_continue_simply_starts(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+def test_nothing_to_continue_simply_starts(
+    quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path
+) -> None:
     assert quitmt("rerank", pools, "-o", tmp_path / "new", "--resume").code == 0
     assert (tmp_path / "new").read_text() == whole[0]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Ran
 
 from quitmt.bergamot.models import find
-from tests.conftest import Ran
 
 Quitmt = Callable[..., Ran]
 SETTINGS = ("-n", 48, "-k", 4, "-w", 3, "--alpha", 0.02)
@@ -51,7 +51,9 @@ def test_a_live_run_is_the_replay_of_its_pools(quitmt: Quitmt, text: Path, tmp_p
     assert quitmt("rerank", tmp_path / "pools", *SETTINGS, "--jsonl", tmp_path / "replay", "-o", "/dev/null").code == 0
     live = [one for one in outcomes(tmp_path / "live.jsonl") if one["size"]]
     replay = outcomes(tmp_path / "replay")
-    assert [one["size"] for one in live] == [len(json.loads(p)["candidates"]) for p in (tmp_path / "pools").read_text().splitlines()]
+    assert [one["size"] for one in live] == [
+        len(json.loads(p)["candidates"]) for p in (tmp_path / "pools").read_text().splitlines()
+    ]
     for one, other in zip(live, replay, strict=True):
         same = ("id", "source", "translation", "index", "score", "size", "trajectory")
         assert {key: one[key] for key in same} == {key: other[key] for key in same}

@@ -12,6 +12,7 @@ from quitmt import generate
 from quitmt.generate.function import FunctionGenerator
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.protocols import Generator
+from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Segment
 
 SEGMENTS = [
@@ -36,8 +37,8 @@ def function() -> Generator:
 GENERATORS: dict[str, Callable[[], Generator]] = {
     "recorded": recorded,
     "function": function,
-    "embedded": lambda: generate.load("embedded:en-pt", seed=3),
-    "embedded, cut off": lambda: generate.load("embedded:en-pt", top_k=20, top_p=0.95, epsilon=0.001),
+    "embedded": lambda: generate.load("embedded:en-pt", Sampling(seed=3)),
+    "embedded, cut off": lambda: generate.load("embedded:en-pt", Sampling(top_k=20, top_p=0.95, epsilon=0.001)),
 }
 
 

@@ -113,7 +113,7 @@ def test_backward_is_forward_the_other_way_round(utility: Utility) -> None:
 def test_any_part_of_the_square_can_be_compared(utility: Utility) -> None:
     arena = encoded(utility, TEXTS)
     whole, reverse = utility.compare(arena, range(6), range(6))
-    for rows, columns in ((range(2, 4), range(6)), (range(4, 6), range(4)), (range(0, 3), range(1, 5))):
+    for rows, columns in ((range(2, 4), range(6)), (range(4, 6), range(4)), (range(3), range(1, 5))):
         forward, backward = utility.compare(arena, rows, columns)
         np.testing.assert_array_equal(forward, whole[np.ix_(rows, columns)])
         np.testing.assert_array_equal(backward, reverse[np.ix_(rows, columns)])

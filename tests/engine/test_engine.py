@@ -29,10 +29,12 @@ def crank(engine: Engine, reranker: Reranker) -> list[Finished]:
     return engine.finished()
 
 
-def play(texts: list[str], spec: str, shuffle: random.Random | None = None, **settings: float) -> Finished:
+def play(
+    texts: list[str], spec: str, shuffle: random.Random | None = None, speculate: bool = False, **settings: float
+) -> Finished:
     """Run one segment over a pool; with ``shuffle``, candidates arrive one by one in random order."""
     reranker = length_qe()
-    engine = Engine(reranker, stop.load(spec, **settings))
+    engine = Engine(reranker, stop.load(spec, **settings), speculate=speculate)
     engine.admit(SEGMENT)
     for _ in range(1000):
         for ask in engine.asks():
@@ -58,6 +60,42 @@ def test_arrival_order_does_not_matter(sizes: list[int], k: int, w: int, n: int,
     texts = ["x" * size for size in sizes]
     in_order = play(texts, "quit", k=k, w=w, alpha=0.5, n=n)
     assert play(texts, "quit", random.Random(seed), k=k, w=w, alpha=0.5, n=n) == in_order
+
+
+@settings(max_examples=60)
+@given(lengths, st.integers(1, 9), st.integers(2, 5), st.integers(1, 60), st.integers(0, 999))
+def test_speculation_changes_no_outcome(sizes: list[int], k: int, w: int, n: int, seed: int) -> None:
+    texts = ["x" * size for size in sizes]
+    in_order = play(texts, "quit", k=k, w=w, alpha=0.5, n=n)
+    assert play(texts, "quit", random.Random(seed), speculate=True, k=k, w=w, alpha=0.5, n=n) == in_order
+
+
+def test_speculation_asks_before_the_verdict_and_counts_what_was_for_nothing() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("quit", k=2, w=2, n=12), speculate=True)
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"),) * 4))
+    updates = engine.updates()
+    assert [(ask.start, ask.stop) for ask in engine.asks()] == [(4, 8)]
+    engine.feed(Draw(SEGMENT, 4, (Candidate("b", tokens=5), Candidate("c", tokens=7))))
+    engine.settle(updates, reranker.extend(updates))
+    [finished] = engine.finished()
+    assert (finished.outcome.size, finished.outcome.stop) == (4, Verdict.STABLE)
+    engine.feed(Draw(SEGMENT, 6, (Candidate("d", tokens=1),)))
+    assert (engine.wasted.candidates, engine.wasted.tokens) == (3, 13)
+    assert engine.asks() == []
+
+
+def test_nothing_is_wasted_without_speculation() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("quit", k=2, w=2, n=12))
+    engine.admit(SEGMENT)
+    while asks := engine.asks():
+        for ask in asks:
+            engine.feed(Draw(SEGMENT, ask.start, (Candidate("a", tokens=1),) * (ask.stop - ask.start)))
+        crank(engine, reranker)
+    assert (engine.active, engine.wasted.candidates) == (0, 0)
 
 
 @given(lengths, st.integers(1, 9), st.integers(2, 5), st.integers(1, 60))

@@ -74,7 +74,7 @@ def test_bad_files(data: bytes, message: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read .*nowhere: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*nowhere: No such file"):
         read(tmp_path / "nowhere")
     with pytest.raises(InputError, match="cannot read"):
         read(tmp_path)

@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import rerank, translate
+from quitmt.cli import models, rerank, translate
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import QuitmtError
@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     translate.add_parser(commands)
     rerank.add_parser(commands)
+    models.add_parser(commands)
     return top
 
 
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING, format="quitmt: %(message)s")
     try:
+        if hasattr(args, "act"):
+            return int(args.act(args))
         work, items = args.prepare(args)
         return run(work, items, words)
     except ClosedPipe as error:
@@ -80,6 +83,8 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         work.progress.close(summary=done)
         if work.journal:
             work.journal.close(done=done)
+    if wasted := work.driver.wasted:
+        say(f"{wasted.candidates} candidates and {wasted.tokens} tokens were generated for nothing")
     if done:
         return 0
     say(f"{work.progress.failed} segments failed; {how_to_resume(work, words, 'retry them')}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from quitmt.cli.run import Run
 from quitmt.corpus import item
 from quitmt.engine.driver import Driver, Item
 from quitmt.files.lines import STDIN, read_lines
+from quitmt.sampling import Sampling
+from quitmt.types import Segment
 
 DESCRIPTION = """\
 Translate lines of text: sample a few candidates at a time, rerank them, and stop when the best score has stopped
@@ -40,6 +44,13 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", nargs="?", default=STDIN, metavar="FILE", help="text, a segment a line (stdin)")
+    add_model(parser)
+    options.add_method(parser)
+    options.add_output(parser, pools=True)
+    parser.set_defaults(prepare=prepare)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling")
     group.add_argument(
         "--model",
@@ -51,9 +62,47 @@ def add_parser(commands: Any) -> None:
     group.add_argument("--top-p", type=float, metavar="P", help="… the fewest tokens that have probability P together")
     group.add_argument("--epsilon", type=float, metavar="E", help="… tokens with a probability of at least E")
     group.add_argument("--seed", type=int, default=0, help="of the random numbers (0); same seed, same candidates")
-    options.add_method(parser)
-    options.add_output(parser, pools=True)
-    parser.set_defaults(prepare=prepare)
+    group.add_argument("--max-tokens", type=int, metavar="N", help="of a candidate, at most (as the model allows)")
+    group = parser.add_argument_group("engine (quitmt models lists them)")
+    group.add_argument(
+        "--base-url", metavar="URL", help="openai: where the server is, such as http://localhost:8000/v1"
+    )
+    group.add_argument("--api", choices=("chat", "completions"), help="openai: which of the server's interfaces (chat)")
+    group.add_argument("--concurrency", type=int, metavar="N", help="openai: requests in flight at most (256)")
+    group.add_argument("--timeout", type=float, metavar="SECONDS", help="openai: for one request (120)")
+    group.add_argument("--prompt", metavar="NAME", help="chat models: a template by name or file (follows the model)")
+    group.add_argument("--no-clean", dest="clean", action="store_false", default=None, help="keep answers as they are")
+    group.add_argument("--context", type=int, default=0, metavar="N", help="chat models: show N lines before (0)")
+    group.add_argument("--device", help="hf, ct2: cpu, cuda, mps (the best there is)")
+    group.add_argument("--dtype", help="hf, vllm: float32, bfloat16, … (what is fast there)")
+    group.add_argument("--batch", type=int, metavar="N", help="hf: candidates decoded together (as memory allows)")
+    group.add_argument(
+        "--engine-args",
+        type=json_object,
+        metavar="JSON",
+        help="vllm: passed on to the engine, such as '{\"tensor_parallel_size\": 2}'",
+    )
+    group.add_argument(
+        "--speculate",
+        action="store_true",
+        help="ask for the next window while the last one is being reranked: keeps an engine busy, wastes some tokens",
+    )
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
+    return found
+
+
+ENGINE_OPTIONS = (
+    "base_url", "api", "concurrency", "timeout", "prompt", "clean", "device", "dtype", "batch", "max_tokens",
+    "engine_args",
+)  # fmt: skip
 
 
 def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
@@ -61,27 +110,33 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     args.model, args.src, args.tgt = generate.resolve(args.model, args.src, args.tgt)
     generator = generate.load(
         args.model,
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        epsilon=args.epsilon,
-        seed=args.seed,
+        Sampling(args.temperature, args.top_k, args.top_p, args.epsilon, args.seed),
+        languages=(args.src, args.tgt),
+        options={name: getattr(args, name) for name in ENGINE_OPTIONS},
     )
     reranker = rerank.load(args.rerank, languages=(args.src, args.tgt))
     in_flight = 16 if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
-    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer)
+    driver = Driver(
+        generator, reranker, rule, in_flight=in_flight, observer=progress.observer, speculate=args.speculate
+    )
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
     outputs, journal = options.open_results(args, settings_of(args), rule.budget, [args.input])
-    return Run(driver, outputs, progress, journal), items(args.input, driver.signature)
+    return Run(driver, outputs, progress, journal), items(args.input, driver.signature, args.context)
 
 
-async def items(path: str, signature: str) -> AsyncIterator[tuple[Item, int]]:
-    number = 0
+async def items(path: str, signature: str, context: int = 0) -> AsyncIterator[tuple[Item, int]]:
+    """The lines as segments, each with the ``context`` lines before it; a blank line begins a new document."""
+    number, before = 0, deque[str](maxlen=context)
     async for line in read_lines(path):
         number += 1
-        yield item(number, line, signature), zlib.crc32(line.encode())
+        segment = Segment(str(number), line, "\n".join(before))
+        yield item(number, segment, signature), zlib.crc32(line.encode())
+        if line.strip():
+            before.append(line)
+        else:
+            before.clear()
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -93,6 +148,12 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
         "--top-p": args.top_p,
         "--epsilon": args.epsilon,
         "--seed": args.seed,
+        "--max-tokens": args.max_tokens,
+        "--api": args.api,
+        "--prompt": args.prompt,
+        "--no-clean": args.clean is False,
+        "--context": args.context,
+        "--dtype": args.dtype,
         **options.method_settings(args),
     }
 

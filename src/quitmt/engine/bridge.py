@@ -1,5 +1,7 @@
-"""From async to plain iteration: the loop runs in a thread of its own, so it also works inside a running loop, such as a
-notebook's."""
+"""From async to plain iteration.
+
+The loop runs in a thread of its own, so this works inside a running loop too, such as a notebook's.
+"""
 
 from __future__ import annotations
 

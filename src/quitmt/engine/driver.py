@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import Any
 
 from quitmt import signature
-from quitmt.engine.engine import Engine, Finished, Observer
+from quitmt.engine.engine import Engine, Finished, Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Ask, Draw, Segment
@@ -26,8 +26,8 @@ LOOKAHEAD = 8
 """How many times ``in_flight`` the run may get ahead of its slowest segment."""
 
 Item = Segment | Finished
-"""What a run is made of. A segment that is finished already (a blank line, the part of a resumed run that was done) goes
-straight through."""
+"""What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
+through."""
 Items = Iterable[Item] | AsyncIterable[Item]
 
 
@@ -42,13 +42,14 @@ class Driver:
         *,
         in_flight: int = 16,
         observer: Observer | None = None,
+        speculate: bool = False,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
         self._reranker = reranker
-        self._engine = Engine(reranker, rule, signature=self.signature, observer=observer)
+        self._engine = Engine(reranker, rule, signature=self.signature, observer=observer, speculate=speculate)
         self._in_flight = in_flight
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
@@ -56,6 +57,12 @@ class Driver:
         self._admitted = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reranking = False
+
+    @property
+    def wasted(self) -> Wasted:
+        """What was generated for nothing: what arrived too late, and what the generator knows that it aborted."""
+        arrived = self._engine.wasted
+        return Wasted(arrived.candidates, arrived.tokens + getattr(self._generator, "wasted_tokens", 0))
 
     async def run(self, items: Items) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.

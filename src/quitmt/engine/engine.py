@@ -11,6 +11,8 @@ A driver turns its crank, and a live run, a replay and a server differ only in t
 
 Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
 its own segment's standings in order and nothing else; everything up to the rule's horizon is asked for at once.
+With ``speculate`` the next window is asked for as soon as the last one has arrived, before the verdict on it: the
+generator is never idle, the outcomes are the same, and what a stop makes useless is counted.
 """
 
 from __future__ import annotations
@@ -36,6 +38,21 @@ class Finished:
     candidates: Sequence[Candidate]
 
 
+@dataclass(slots=True)
+class Wasted:
+    """What was generated and never used, because its segment had stopped: nothing, unless windows are speculative."""
+
+    candidates: int = 0
+    tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return self.candidates > 0 or self.tokens > 0
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        self.candidates += len(candidates)
+        self.tokens += sum(candidate.tokens or 0 for candidate in candidates)
+
+
 @dataclass(slots=True, eq=False)
 class _Slot(Generic[State]):
     segment: Segment
@@ -57,14 +74,22 @@ class _Slot(Generic[State]):
 
 class Engine(Generic[State]):
     def __init__(
-        self, reranker: Reranker[State], rule: StoppingRule, *, signature: str = "", observer: Observer | None = None
+        self,
+        reranker: Reranker[State],
+        rule: StoppingRule,
+        *,
+        signature: str = "",
+        observer: Observer | None = None,
+        speculate: bool = False,
     ) -> None:
         self._reranker = reranker
         self._rule = rule
         self._signature = signature
         self._observer = observer
+        self._speculate = speculate
+        self.wasted = Wasted()
         self._slots: dict[str, _Slot[State]] = {}
-        self._to_ask: list[_Slot[State]] = []
+        self._to_ask: dict[str, _Slot[State]] = {}
         self._to_rerank: dict[str, _Slot[State]] = {}
         self._reranking: list[_Slot[State]] = []
         self._finished: list[Finished] = []
@@ -83,11 +108,11 @@ class Engine(Generic[State]):
             raise InputError(f"two segments have the id {segment.id!r}")
         slot = _Slot(segment, self._reranker.open(segment), self._rule.open())
         self._slots[segment.id] = slot
-        self._to_ask.append(slot)
+        self._to_ask[segment.id] = slot
 
     def asks(self) -> list[Ask]:
         asks = []
-        for slot in self._to_ask:
+        for slot in self._to_ask.values():
             start, slot.asked = slot.asked, min(self._rule.budget, slot.watch.horizon(slot.asked))
             asks.append(Ask(slot.segment, start, slot.asked))
         self._to_ask.clear()
@@ -101,6 +126,7 @@ class Engine(Generic[State]):
     def feed(self, draw: Draw) -> None:
         slot = self._slots.get(draw.segment.id)
         if slot is None:  # it stopped meanwhile: what still arrives is not wanted
+            self.wasted.add(draw.candidates)
             return
         slot.generate_seconds += draw.seconds
         if draw.error is not None:
@@ -151,6 +177,8 @@ class Engine(Generic[State]):
 
     def _mark(self, slot: _Slot[State]) -> None:
         """Find what can be done next for a segment, if anything."""
+        if self._speculate and not slot.ended and len(slot.pool) == slot.asked < self._rule.budget:
+            self._to_ask[slot.segment.id] = slot
         if slot.reranking:
             return
         if self._ready(slot) > slot.reranked:
@@ -158,7 +186,7 @@ class Engine(Generic[State]):
         elif slot.ended and slot.reranked == len(slot.pool):
             self._finish(slot, Verdict.EXHAUSTED)
         elif slot.reranked == slot.asked:
-            self._to_ask.append(slot)
+            self._to_ask[slot.segment.id] = slot
 
     def _observe(self, slot: _Slot[State], standings: list[Standing]) -> None:
         for standing in standings:
@@ -177,8 +205,11 @@ class Engine(Generic[State]):
     def _finish(self, slot: _Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
         del self._slots[slot.segment.id]
         self._to_rerank.pop(slot.segment.id, None)
+        self._to_ask.pop(slot.segment.id, None)
         standing = slot.standing
         size = standing.size if standing else 0
+        if verdict is not Verdict.FAILED:
+            self.wasted.add([*slot.pool[size:], *slot.early.values()])
         outcome = Outcome(
             id=slot.segment.id,
             source=slot.segment.source,

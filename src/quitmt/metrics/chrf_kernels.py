@@ -19,20 +19,20 @@ references, encoding took nearly three times as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from quitmt.compiled import kernel
 
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
 Points = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 CODE_POINT_BITS = 21
 HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the top bits of the product are well mixed
@@ -48,11 +48,6 @@ FEATURES_USED, WORDS_USED, NEXT_COLUMN = 0, 1, 2
 has no word with room."""
 
 
-def kernel(function: Function) -> Function:
-    """Compile on first use, or load what an earlier process compiled."""
-    return cast(Function, njit(nogil=True, cache=True, error_model="numpy")(function))
-
-
 def _emit_popcount(_: Any, word: Any) -> Any:
     return types.uint64(types.uint64), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
 
@@ -60,13 +55,13 @@ def _emit_popcount(_: Any, word: Any) -> Any:
 popcount: Any = intrinsic(_emit_popcount)
 
 
-@kernel
+@kernel()
 def _home(key: int, mask: int) -> int:
     """Where to look for ``key`` first, in a table of ``mask`` + 1 entries, a power of two."""
     return int(np.int64((np.uint64(key) * HASH_FACTOR) >> np.uint64(32)) & mask)
 
 
-@kernel
+@kernel()
 def rehash(table: Ints, larger: Ints) -> None:
     """Move all entries to a larger, empty table."""
     mask = len(larger) - 1
@@ -79,13 +74,13 @@ def rehash(table: Ints, larger: Ints) -> None:
             larger[new, NODE] = table[old, NODE]
 
 
-@kernel
+@kernel()
 def most_words(length: int, order: int) -> int:
     """The most words that a text's features can add."""
     return order * (length // 64 + 1)
 
 
-@kernel
+@kernel()
 def _find_nodes(
     points: Points, text: int, table: Ints, features: Ints32, suffixes: Ints32, cursor: Ints, nodes: Ints
 ) -> None:
@@ -124,7 +119,7 @@ def _find_nodes(
     cursor[FEATURES_USED] = unused
 
 
-@kernel
+@kernel()
 def _set_bits(length: int, text: int, features: Ints32, bits: Words, orders: Ints32, cursor: Ints, nodes: Ints) -> None:
     """Set the bits of a text's features, whose nodes are known; features that become shared get a column."""
     unused = cursor[FEATURES_USED]
@@ -162,7 +157,7 @@ def _set_bits(length: int, text: int, features: Ints32, bits: Words, orders: Int
     cursor[FEATURES_USED] = unused
 
 
-@kernel
+@kernel()
 def add_texts(
     points: Points,
     lengths: Ints,
@@ -194,7 +189,7 @@ def add_texts(
     return len(lengths), start
 
 
-@kernel
+@kernel()
 def _count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int, stop: int, matches: Ints) -> None:
     """Into ``matches[n, j]`` the matches of order n + 1 between texts ``row`` and ``start`` + j."""
     for n in range(len(matches)):
@@ -208,7 +203,7 @@ def _count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int
                 counts[j] += np.int64(popcount(own & others[j]))
 
 
-@kernel
+@kernel()
 def _score(
     matches: Ints, lengths: Ints, row: int, start: int, stop: int, factor: float, forward: Floats, backward: Floats
 ) -> None:
@@ -232,7 +227,7 @@ def _score(
         backward[j] = (1.0 + factor) * r * p / (factor * r + p) if some else 0.0
 
 
-@kernel
+@kernel()
 def compare(
     bits: Words,
     orders: Ints32,

@@ -1,4 +1,4 @@
-"""Any function as a metric: ``u(hypothesis, reference)`` a utility, ``score(source, candidate)`` a quality estimator."""
+"""Any function as a metric: ``u(hypothesis, reference)`` as utility, ``score(source, candidate)`` as estimator."""
 
 from __future__ import annotations
 

@@ -14,12 +14,13 @@ _OPEN_THINKING = re.compile(r"^\s*<think(?:ing)?>.*", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^```[\w-]*\n(.*?)\n?```$", re.DOTALL)
 _LABEL = re.compile(
     r"^(?:\*\*)?(?:(?:sure|certainly|of course)[,!.]?\s+)?(?:here(?:'s| is)\s+(?:the|your)\s+)?"
-    r"(?:[\w()-]+\s+){0,3}?translat(?:ion|ed text)(?:\s+(?:in|into|to)\s+[\w()-]+(?:\s[\w()-]+)?)?\s*:(?:\*\*)?[ \t]*\n*",
+    r"(?:[\w()-]+\s+){0,3}?translat(?:ion|ed text)(?:\s+(?:in|into|to)\s+[\w()-]+(?:\s[\w()-]+)?)?\s*:"
+    r"(?:\*\*)?[ \t]*\n*",
     re.IGNORECASE,
 )
 _CHATTER = re.compile(
-    r"\n\s*\n\s*(?:\(|\*+|_|-+\s*)?(?:note|notes|explanation|please note|let me know|i hope|alternatively|literal(?:ly)?)\b"
-    r".*",
+    r"\n\s*\n\s*(?:\(|\*+|_|-+\s*)?"
+    r"(?:note|notes|explanation|please note|let me know|i hope|alternatively|literal(?:ly)?)\b.*",
     re.DOTALL | re.IGNORECASE,
 )
 _QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」", "『": "』", "'": "'", "‘": "’", "`": "`"}
@@ -51,7 +52,7 @@ def drop_fence(text: str, source: str) -> str:
 
 
 def drop_label(text: str, source: str) -> str:
-    """"Translation:", "Here is the German translation:" and the like at the beginning."""
+    """ "Translation:", "Here is the German translation:" and the like at the beginning."""
     return text if _LABEL.match(source) else _LABEL.sub("", text.lstrip(), count=1)
 
 

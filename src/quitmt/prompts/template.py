@@ -8,8 +8,8 @@
     enable_thinking = false
 
 Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language}`` (English names),
-``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the sentences
-before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
+``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the
+sentences before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
 ``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
 Substitution is one pass: braces in a source are text.
 """
@@ -134,7 +134,9 @@ def _parse(name: str, text: str) -> Template:
         fields = {**tomllib.loads((_folder() / f"{parent}.toml").read_text("utf-8")), **fields}
     known = {*_VARIANTS, "chat_template_kwargs", "about"}
     if extra := sorted(fields.keys() - known):
-        raise InputError(f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}")
+        raise InputError(
+            f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}"
+        )
     variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
     return _checked(Template(name, **variants, chat_template_kwargs=fields.get("chat_template_kwargs", {})), name)
 

@@ -1,0 +1,119 @@
+"""What a model file says of its own network, checked: what this reader cannot compute is refused by name.
+
+Supported: Marian transformers with an SSRU decoder, which is what Firefox's and Bergamot's student models are, of any
+depth, width and number of heads, with tied or separate embeddings, normalised before or after each part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.bergamot.binary import ModelFile
+from quitmt.errors import ModelError
+
+_MUST_BE: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("rnn",),
+    "dec-cell": ("ssru",),
+    "transformer-ffn-activation": ("relu",),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (None, 0, 2),
+}
+_MUST_BE_OFF = (
+    "transformer-train-position-embeddings",
+    "transformer-tied-layers",
+    "transformer-no-projection",
+    "transformer-rnn-projection",
+    "transformer-pool",
+    "transformer-depth-scaling",
+    "transformer-no-bias",
+    "transformer-no-affine",
+    "right-left",
+    "ulr",
+    "lemma-dim-emb",
+    "input-types",
+)
+"""Options that would change the network, and that no published Firefox model switches on."""
+_OPERATIONS = {
+    "transformer-preprocess": "dn",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "dn",
+    "transformer-postprocess-top": "dn",
+}
+"""d: dropout (nothing, at inference), a: add the residual, n: normalise."""
+MULTIPLE = 8
+"""Widths must be a multiple of this: what a vector register holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """The shape of a network."""
+
+    width: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    source_vocabulary: int
+    target_vocabulary: int
+    source_embedding: str
+    target_embedding: str
+    tied_output: bool
+    output_bias: bool
+    preprocess: str
+    postprocess: str
+    postprocess_embedding: str
+    postprocess_top: str
+
+
+def describe(file: ModelFile) -> Architecture:
+    """The architecture that a model file describes, or a ``ModelError`` that names what is not supported in it."""
+    config = file.config
+    for option, allowed in _MUST_BE.items():
+        if config.get(option) not in allowed:
+            raise _unsupported(file, option, config.get(option))
+    for option in _MUST_BE_OFF:
+        if config.get(option):
+            raise _unsupported(file, option, config[option])
+    operations = {option: _operations(file, option, known) for option, known in _OPERATIONS.items()}
+    vocabularies = config.get("dim-vocabs")
+    if not isinstance(vocabularies, list) or len(vocabularies) != 2:
+        raise _unsupported(file, "dim-vocabs", vocabularies)
+    width, heads = _size(file, "dim-emb"), _size(file, "transformer-heads")
+    if width % heads or width % MULTIPLE:
+        raise _unsupported(file, "dim-emb", width)
+    shared = bool(config.get("tied-embeddings-all") or config.get("tied-embeddings-src"))
+    return Architecture(
+        width=width,
+        heads=heads,
+        encoder_layers=_size(file, "enc-depth"),
+        decoder_layers=_size(file, "dec-depth"),
+        source_vocabulary=int(vocabularies[0]),
+        target_vocabulary=int(vocabularies[1]),
+        source_embedding="Wemb" if shared else "encoder_Wemb",
+        target_embedding="Wemb" if shared else "decoder_Wemb",
+        tied_output=bool(config.get("tied-embeddings-all") or config.get("tied-embeddings")),
+        output_bias=not config.get("output-omit-bias"),
+        preprocess=operations["transformer-preprocess"],
+        postprocess=operations["transformer-postprocess"],
+        postprocess_embedding=operations["transformer-postprocess-emb"],
+        postprocess_top=operations["transformer-postprocess-top"],
+    )
+
+
+def _unsupported(file: ModelFile, option: str, value: Any) -> ModelError:
+    return ModelError(f"{file.path}: {option} {value!r} is not supported")
+
+
+def _operations(file: ModelFile, option: str, known: str) -> str:
+    value = str(file.config.get(option) or "")
+    if set(value) - set(known):
+        raise _unsupported(file, option, value)
+    return value
+
+
+def _size(file: ModelFile, option: str) -> int:
+    value = file.config.get(option)
+    if not isinstance(value, int) or value < 1:
+        raise _unsupported(file, option, value)
+    return value

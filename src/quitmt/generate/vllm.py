@@ -1,0 +1,213 @@
+"""vLLM in this process: the requests of all segments live in one continuous batch.
+
+The engine runs on an event loop of its own, in a thread, so that any number of ``draw`` calls from any loop share it.
+An ask goes out as requests of a few choices each, which come back as they finish; prefix caching makes the prompt's
+prefill a matter of the first. Requests of segments that are further along go first, for they free their slots soonest.
+When a segment stops, its requests are aborted at once, and the tokens they had produced are counted in
+``wasted_tokens``.
+
+Reproducibility is the engine's: each candidate has its own seed, and the same batch gives the same candidates, but
+vLLM's arithmetic depends on the batch, so a token near a tie may differ from run to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from typing import Any
+
+from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError
+from quitmt.prompts import template
+from quitmt.prompts.clean import clean as cleaned
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+CHOICES = 8
+"""Candidates a request: a step of the rule by default, so that what can be reranked is not held back by what cannot."""
+MAX_TOKENS = 512
+
+
+class VllmGenerator:
+    """A chat model on vLLM's async engine. ``engine_args`` are passed on to it (tensor_parallel_size, …)."""
+
+    def __init__(
+        self,
+        model: str,
+        sampling: Sampling,
+        *,
+        languages: tuple[str | None, str | None],
+        prompt: str | None = None,
+        clean: bool = True,
+        max_tokens: int | None = None,
+        dtype: str | None = None,
+        engine_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        sampling.refuse("vLLM", "epsilon")
+        source, target = languages
+        if not (source and target):
+            raise UsageError("a chat model must be told the languages", hint="give --src and --tgt")
+        self._prompt = template.Prompt(template.load(prompt or template.for_model(model)), source, target)
+        self._prompt.messages(Segment("", "check"))  # an unknown language is found out before the model is loaded
+        self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
+        self._numbers = itertools.count()
+        self._running: dict[str, set[str]] = {}
+        """Segment id → its requests under way."""
+        self.wasted_tokens = 0
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="quitmt-vllm", daemon=True).start()
+        self._engine, self._tokenizer, self._limit = self._submit(_start(model, dtype, engine_args or {})).result()
+        atexit.register(self.shutdown)
+        cleaning = "" if clean else "|raw"
+        self.signature = f"vllm:{model}|{self._prompt.signature}|{sampling.signature}|max:{self._max_tokens}{cleaning}"
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def shutdown(self) -> None:
+        """End the engine's processes; also done when the program ends."""
+        atexit.unregister(self.shutdown)
+        self._submit(self._stop()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _stop(self) -> None:
+        if handler := getattr(self._engine, "output_handler", None):
+            handler.cancel()  # or it would log the end of the engine as a failure
+            await asyncio.gather(handler, return_exceptions=True)
+        self._engine.shutdown()
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        loop, answers = asyncio.get_running_loop(), asyncio.Queue[Draw | None]()
+
+        def answer(draw: Draw | None) -> None:
+            try:
+                loop.call_soon_threadsafe(answers.put_nowait, draw)
+            except RuntimeError:
+                log.debug("a draw arrived after its event loop was closed")
+
+        chunk = 1 if self._sampling.greedy else CHOICES
+        parts = [
+            Ask(ask.segment, start, min(start + chunk, ask.stop))
+            for ask in asks
+            for start in range(ask.start, ask.stop, chunk)
+        ]
+        requests = [self._submit(self._request(part, answer)) for part in parts]
+        try:
+            for _ in parts:
+                if (draw := await answers.get()) is not None:
+                    yield draw
+        finally:
+            for request in requests:
+                request.cancel()
+
+    def close(self, segment: Segment) -> None:
+        """Abort what is under way for the segment."""
+        self._submit(self._abort(segment.id))
+
+    async def _abort(self, segment_id: str) -> None:
+        if numbers := self._running.pop(segment_id, None):
+            await self._engine.abort(list(numbers))
+
+    async def _request(self, ask: Ask, answer: Any) -> None:
+        number, start = f"{ask.segment.id}-{next(self._numbers)}", time.perf_counter()
+        self._running.setdefault(ask.segment.id, set()).add(number)
+        try:
+            outputs = await self._generate(ask, number)
+            answer(None if outputs is None else self._drawn(ask, outputs, time.perf_counter() - start))
+        except QuitmtError as error:
+            answer(Draw(ask.segment, ask.start, (), error=error))
+        except Exception as error:
+            log.debug("vLLM failed", exc_info=error)
+            reason = GenerationError(f"segment {ask.segment.id}: vLLM failed: {type(error).__name__}: {error}")
+            answer(Draw(ask.segment, ask.start, (), error=reason))
+        finally:
+            self._running.get(ask.segment.id, set()).discard(number)
+
+    async def _generate(self, ask: Ask, number: str) -> list[Any] | None:
+        """The finished choices of one request; None if it was aborted."""
+        final = None
+        prompt = {"prompt_token_ids": self._tokens(ask.segment)}
+        async for output in self._engine.generate(prompt, self._parameters(ask), number, priority=-ask.start):
+            final = output
+        if final is None:
+            return None
+        if any(choice.finish_reason == "abort" for choice in final.outputs):
+            self.wasted_tokens += sum(len(choice.token_ids) for choice in final.outputs)
+            return None
+        return sorted(final.outputs, key=lambda choice: choice.index)
+
+    def _tokens(self, segment: Segment) -> list[int]:
+        messages, options = self._prompt.messages(segment), self._prompt.template.chat_template_kwargs
+        if self._tokenizer.chat_template:
+            chat = self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=True, return_dict=True, **options
+            )
+            tokens = list(chat["input_ids"])
+        else:
+            tokens = list(self._tokenizer(self._prompt.text(segment))["input_ids"])
+        if len(tokens) + self._max_tokens > self._limit:
+            raise GenerationError(
+                f"segment {segment.id}: its prompt has {len(tokens)} tokens, and with {self._max_tokens} for the "
+                f"answer that is more than the {self._limit} the model takes",
+                hint="shorten it, or lower --max-tokens",
+            )
+        return tokens
+
+    def _parameters(self, ask: Ask) -> Any:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        sampling = self._sampling
+        return SamplingParams(
+            n=ask.stop - ask.start,
+            temperature=sampling.temperature,
+            top_p=1.0 if sampling.top_p is None else sampling.top_p,
+            top_k=0 if sampling.top_k is None else sampling.top_k,
+            seed=None if sampling.greedy else sampling.seed_of(ask.segment.id, ask.start),
+            max_tokens=self._max_tokens,
+            logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _drawn(self, ask: Ask, outputs: list[Any], seconds: float) -> Draw:
+        candidates = tuple(
+            Candidate(
+                cleaned(output.text, ask.segment.source) if self._clean else output.text,
+                output.cumulative_logprob,
+                len(output.token_ids),
+            )
+            for output in outputs
+        )
+        return Draw(ask.segment, ask.start, candidates, seconds)
+
+
+async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> tuple[Any, Any, int]:
+    """The engine, its tokenizer, and the most tokens it takes."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    try:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+    except ImportError as error:
+        raise MissingExtra(f"vllm: cannot be used: {error}", hint="pip install 'quitmt[vllm]'") from None
+    settings: dict[str, Any] = {"model": model, "dtype": dtype or "auto", "generation_config": "vllm"}
+    settings |= {"enable_prefix_caching": True, "scheduling_policy": "priority"}
+    if current_platform.is_cpu():
+        settings["enable_chunked_prefill"] = False  # a seed and a chunked prefill together end the engine there
+    try:
+        engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**settings, **options}))
+    except TypeError as error:
+        raise UsageError(f"vLLM does not take one of the engine arguments: {error}") from None
+    except Exception as error:
+        raise ModelError(f"vLLM cannot load {model}: {_first_line(error)}") from error
+    return engine, engine.get_tokenizer(), int(engine.model_config.max_model_len)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,78 @@
+"""Quality estimation by translating back: how probable the source is, given the candidate, under the reverse model.
+
+The score is exp(mean log P(source token | candidate)), the end-of-sentence mark included: the geometric mean
+probability of a token, between 0 and 1. The source's tokens are forced, at temperature 1 with nothing cut off.
+
+Invariant: a pair's score does not depend on the other pairs, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.bergamot.models import load
+from quitmt.bergamot.network import START, Bounds
+from quitmt.bergamot.output import log_normalisers
+from quitmt.types import Candidate, Segment
+
+ROWS_A_BATCH = 1024
+"""Tokens, of both sides together, that go through the network at once: what bounds the memory."""
+
+Pair = tuple[list[int], list[int]]
+
+
+class Likelihood:
+    """``model`` translates from the candidates' language into the sources': ``embedded:pt-en`` for English sources."""
+
+    def __init__(self, model: str = "embedded:pt-en") -> None:
+        # A source may well have characters that the model does not know; P(unknown) is then what the model says it is.
+        self._model = load(model, unknowns=True)
+        self.signature = f"likelihood|{model}|w:{self._model.fingerprint}"
+
+    def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
+        """One score a pair, higher for better translations."""
+        encoded = [
+            (self._model.source.encode(candidate.text), self._model.target.encode(segment.source))
+            for segment, candidate in pairs
+        ]
+        scores = [self._batch(batch) for batch in _batches(encoded)]
+        return np.concatenate(scores) if scores else np.zeros(0)
+
+    def _batch(self, batch: Sequence[Pair]) -> npt.NDArray[np.float64]:
+        network, output = self._model.network, self._model.output
+        memories = network.encode([candidate for candidate, _ in batch])
+        lengths = np.array([len(source) for _, source in batch])
+        stops = np.cumsum(lengths)
+        starts = stops - lengths
+        targets = np.concatenate([np.array(source) for _, source in batch])
+        before = np.concatenate([[START], targets[:-1]])
+        before[starts] = START
+        chained = np.ones(len(targets), np.bool_)
+        chained[starts] = False
+        positions = np.concatenate([np.arange(length) for length in lengths])
+        architecture = network.architecture
+        cells = np.zeros((architecture.decoder_layers, len(targets), architecture.width), np.float32)
+        bounds: list[Bounds] = list(zip(starts.tolist(), stops.tolist(), strict=True))
+        vectors = network.decode(before, positions, cells, chained, list(zip(bounds, memories, strict=True)))
+        vectors = output.prepare(vectors)
+        sums, _ = output.summarise(vectors, 1.0)
+        log_probabilities = output.logits(vectors, targets) - log_normalisers(sums)
+        return np.asarray(np.exp(np.add.reduceat(log_probabilities, starts) / lengths))
+
+
+def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """The pairs in order, as many at a time as have ROWS_A_BATCH tokens, but at least one."""
+    batch: list[Pair] = []
+    rows = 0
+    for pair in pairs:
+        size = len(pair[0]) + len(pair[1])
+        if batch and rows + size > ROWS_A_BATCH:
+            yield batch
+            batch, rows = [], 0
+        batch.append(pair)
+        rows += size
+    if batch:
+        yield batch

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quitmt.bergamot.models import find
+from quitmt.bergamot.random import stream, uniforms
+from quitmt.bergamot.sampling import LENGTH_EXTRA, LENGTH_FACTOR, Sampler
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Segment
+
+from .plain_network import PlainNetwork
+
+SEGMENTS = [
+    Segment("a", "The old bridge was closed for repairs."),
+    Segment("b", "Nobody expected the meeting to last so long."),
+    Segment("c", "Yes."),
+]
+
+
+def run(sampler, *asks):
+    """The candidates of these asks, admitted together."""
+    numbers = [sampler.admit(ask) for ask in asks]
+    done = {}
+    while sampler.busy:
+        done |= dict(sampler.step())
+    return [done[number].candidates for number in numbers]
+
+
+def plain_samples(model, network, segment, count, temperature, seed=0):
+    """A row for every candidate, whole distributions, float64; the same random numbers. Token paths."""
+    source = model.source.encode(segment.source)
+    memory, cells, tokens = network.encode(source), network.start(count), None
+    keys, alive = np.tile(stream(seed, segment.id), (count, 1)), np.ones(count, bool)
+    paths = [[] for _ in range(count)]
+    for position in range(LENGTH_FACTOR * len(source) + LENGTH_EXTRA):
+        x, cells = network.step(tokens, position, cells, memory)
+        logits = network.logits(x) / temperature
+        running = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+        numbers = uniforms(keys, np.arange(count), np.full(count, position))
+        tokens = (running <= (numbers * running[:, -1])[:, None]).sum(axis=1)
+        for candidate in np.flatnonzero(alive):
+            paths[candidate].append(int(tokens[candidate]))
+        alive &= tokens != model.target.end
+        if not alive.any():
+            break
+    return paths
+
+
+def test_equals_a_plain_sampler_with_the_same_random_numbers(embedded):
+    network = PlainNetwork(find("embedded:en-pt").model, unknown=embedded.target.unknown)
+    (ours,) = run(Sampler(embedded, Sampling(1.2)), Ask(SEGMENTS[0], 0, 16))
+    paths = plain_samples(embedded, network, SEGMENTS[0], 16, 1.2)
+    end = embedded.target.end
+    texts = [embedded.target.decode([token for token in path if token != end]) for path in paths]
+    assert [candidate.text for candidate in ours] == texts
+    assert [candidate.tokens for candidate in ours] == [len(path) for path in paths]
+    source = embedded.source.encode(SEGMENTS[0].source)
+    for candidate, path in list(zip(ours, paths, strict=True))[:6]:
+        assert candidate.log_probability == pytest.approx(network.log_probability(source, path), abs=2e-4)
+
+
+def test_equals_a_plain_sampler_on_many_candidates(tiny, tiny_folder):
+    network = PlainNetwork(tiny_folder / "model.tiny.bin", unknown=tiny.target.unknown)
+    (ours,) = run(Sampler(tiny, Sampling(1.0, seed=5)), Ask(SEGMENTS[2], 0, 300))
+    paths = plain_samples(tiny, network, SEGMENTS[2], 300, 1.0, seed=5)
+    texts = [tiny.target.decode([token for token in path if token != tiny.target.end]) for path in paths]
+    assert sum(candidate.text == text for candidate, text in zip(ours, texts, strict=True)) >= 299
+
+
+def test_first_tokens_have_the_frequencies_of_the_softmax(tiny, tiny_folder):
+    network = PlainNetwork(tiny_folder / "model.tiny.bin", unknown=tiny.target.unknown)
+    temperature, size = 1.3, 4000
+    x, _ = network.step(None, 0, network.start(1), network.encode(tiny.source.encode(SEGMENTS[1].source)))
+    weights = np.exp(network.logits(x)[0] / temperature)
+    expected = size * weights / weights.sum()
+    sampler = Sampler(tiny, Sampling(temperature, seed=1))
+    number = sampler.admit(Ask(SEGMENTS[1], 0, size))
+    sampler.step()
+    counts = np.zeros(len(expected))
+    nodes = sampler._nodes
+    np.add.at(counts, nodes.tokens[sampler._walkers.node], 1)
+    counts[tiny.target.end] = size - counts.sum()
+    sampler.abort([number])
+    rare = expected < 5
+    observed = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    chi_square, freedom = ((observed - expected) ** 2 / expected).sum(), len(expected) - 1
+    assert chi_square < freedom + 3.1 * np.sqrt(2 * freedom) + 5  # beyond this at most once in a thousand
+
+
+@pytest.mark.parametrize(
+    "settings", [Sampling(1.2), Sampling(1.0), Sampling(1.2, top_k=10), Sampling(1.1, top_p=0.9, epsilon=0.01)], ids=str
+)
+def test_company_pieces_and_order_do_not_matter(embedded, settings):
+    size = 24
+    (alone,) = run(Sampler(embedded, settings), Ask(SEGMENTS[0], 0, size))
+    together = run(Sampler(embedded, settings), *(Ask(segment, 0, size) for segment in reversed(SEGMENTS)))
+    assert together[-1] == alone
+    sampler, pieces = Sampler(embedded, settings), []
+    for start, stop in ((0, 1), (1, 9), (9, size)):
+        pieces += run(sampler, Ask(SEGMENTS[0], start, stop), Ask(SEGMENTS[1], 5 * start, 5 * stop))[0]
+    assert pieces == alone
+    (late,) = run(Sampler(embedded, settings), Ask(SEGMENTS[0], 10, size))
+    assert late == alone[10:]
+
+
+def test_an_ask_may_join_while_others_are_under_way(embedded):
+    whole = run(Sampler(embedded, Sampling(1.2)), *(Ask(segment, 0, 16) for segment in SEGMENTS))
+    sampler, done, numbers = Sampler(embedded, Sampling(1.2)), {}, []
+    for segment in SEGMENTS:
+        numbers.append(sampler.admit(Ask(segment, 0, 16)))
+        for _ in range(3):
+            done |= dict(sampler.step())
+    while sampler.busy:
+        done |= dict(sampler.step())
+    assert [done[number].candidates for number in numbers] == whole
+
+
+def test_forgetting_changes_nothing(embedded):
+    sampler = Sampler(embedded, Sampling(1.2), bytes_kept=30_000)
+    first = run(sampler, Ask(SEGMENTS[0], 0, 16), Ask(SEGMENTS[1], 0, 16))
+    assert sampler._nodes.used <= 8
+    assert run(sampler, Ask(SEGMENTS[0], 0, 16), Ask(SEGMENTS[1], 0, 16)) == first
+
+
+def test_a_released_segment_leaves_nothing(embedded):
+    sampler = Sampler(embedded, Sampling(1.2))
+    keep, drop = sampler.admit(Ask(SEGMENTS[0], 0, 8)), sampler.admit(Ask(SEGMENTS[1], 0, 8))
+    sampler.step()
+    assert sampler.release(SEGMENTS[1]) == [drop]
+    done = {}
+    while sampler.busy:
+        done |= dict(sampler.step())
+    assert list(done) == [keep]
+    assert done[keep].candidates == run(Sampler(embedded, Sampling(1.2)), Ask(SEGMENTS[0], 0, 8))[0]
+    sampler.release(SEGMENTS[0])
+    assert sampler._nodes.used == 0
+
+
+def test_a_prefix_is_computed_once(embedded):
+    sampler = Sampler(embedded, Sampling(1.2))
+    run(sampler, Ask(SEGMENTS[0], 0, 64))
+    rows, tokens = sampler.tally.rows, sampler.tally.tokens
+    assert rows < tokens / 2
+    run(sampler, Ask(SEGMENTS[0], 0, 64))
+    assert (sampler.tally.rows, sampler.tally.tokens) == (rows, 2 * tokens)
+
+
+def test_other_seeds_and_ids_give_other_candidates(embedded):
+    def texts(seed, segment):
+        (candidates,) = run(Sampler(embedded, Sampling(1.2, seed=seed)), Ask(segment, 0, 16))
+        return tuple(candidate.text for candidate in candidates)
+
+    twin = Segment("twin", SEGMENTS[0].source)
+    assert len({texts(0, SEGMENTS[0]), texts(1, SEGMENTS[0]), texts(0, twin)}) == 3
+
+
+def test_a_candidate_that_does_not_end_is_cut_off(tiny):
+    sampler = Sampler(tiny, Sampling(3.0))
+    (candidates,) = run(sampler, Ask(Segment("x", "a"), 0, 200))
+    limit = LENGTH_FACTOR * len(tiny.source.encode("a")) + LENGTH_EXTRA
+    longest = [candidate for candidate in candidates if candidate.tokens == limit]
+    assert longest and max(candidate.tokens for candidate in candidates) == limit
+    assert all(np.isfinite(candidate.log_probability) for candidate in candidates)
+
+
+def test_an_empty_and_a_very_long_source_are_sampled(tiny):
+    sampler = Sampler(tiny, Sampling(1.0))
+    empty, long = run(sampler, Ask(Segment("e", ""), 0, 4), Ask(Segment("l", "the cat " * 700), 0, 2))
+    assert len(empty) == 4 and len(long) == 2
+
+
+def test_seconds_are_shared_among_asks(embedded):
+    sampler, seconds = Sampler(embedded, Sampling(1.2)), []
+    for segment in SEGMENTS:
+        sampler.admit(Ask(segment, 0, 8))
+    while sampler.busy:
+        seconds += [task.seconds for _, task in sampler.step()]
+    assert len(seconds) == 3 and all(second > 0 for second in seconds)

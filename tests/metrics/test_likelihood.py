@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quitmt.metrics import likelihood
+from quitmt.metrics.likelihood import Likelihood
+from quitmt.types import Candidate, Segment
+
+CAT = Segment("1", "The cat is sleeping on the sofa.")
+RAIN = Segment("2", "It has been raining since yesterday morning, so the picnic was moved indoors.")
+PAIRS = [
+    (CAT, Candidate("O gato está dormindo no sofá.")),
+    (CAT, Candidate("O gato não está em casa.")),
+    (CAT, Candidate("A economia cresceu três por cento.")),
+    (RAIN, Candidate("Chove desde ontem de manhã, por isso o piquenique foi levado para dentro de casa.")),
+    (RAIN, Candidate("Chove.")),
+]
+
+
+@pytest.fixture(scope="module")
+def metric():
+    return Likelihood("embedded:pt-en")
+
+
+def step_by_step(metric, segment, candidate):
+    """The same from the sampler's side: one row at a time, each distribution whole, summed in float64."""
+    model = metric._model
+    (memory,) = model.network.encode([model.source.encode(candidate.text)])
+    architecture = model.network.architecture
+    cells = np.zeros((architecture.decoder_layers, 1, architecture.width), np.float32)
+    total, before, target = 0.0, -1, model.target.encode(segment.source)
+    for position, token in enumerate(target):
+        rows = np.array([before]), np.array([position]), cells, np.array([False]), [((0, 1), memory)]
+        x = model.output.prepare(model.network.decode(*rows))
+        logits = model.output.summarise(x, 1.0, logits=True)[1].reshape(-1).astype(np.float64)
+        total += logits[token] - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+        before = token
+    return np.exp(total / len(target))
+
+
+def test_is_the_mean_forced_probability(metric):
+    expected = [step_by_step(metric, *pair) for pair in PAIRS]
+    np.testing.assert_allclose(metric.score(PAIRS), expected, rtol=1e-4)
+
+
+def test_good_translations_score_higher(metric):
+    good, other, wrong, whole, part = metric.score(PAIRS)
+    assert good > other > wrong and whole > part and good > 0.5
+
+
+def test_a_pair_scores_the_same_in_every_company(metric, monkeypatch):
+    together = metric.score(PAIRS)
+    np.testing.assert_array_equal([metric.score([pair])[0] for pair in PAIRS], together)
+    np.testing.assert_array_equal(metric.score(PAIRS[::-1])[::-1], together)
+    monkeypatch.setattr(likelihood, "ROWS_A_BATCH", 40)
+    np.testing.assert_array_equal(metric.score(PAIRS), together)
+
+
+def test_odd_texts_have_finite_scores(metric):
+    texts = ["", " ", "☃ 龍 ∮", "a" * 500]
+    pairs = [(Segment(source, source), Candidate(text)) for source in ("", "☃ snow", "Hello.") for text in texts]
+    scores = metric.score(pairs)
+    assert np.isfinite(scores).all() and (scores >= 0).all() and (scores <= 1.0001).all()
+
+
+def test_no_pairs_no_scores(metric):
+    assert len(metric.score([])) == 0
+
+
+def test_the_signature_names_the_model(metric):
+    assert metric.signature.startswith("likelihood|embedded:pt-en|w:")

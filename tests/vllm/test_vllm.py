@@ -1,0 +1,113 @@
+"""vLLM in this process, with a real model: the contract of generators, aborting, waste, and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from quitmt import generate, rerank, stop
+from quitmt.engine.driver import Driver, in_order
+from quitmt.errors import ModelError, UsageError
+from quitmt.generate.vllm import VllmGenerator
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Segment
+from tests.vllm.conftest import ENGINE
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+SEGMENTS = [Segment("1", "Good morning."), Segment("2", "The door is open."), Segment("x", "No.")]
+
+
+@pytest.fixture(scope="module")
+def generator(smollm2: str) -> Iterator[VllmGenerator]:
+    made = VllmGenerator(
+        smollm2, Sampling(1.0, seed=5), languages=("en", "pt"), max_tokens=12, dtype="float32", engine_args=ENGINE
+    )
+    yield made
+    made.shutdown()
+
+
+def draw(generator: VllmGenerator, asks: list[Ask]) -> dict[tuple[str, int], Candidate]:
+    async def work() -> dict[tuple[str, int], Candidate]:
+        found = {}
+        async for one in generator.draw(asks):
+            assert one.error is None
+            for index, candidate in enumerate(one.candidates, start=one.start):
+                assert (one.segment.id, index) not in found
+                found[one.segment.id, index] = candidate
+        return found
+
+    return asyncio.run(work())
+
+
+def texts(found: dict[tuple[str, int], Candidate]) -> dict[tuple[str, int], str]:
+    return {key: candidate.text for key, candidate in found.items()}
+
+
+def test_pools_are_nested(generator: VllmGenerator) -> None:
+    whole = draw(generator, [Ask(segment, 0, 20) for segment in SEGMENTS])
+    assert set(whole) == {(segment.id, index) for segment in SEGMENTS for index in range(20)}
+    pieces = {}
+    for start, end in ((0, 8), (8, 13), (13, 20)):
+        pieces |= draw(generator, [Ask(segment, start, end) for segment in SEGMENTS])
+    same = sum(texts(pieces)[key] == text for key, text in texts(whole).items())
+    assert same >= 0.9 * len(whole)  # another batch may round a tie differently
+
+
+def test_no_two_requests_repeat_samples(generator: VllmGenerator) -> None:
+    found = texts(draw(generator, [Ask(SEGMENTS[1], 0, 48)]))
+    first, second = [found["2", i] for i in range(24)], [found["2", i] for i in range(24, 48)]
+    assert sum(a == b for a, b in zip(first, second, strict=True)) < 12
+    assert len(set(found.values())) > 24
+
+
+def test_log_probabilities_and_tokens(generator: VllmGenerator) -> None:
+    for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 8)]).values():
+        assert candidate.tokens is not None and 1 <= candidate.tokens <= 12
+        assert candidate.log_probability is not None and candidate.log_probability < 0
+
+
+def test_a_whole_run_wastes_nothing_and_speculation_says_what_it_wastes(generator: VllmGenerator) -> None:
+    rule = stop.load("quit", k=8, w=2, alpha=1.0, n=64)  # stable at the end of the first window
+
+    async def work(speculate: bool) -> tuple[list[int], int]:
+        driver = Driver(generator, rerank.load("mbr:chrf"), rule, speculate=speculate)
+        before = generator.wasted_tokens
+        sizes = [one.outcome.size async for one in in_order(driver.run(SEGMENTS))]
+        await asyncio.sleep(2)  # until aborted requests have said how far they were
+        return sizes, driver.wasted.tokens - before
+
+    assert asyncio.run(work(False)) == ([16, 16, 16], 0)
+    assert asyncio.run(work(True))[0] == [16, 16, 16]
+
+
+def test_closing_aborts_what_is_under_way(generator: VllmGenerator) -> None:
+    async def work() -> list[str]:
+        finished = []
+        async for one in generator.draw([Ask(SEGMENTS[1], 100, 164), Ask(SEGMENTS[2], 100, 108)]):
+            finished.append(one.segment.id)
+            generator.close(SEGMENTS[1])
+        return finished
+
+    assert len(asyncio.run(work())) < 9
+    assert generator._running.get("2", set()) == set()
+
+
+def test_a_prompt_that_is_too_long_fails_its_own_segment(generator: VllmGenerator) -> None:
+    async def work() -> list[tuple[str, str | None]]:
+        asks = [Ask(Segment("long", "word " * 600), 0, 2), Ask(SEGMENTS[2], 0, 2)]
+        return [(one.segment.id, str(one.error) if one.error else None) async for one in generator.draw(asks)]
+
+    found = dict(asyncio.run(work()))
+    assert found["x"] is None
+    assert "more than the 512 the model takes (shorten it, or lower --max-tokens)" in str(found["long"])
+
+
+def test_bad_settings(smollm2: str, tmp_path: object) -> None:
+    with pytest.raises(UsageError, match="vLLM cannot sample with epsilon"):
+        generate.load(f"vllm:{smollm2}", Sampling(epsilon=0.02), languages=("en", "pt"))
+    with pytest.raises(UsageError, match="must be told the languages"):
+        generate.load(f"vllm:{smollm2}")
+    with pytest.raises(ModelError, match="vLLM cannot load"):
+        generate.load(f"vllm:{tmp_path}/nothing", languages=("en", "pt"))
