@@ -67,9 +67,10 @@ class Sampling:
 
         Each segment has a range of its own, in which indices follow each other: engines give the i-th sample of a
         request the seed + i, so however candidates are cut into requests, each gets its own and none gets it twice.
+        53 bits in all: some servers read numbers as floating point, and rounded seeds would be equal ones.
 
         >>> Sampling(seed=1).seed_of("a", 5) - Sampling(seed=1).seed_of("a", 0)
         5
         """
         digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
-        return (int.from_bytes(digest) >> 22) * SEEDS_A_SEGMENT + index
+        return (int.from_bytes(digest) >> 31) * SEEDS_A_SEGMENT + index

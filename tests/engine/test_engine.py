@@ -87,6 +87,20 @@ def test_speculation_asks_before_the_verdict_and_counts_what_was_for_nothing() -
     assert engine.asks() == []
 
 
+def test_speculation_reranks_nothing_beyond_a_verdict() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("quit", k=2, w=2, alpha=0, n=12), speculate=True)
+    engine.admit(SEGMENT)
+    for start in (0, 4):
+        engine.asks()
+        engine.feed(Draw(SEGMENT, start, (Candidate("a" * start),) * 3 + (Candidate("b" * (start + 1)),)))
+    [update] = engine.updates()
+    assert len(update.candidates) == 4
+    engine.settle([update], reranker.extend([update]))
+    [update] = engine.updates()
+    assert len(update.candidates) == 4
+
+
 def test_nothing_is_wasted_without_speculation() -> None:
     reranker = length_qe()
     engine = Engine(reranker, stop.load("quit", k=2, w=2, n=12))

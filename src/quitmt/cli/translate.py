@@ -75,6 +75,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", type=int, default=0, metavar="N", help="chat models: show N lines before (0)")
     group.add_argument("--device", help="hf, ct2: cpu, cuda, mps (the best there is)")
     group.add_argument("--dtype", help="hf, vllm: float32, bfloat16, … (what is fast there)")
+    group.add_argument("--compute-type", metavar="TYPE", help="ct2: int8, float16, … (as the model was converted)")
     group.add_argument("--batch", type=int, metavar="N", help="hf: candidates decoded together (as memory allows)")
     group.add_argument(
         "--engine-args",
@@ -102,6 +103,7 @@ def json_object(text: str) -> dict[str, Any]:
 ENGINE_OPTIONS = (
     "base_url", "api", "concurrency", "timeout", "prompt", "clean", "device", "dtype", "batch", "max_tokens",
     "engine_args",
+    "compute_type",
 )  # fmt: skip
 
 
@@ -115,7 +117,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         options={name: getattr(args, name) for name in ENGINE_OPTIONS},
     )
     reranker = rerank.load(args.rerank, languages=(args.src, args.tgt))
-    in_flight = 16 if args.in_flight is None else args.in_flight
+    usual = generate.BACKENDS[args.model.partition(":")[0]].in_flight
+    in_flight = usual if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
     driver = Driver(
         generator, reranker, rule, in_flight=in_flight, observer=progress.observer, speculate=args.speculate
@@ -154,6 +157,7 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
         "--no-clean": args.clean is False,
         "--context": args.context,
         "--dtype": args.dtype,
+        "--compute-type": args.compute_type,
         **options.method_settings(args),
     }
 

@@ -64,6 +64,11 @@ class Driver:
         arrived = self._engine.wasted
         return Wasted(arrived.candidates, arrived.tokens + getattr(self._generator, "wasted_tokens", 0))
 
+    async def check(self) -> None:
+        """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
+        if check := getattr(self._generator, "check", None):
+            await check()
+
     async def run(self, items: Items) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.
 

@@ -169,9 +169,13 @@ class Engine(Generic[State]):
         return finished
 
     def _ready(self, slot: _Slot[State]) -> int:
-        """How many candidates may be committed: whole steps only, until everything asked for is there."""
-        arrived = min(len(slot.pool), slot.asked)
-        if arrived == slot.asked or slot.ended:
+        """How many candidates may be committed: whole steps only, until everything up to the next verdict is there.
+
+        Never more than that: reranking what a verdict may make useless would cost MBR quadratically.
+        """
+        most = min(slot.asked, slot.watch.horizon(slot.reranked))
+        arrived = min(len(slot.pool), most)
+        if arrived == most or slot.ended:
             return arrived
         return arrived - arrived % self._rule.step
 

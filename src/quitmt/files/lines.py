@@ -6,7 +6,6 @@ text, or line counts would differ from everybody else's.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from quitmt.errors import InputError
+from quitmt.mailbox import Mailbox
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"
@@ -94,8 +94,7 @@ async def _chunks(path: str) -> AsyncIterator[bytes]:
 async def _stdin_chunks() -> AsyncIterator[bytes]:
     """Read standard input in a daemon thread: whoever types slowly must not hold up the segments in flight, nor, by a
     read that is still pending, the end of the program."""
-    loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    arrived = Mailbox[bytes | OSError]()
     wanted = threading.Semaphore(1)
 
     def pump() -> None:
@@ -106,10 +105,7 @@ async def _stdin_chunks() -> AsyncIterator[bytes]:
                 chunk = os.read(sys.stdin.fileno(), CHUNK_BYTES)
             except OSError as error:
                 chunk = error
-            try:
-                loop.call_soon_threadsafe(arrived.put_nowait, chunk)
-            except RuntimeError:  # the run ended meanwhile
-                return
+            arrived.put(chunk)
 
     threading.Thread(target=pump, daemon=True, name="quitmt-stdin").start()
     while chunk := await arrived.get():

@@ -25,6 +25,8 @@ class Backend:
     needs: tuple[str, ...] = ()
     """Modules that its extra installs."""
     extra: str | None = None
+    in_flight: int = 64
+    """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
 
     @property
     def installed(self) -> bool:
@@ -43,11 +45,13 @@ BACKENDS = {
         "embedded:en-pt, embedded:pt-en",
         "English to Portuguese and back, in this process; comes with quitmt",
         "quitmt.generate.bergamot:BergamotGenerator",
+        in_flight=16,
     ),
     "bergamot": Backend(
         "bergamot:PATH",
         "a folder with a Bergamot or Firefox translation model, in this process",
         "quitmt.generate.bergamot:BergamotGenerator",
+        in_flight=16,
     ),
     "openai": Backend(
         "openai:MODEL",
@@ -77,7 +81,7 @@ BACKENDS = {
         "ct2:PATH",
         "a folder with a CTranslate2 model and its tokenizer",
         "quitmt.generate.ctranslate2:CTranslate2Generator",
-        frozenset({"max_tokens", "device"}),
+        frozenset({"max_tokens", "device", "compute_type"}),
         ("ctranslate2", "langcodes"),
         "ct2",
     ),

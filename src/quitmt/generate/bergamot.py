@@ -9,7 +9,6 @@ nothing when its segment was closed; the thread ends when nothing is left to do.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import deque
@@ -18,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from quitmt.bergamot.models import load
 from quitmt.bergamot.sampling import Sampler, Task
 from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.mailbox import Mailbox
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -40,15 +40,9 @@ class BergamotGenerator:
         for ask in asks:
             if not 0 <= ask.start <= ask.stop:
                 raise UsageError(f"cannot draw candidates {ask.start} to {ask.stop} of segment {ask.segment.id!r}")
-        loop, answers = asyncio.get_running_loop(), asyncio.Queue[Draw | None]()
+        answers = Mailbox[Draw | None]()
 
-        def answer(draw: Draw | None) -> None:
-            try:
-                loop.call_soon_threadsafe(answers.put_nowait, draw)
-            except RuntimeError:
-                log.debug("a draw arrived after its event loop was closed")
-
-        orders = [_Order(ask, answer) for ask in asks]
+        orders = [_Order(ask, answers.put) for ask in asks]
         try:
             self._worker.submit(orders)
             for _ in orders:

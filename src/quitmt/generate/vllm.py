@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError
+from quitmt.mailbox import Mailbox
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
 from quitmt.sampling import Sampling
@@ -81,16 +82,11 @@ class VllmGenerator:
         if handler := getattr(self._engine, "output_handler", None):
             handler.cancel()  # or it would log the end of the engine as a failure
             await asyncio.gather(handler, return_exceptions=True)
-        self._engine.shutdown()
+        engine, self._engine = self._engine, None  # the last reference: at exit it would be finalised too late
+        engine.shutdown()
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        loop, answers = asyncio.get_running_loop(), asyncio.Queue[Draw | None]()
-
-        def answer(draw: Draw | None) -> None:
-            try:
-                loop.call_soon_threadsafe(answers.put_nowait, draw)
-            except RuntimeError:
-                log.debug("a draw arrived after its event loop was closed")
+        answers = Mailbox[Draw | None]()
 
         chunk = 1 if self._sampling.greedy else CHOICES
         parts = [
@@ -98,7 +94,7 @@ class VllmGenerator:
             for ask in asks
             for start in range(ask.start, ask.stop, chunk)
         ]
-        requests = [self._submit(self._request(part, answer)) for part in parts]
+        requests = [self._submit(self._request(part, answers.put)) for part in parts]
         try:
             for _ in parts:
                 if (draw := await answers.get()) is not None:

@@ -1,0 +1,215 @@
+"""Does QUIT keep a vLLM server busy? Output tokens a second beside a plain client that sends everything at once.
+
+    python benchmarks/vllm_server.py MODEL_FOLDER [--segments 64] [--rounds 2]
+
+Needs an environment with vLLM (`make test-vllm` makes one, and the model in .cache/smollm2). Starts a server on this
+machine, then takes turns, so that a noisy machine is noisy for all: a QUIT run, and a client that asks for exactly as
+many candidates of every segment in one go, with more requests outstanding than the server can batch. Tokens are the
+server's own count. Then windows at once, k at a time and speculative windows, for 1 and for 32 segments in flight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+from quitmt import rerank, stop
+from quitmt.engine.driver import Driver, in_order
+from quitmt.generate.openai import CHOICES_A_REQUEST, OpenAIGenerator
+from quitmt.protocols import StoppingRule, Watch
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Segment, Standing, Verdict
+
+SUBJECTS = (
+    "The teacher",
+    "My neighbour",
+    "A small dog",
+    "The old captain",
+    "Her sister",
+    "Our team",
+    "Nobody",
+    "The cook",
+)
+ACTIONS = (
+    "opened the window before dinner.", "walked along the river in the rain.", "lost the map of the city.",
+    "painted the door green.", "forgot to call the doctor.", "found a letter under the bed.",
+    "will travel to the coast tomorrow.", "has never seen the sea.",
+)  # fmt: skip
+MAX_TOKENS, SEQUENCES = 16, 64
+
+
+@dataclass(frozen=True)
+class OneStepAtATime:
+    """The same rule, asking for k candidates at a time."""
+
+    rule: StoppingRule
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.rule, name)
+
+    def open(self) -> Watch:
+        return _Impatient(self.rule.open(), self.rule)  # type: ignore[return-value]
+
+
+@dataclass
+class _Impatient:
+    watch: Watch
+    rule: StoppingRule
+
+    def observe(self, standing: Standing) -> Verdict | None:
+        return self.watch.observe(standing)
+
+    def horizon(self, size: int) -> int:
+        return min(size + self.rule.step, self.rule.budget)
+
+
+class Bench:
+    def __init__(self, url: str, model: str, segments: list[Segment]) -> None:
+        self.url, self.model, self.segments = url, model, segments
+
+    def generator(self) -> OpenAIGenerator:
+        return OpenAIGenerator(
+            self.model,
+            Sampling(1.0),
+            languages=("en", "pt"),
+            base_url=f"{self.url}/v1",
+            max_tokens=MAX_TOKENS,
+            clean=False,
+        )
+
+    async def tokens(self) -> float:
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url}/metrics") as answer:
+            found = re.findall(r"^vllm:generation_tokens_total\S* (\S+)", await answer.text(), re.MULTILINE)
+        return sum(map(float, found))
+
+    async def quit(
+        self, segments: list[Segment], in_flight: int, *, k_at_a_time: bool = False, speculate: bool = False
+    ):  # type: ignore[no-untyped-def]
+        """Sizes, tokens, seconds and waste of a run."""
+        rule: StoppingRule = stop.load("quit", k=8, w=2, alpha=1e-3, n=32)
+        rule = OneStepAtATime(rule) if k_at_a_time else rule  # type: ignore[assignment]
+        driver = Driver(self.generator(), rerank.load("mbr:chrf"), rule, in_flight=in_flight, speculate=speculate)
+        before, start = await self.tokens(), time.perf_counter()
+        sizes = [one.outcome.size async for one in in_order(driver.run(segments))]
+        seconds = time.perf_counter() - start
+        await asyncio.sleep(1)  # for the server to count what it had begun
+        return sizes, await self.tokens() - before, seconds, driver.wasted
+
+    async def plain(self, sizes: list[int]) -> tuple[float, float]:
+        """Tokens and seconds of a client that knows beforehand what it wants, and asks for all of it."""
+        generator, outstanding = self.generator(), asyncio.Semaphore(4 * SEQUENCES // CHOICES_A_REQUEST)
+        asks = [
+            Ask(segment, start, min(start + CHOICES_A_REQUEST, size))
+            for segment, size in zip(self.segments, sizes, strict=True)
+            for start in range(0, size, CHOICES_A_REQUEST)
+        ]
+        bodies = [generator._bodies.body(ask.segment, ask.start, ask.stop - ask.start, {}) for ask in asks]
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def post(body: object) -> None:
+                options = {"json": body} if isinstance(body, dict) else {"data": body}
+                headers = {"Content-Type": "application/json"}
+                async with (
+                    outstanding,
+                    session.post(f"{self.url}/v1/chat/completions", headers=headers, **options) as answer,
+                ):
+                    answer.raise_for_status()
+                    await answer.json()
+
+            before, start = await self.tokens(), time.perf_counter()
+            await asyncio.gather(*map(post, bodies))
+            return await self.tokens() - before, time.perf_counter() - start
+
+
+@asynccontextmanager
+async def served(model: str) -> AsyncIterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--max-model-len", "512", "--max-num-seqs", str(SEQUENCES), "--dtype", "float32"]
+    command += ["--enforce-eager", "--no-enable-chunked-prefill"]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_WAIT_POLICY": "passive"}
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                assert process.returncode is None, "the server ended before it answered"
+                try:
+                    async with session.get(f"http://127.0.0.1:{port}/health"):
+                        break
+                except aiohttp.ClientError:
+                    await asyncio.sleep(1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def measure(model: str, count: int, rounds: int) -> None:
+    texts = [f"{subject} {action}" for action in ACTIONS for subject in SUBJECTS]
+    segments = [Segment(str(index), texts[index % len(texts)]) for index in range(count)]
+    async with served(model) as url:
+        bench = Bench(url, model, segments)
+        await bench.quit(segments[:4], 4)  # warm up
+        totals = {"QUIT, 32 in flight": [0.0, 0.0], "plain, everything at once": [0.0, 0.0]}
+        for _ in range(rounds):
+            sizes, tokens, seconds, wasted = await bench.quit(segments, 32)
+            add(totals["QUIT, 32 in flight"], tokens, seconds)
+            add(totals["plain, everything at once"], *await bench.plain(sizes))
+            print(f"sizes: mean {sum(sizes) / len(sizes):.1f}; wasted {wasted}", flush=True)
+        table(totals, "plain, everything at once")
+        for in_flight, some in ((1, segments[: max(2, count // 16)]), (32, segments)):
+            totals = {}
+            for _ in range(rounds):
+                for name, options in SCHEDULES.items():
+                    sizes, tokens, seconds, wasted = await bench.quit(some, in_flight, **options)
+                    add(totals.setdefault(name, [0.0, 0.0]), tokens, seconds)
+                    print(f"{name}, {in_flight} in flight: wasted {wasted}", flush=True)
+            table(totals, "window at once", f", {in_flight} in flight")
+
+
+SCHEDULES: dict[str, dict[str, bool]] = {
+    "window at once": {},
+    "k at a time": {"k_at_a_time": True},
+    "speculative windows": {"speculate": True},
+}
+
+
+def add(total: list[float], tokens: float, seconds: float) -> None:
+    total[0] += tokens
+    total[1] += seconds
+
+
+def table(totals: dict[str, list[float]], against: str, suffix: str = "") -> None:
+    rate = {name: tokens / seconds for name, (tokens, seconds) in totals.items()}
+    print(f"\n| client{suffix} | tokens | seconds | tokens a second | ratio |\n|---|---|---|---|---|")
+    for name, (tokens, seconds) in totals.items():
+        print(f"| {name} | {tokens:.0f} | {seconds:.1f} | {rate[name]:.0f} | {rate[name] / rate[against]:.2f} |")
+    print(flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--segments", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=2)
+    args = parser.parse_args()
+    asyncio.run(measure(args.model, args.segments, args.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""How the next token is chosen from logits in torch: cut-offs as in ``quitmt.sampling``, one random number each.
+
+Many candidates may stand on one row of logits, because they share their beginning. A choice is the inverse of the row's
+cumulative distribution, summed in float64: it depends on the row and on the candidate's own number and on nothing else.
+
+torch is imported by those who call this, never by this module at import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.sampling import Sampling
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+
+def cut_off(logits: Any, sampling: Sampling) -> Any:
+    """Logits after the temperature, with -inf for what is cut off; equals stay or go together."""
+    import torch
+
+    logits = logits / sampling.temperature
+    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
+        logits = _keep(logits, torch.topk(logits, sampling.top_k, dim=-1).values[:, -1:])
+    if sampling.top_p is not None and sampling.top_p < 1:
+        ranked = logits.sort(dim=-1, descending=True).values
+        before = ranked.softmax(dim=-1).cumsum(dim=-1) - ranked.softmax(dim=-1)
+        last = (before < sampling.top_p).sum(dim=-1, keepdim=True).clamp(min=1) - 1
+        logits = _keep(logits, ranked.gather(-1, last))
+    if sampling.epsilon is not None:
+        peak = logits.amax(dim=-1, keepdim=True)
+        logits = logits.masked_fill((logits.softmax(dim=-1) < sampling.epsilon) & (logits < peak), -torch.inf)
+    return logits
+
+
+def choose(logits: Any, barred: Any, sampling: Sampling, rows: Integers, numbers: Reals) -> tuple[Integers, Reals]:
+    """The token of each candidate, and its log-probability under the model itself.
+
+    ``logits`` are the model's own, (rows, vocabulary); ``barred`` is a mask of tokens that are never chosen;
+    candidate i stands on ``rows[i]`` and has drawn ``numbers[i]`` in [0, 1).
+    """
+    import torch
+
+    logits = logits.float()
+    if logits.device.type == "mps":  # has no float64
+        logits, barred = logits.cpu(), barred.cpu()
+    allowed = logits.masked_fill(barred, -torch.inf)
+    standing = torch.from_numpy(rows).to(logits.device)
+    if sampling.greedy:
+        tokens = _first_of_largest(allowed)[standing]
+    else:
+        tokens = _invert(cut_off(allowed, sampling), rows, numbers)
+    log_probabilities = logits[standing, tokens].double() - logits.double().logsumexp(dim=-1)[standing]
+    return tokens.cpu().numpy(), log_probabilities.cpu().numpy()
+
+
+def _keep(logits: Any, floor: Any) -> Any:
+    return logits.masked_fill(logits < floor, float("-inf"))
+
+
+def _first_of_largest(logits: Any) -> Any:
+    """torch's own argmax does not say which of equals it takes."""
+    import torch
+
+    places = torch.arange(logits.shape[-1], device=logits.device)
+    largest = logits == logits.amax(dim=-1, keepdim=True)
+    return torch.where(largest, places, logits.shape[-1]).amin(dim=-1)
+
+
+def _invert(logits: Any, rows: Integers, numbers: Reals) -> Any:
+    """The token at which each row's cumulative distribution passes its candidates' numbers."""
+    import torch
+
+    cumulative = (logits - logits.amax(dim=-1, keepdim=True)).exp().cumsum(dim=-1, dtype=torch.float64)
+    places = _places(rows)
+    grid = np.zeros((len(cumulative), int(places.max()) + 1))
+    grid[rows, places] = numbers
+    total = cumulative[:, -1:]
+    below = torch.nextafter(total, torch.zeros_like(total))
+    wanted = torch.minimum(torch.from_numpy(grid).to(logits.device) * total, below)
+    chosen = torch.searchsorted(cumulative, wanted, right=True)
+    return chosen[torch.from_numpy(rows).to(logits.device), torch.from_numpy(places).to(logits.device)]
+
+
+def _places(rows: Integers) -> Integers:
+    """For each entry, how many equal ones come before it.
+
+    >>> _places(np.array([2, 0, 2, 2, 0])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    places = np.empty_like(rows)
+    places[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return places

@@ -1,0 +1,181 @@
+"""A thread that draws: for engines that block, fed by any number of ``draw`` calls from any event loop.
+
+Asks wait in the order they came. A round takes as many candidates from the front as the engine wants at once, whoever
+asked for them, so concurrent calls share batches and a long ask is answered piece by piece.
+
+Invariants: only the thread touches the engine; every ask ends exactly once, after its last draw, an error, or nothing
+when its segment was closed; the thread ends by itself a moment after there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.mailbox import Mailbox
+from quitmt.types import Ask, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 1.0
+"""How long the thread waits for more: a new thread would also start its libraries' own threads anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an ask; an engine may drop one that is no longer wanted and answer with anything."""
+
+    ask: Ask
+    wanted: Callable[[], bool]
+
+    @property
+    def count(self) -> int:
+        return self.ask.stop - self.ask.start
+
+
+class Engine(Protocol):
+    """What the thread runs."""
+
+    @property
+    def batch(self) -> int:
+        """Candidates wanted at once."""
+        ...
+
+    def sample(self, pieces: Sequence[Piece]) -> Sequence[Draw]:
+        """One draw a piece, in their order."""
+        ...
+
+    def forget(self, segment: Segment) -> None: ...
+
+
+class Order:
+    """An ask, whom to answer, and how far it has come. An answer of None ends it."""
+
+    __slots__ = ("answer", "ask", "ended", "next", "wanted")
+
+    def __init__(self, ask: Ask, answer: Callable[[Draw | None], None]) -> None:
+        self.ask, self.answer = ask, answer
+        self.next, self.wanted, self.ended = ask.start, True, False
+
+    def take(self, room: int) -> Piece:
+        start, self.next = self.next, min(self.ask.stop, self.next + room)
+        return Piece(Ask(self.ask.segment, start, self.next), lambda: self.wanted)
+
+    def deliver(self, draw: Draw) -> None:
+        if self.ended:
+            return
+        if self.wanted:
+            self.answer(draw)
+        if draw.error is not None or self.next == self.ask.stop:
+            self.end()
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.answer(None)
+
+
+class Worker:
+    """Runs an engine in a thread of its own; its public methods may be called from anywhere."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name = engine, name
+        self._changed = threading.Condition()
+        self._mail: deque[Callable[[], None]] = deque()
+        self._orders: list[Order] = []
+        self._running = False
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        """Yield the asked candidates, an ask's in order and in one draw or several."""
+        for ask in asks:
+            if not 0 <= ask.start <= ask.stop:
+                raise UsageError(f"cannot draw candidates {ask.start} to {ask.stop} of segment {ask.segment.id!r}")
+        answers = Mailbox[Draw | None]()
+
+        orders = [Order(ask, answers.put) for ask in asks]
+        waiting = len(orders)
+        try:
+            self._post(lambda: self._orders.extend(orders))
+            while waiting:
+                draw = await answers.get()
+                if draw is None:
+                    waiting -= 1
+                else:
+                    yield draw
+        finally:
+            for order in orders:
+                order.wanted = False
+
+    def close(self, segment: Segment) -> None:
+        """Abort what is under way for the segment, and forget it."""
+        self._abort(segment)
+        self._post(lambda: self._release(segment))
+
+    def _abort(self, segment: Segment) -> None:
+        for order in list(self._orders):
+            if order.ask.segment == segment:
+                order.wanted = False
+
+    def _release(self, segment: Segment) -> None:
+        self._abort(segment)  # those that were still in the mail
+        self._engine.forget(segment)
+
+    def _post(self, action: Callable[[], None]) -> None:
+        with self._changed:
+            self._mail.append(action)
+            self._changed.notify()
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        while self._read_mail():
+            for order in self._orders:
+                if not order.wanted or order.next == order.ask.stop:
+                    order.end()
+            self._orders = [order for order in self._orders if not order.ended]
+            if self._orders:
+                self._round()
+
+    def _read_mail(self) -> bool:
+        """Do what was asked for since the last round; False when the thread may end."""
+        with self._changed:
+            if not self._mail and not self._orders:
+                self._changed.wait(IDLE_SECONDS)
+            actions = list(self._mail)
+            self._mail.clear()
+            if not actions and not self._orders:
+                self._running = False
+                return False
+        for action in actions:
+            action()
+        return True
+
+    def _round(self) -> None:
+        room, taken = max(1, self._engine.batch), list[tuple[Order, Piece]]()
+        for order in self._orders:
+            if room == 0:
+                break
+            piece = order.take(room)
+            room -= piece.count
+            taken.append((order, piece))
+        try:
+            draws = self._engine.sample([piece for _, piece in taken])
+        except Exception as error:
+            log.debug("the engine failed", exc_info=error)
+            draws = [failed(piece.ask, error) for _, piece in taken]
+        for (order, _), draw in zip(taken, draws, strict=True):
+            order.deliver(draw)
+
+
+def failed(ask: Ask, error: Exception) -> Draw:
+    """The draw of an ask that could not be answered."""
+    if not isinstance(error, QuitmtError):
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        error = GenerationError(f"sampling segment {ask.segment.id!r} failed: {line}")
+    return Draw(ask.segment, ask.start, (), error=error)

@@ -1,0 +1,220 @@
+"""Hugging Face models in this process: ``hf:MODEL``, a folder or a name on the hub.
+
+Seq2seq translation models (see ``quitmt.decoding.seq2seq``) and causal ones with a prompt (``quitmt.decoding.causal``)
+share one decoding loop of our own (``quitmt.decoding.walk``), because transformers' ``generate`` draws a whole
+batch from one random stream: there a candidate depends on its company, here on (seed, segment, index) alone.
+
+Of a model's generation settings, those that say what a text is are followed: start, forced first, suppressed and end
+tokens. Those that would change the distribution (its own temperature, top-k, repetition penalty, …) are not: the
+distribution is the one that ``Sampling`` names.
+
+Invariants: no torch before the first generator is made; one thread does the work, the event loop stays free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from quitmt.decoding.worker import Worker
+from quitmt.errors import MissingExtra, ModelError, UsageError
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+BATCH, LARGEST_BATCH = 64, 1024
+BYTES_KEPT = 1 << 31
+"""Of encoded sources and prompts' caches, for callers who never close."""
+DTYPES = ("float32", "bfloat16", "float16")
+_FINGERPRINT_VALUES = 64
+
+
+class HuggingFaceGenerator:
+    """Samples with transformers. ``batch`` is how many candidates are computed at once, at most; chosen from the
+    memory that is free unless given, and halved whenever it runs out."""
+
+    def __init__(
+        self,
+        model: str,
+        sampling: Sampling,
+        *,
+        languages: tuple[str | None, str | None] = (None, None),
+        prompt: str | None = None,
+        clean: bool = True,
+        max_tokens: int | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch: int | None = None,
+    ) -> None:
+        for name, value in (("max_tokens", max_tokens), ("batch", batch)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be 1 or more, not {value}")
+        path = model.removeprefix("hf:")
+        config, tokenizer = _load_config(path), _load_tokenizer(path)
+        self._place = _device(device)
+        network = _load_network(path, config, self._place, _dtype(dtype, self._place, config))
+        from quitmt.decoding.causal import CausalDecoder, make_prompt
+        from quitmt.decoding.rounds import Sampler
+        from quitmt.decoding.seq2seq import Seq2SeqDecoder
+
+        fields = [f"hf:{path}", f"w:{_fingerprint(network, tokenizer)}", str(network.dtype).removeprefix("torch.")]
+        decoder: Seq2SeqDecoder | CausalDecoder
+        if config.is_encoder_decoder:
+            if prompt is not None:
+                raise UsageError(f"{path} takes no prompt", hint="it is a translation model, not a chat model")
+            decoder = Seq2SeqDecoder(network, tokenizer, path, languages, max_tokens)
+            fields += [f"{source}-{target}" for source, target in [languages] if source or target]
+        else:
+            told = make_prompt(prompt, path, languages)
+            decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
+            fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
+        fields += [f"max:{max_tokens}"] if max_tokens else []
+        self.signature = "|".join([*fields, sampling.signature])
+        size = batch or _batch(network, self._place)
+        self._sampler = Sampler(decoder, sampling, _ends(network, tokenizer), batch=size, bytes_kept=BYTES_KEPT)
+        self._worker = Worker(self._sampler, "quitmt-huggingface")
+
+    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        """Yield the asked candidates, an ask's in order, in one draw or several."""
+        return self._worker.draw(asks)
+
+    def close(self, segment: Segment) -> None:
+        """Abort what is under way for the segment, and free its encoded source or prompt."""
+        self._worker.close(segment)
+
+
+def _transformers() -> Any:
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError:
+        raise MissingExtra("hf: models need torch and transformers", hint="pip install 'quitmt[hf]'") from None
+    return transformers
+
+
+def _load_config(path: str) -> Any:
+    try:
+        return _transformers().AutoConfig.from_pretrained(path)
+    except MissingExtra:
+        raise
+    except Exception as error:  # transformers raises OSError, ValueError, KeyError and more, by what is wrong
+        log.debug("loading the config failed", exc_info=error)
+        hint = "it must be a folder with a config.json of a known kind, or a name on the hub that can be reached"
+        raise ModelError(f"{path!r} is no Hugging Face model", hint=hint) from None
+
+
+def _load_tokenizer(path: str) -> Any:
+    error: Exception | None = None
+    try:
+        tokenizer = _transformers().AutoTokenizer.from_pretrained(path)
+        if len(tokenizer.get_vocab()) > len(tokenizer.all_special_tokens):
+            return tokenizer
+    except MissingExtra:
+        raise
+    except ImportError as missing:  # SentencePiece, protobuf and the like, by the tokenizer's kind
+        told = " ".join(str(missing).split())
+        raise MissingExtra(f"the tokenizer of {path!r} needs more: {told}", hint="pip install 'quitmt[hf]'") from None
+    except Exception as caught:  # as above
+        error = caught
+    log.debug("loading the tokenizer failed", exc_info=error)
+    hint = "save it there: tokenizer.json, or the vocabulary and SentencePiece files of its kind"
+    raise ModelError(f"{path!r} has no tokenizer that can be read", hint=hint)
+
+
+def _load_network(path: str, config: Any, device: Any, dtype: Any) -> Any:
+    transformers = _transformers()
+    kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+    if type(config) not in kind._model_mapping:
+        raise ModelError(f"{path!r} is of a kind that does not write text: {config.model_type}")
+    try:
+        return kind.from_pretrained(path, config=config, dtype=dtype).to(device).eval()
+    except Exception as error:
+        log.debug("loading the weights failed", exc_info=error)
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"the weights of {path!r} cannot be loaded: {line}") from None
+
+
+def _device(name: str | None) -> Any:
+    """The asked device, or the fastest there is."""
+    import torch
+
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name is None:
+        return torch.device(next(kind for kind, there in available.items() if there))
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"unknown device {name!r}", hint=f"there is {', '.join(available)}") from None
+    if not available.get(device.type, True):
+        raise UsageError(f"there is no {device.type} device here", hint="leave device out to use the fastest there is")
+    return device
+
+
+def _dtype(name: str | None, device: Any, config: Any) -> Any:
+    """bfloat16 where the hardware has it, float32 on processors, where 16 bits are slower. T5 overflows in float16."""
+    import torch
+
+    if name is not None:
+        if name not in DTYPES:
+            raise UsageError(f"unknown dtype {name!r}", hint=f"there is {', '.join(DTYPES)}")
+        return getattr(torch, name)
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    half = device.type in ("cuda", "mps") and "t5" not in config.model_type
+    return torch.float16 if half else torch.float32
+
+
+def _batch(network: Any, device: Any) -> int:
+    """On CUDA, a power of two of rows whose caches and distributions fill half of the free memory."""
+    if device.type != "cuda":
+        return BATCH
+    import torch
+
+    config = network.config.get_text_config(decoder=True)
+    free, _ = torch.cuda.mem_get_info(device)
+    layers = int(getattr(config, "decoder_layers", None) or getattr(config, "num_hidden_layers", None) or 12)
+    cache = 4 * layers * config.hidden_size * network.dtype.itemsize * BATCH * 8  # keys and values, twice, 512 tokens
+    rows = free // 2 // (cache + 32 * config.vocab_size)
+    return max(1, min(LARGEST_BATCH, 1 << max(0, int(rows).bit_length() - 1)))
+
+
+def _ends(network: Any, tokenizer: Any) -> Any:
+    """Which tokens end a text, and which may never be in one."""
+    import torch
+
+    from quitmt.decoding.walk import Ends
+
+    settings = network.generation_config
+    ends = settings.eos_token_id if settings.eos_token_id is not None else tokenizer.eos_token_id
+    if ends is None:
+        raise ModelError("the model does not say which token ends a text", hint="set eos_token_id in its config")
+    phrases = settings.bad_words_ids or []
+    if any(len(phrase) != 1 for phrase in phrases):
+        raise ModelError("the model bans phrases of several tokens, which is not supported", hint="see bad_words_ids")
+    never = {*(phrase[0] for phrase in phrases), *(settings.suppress_tokens or [])}
+    vocabulary = network.get_output_embeddings().weight.shape[0]
+    barred = torch.zeros(vocabulary, dtype=torch.bool)
+    barred[_tokens_of(tokenizer) :] = True  # rows that only round up the size
+    barred[sorted(never)] = True
+    first = barred.clone()
+    first[list(settings.begin_suppress_tokens or [])] = True
+    tokens = frozenset([ends] if isinstance(ends, int) else ends)
+    return Ends(tokens, first.to(network.device), barred.to(network.device))
+
+
+def _tokens_of(tokenizer: Any) -> int:
+    named = [*tokenizer.get_vocab().values(), *getattr(tokenizer, "lang_token_to_id", {}).values()]
+    return int(max(named)) + 1
+
+
+def _fingerprint(network: Any, tokenizer: Any) -> str:
+    """Names the weights by a sample of each, and the chat template."""
+    digest = hashlib.blake2b(str(tokenizer.chat_template).encode(), digest_size=4)
+    for name, weight in sorted(network.state_dict().items()):
+        flat = weight.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // _FINGERPRINT_VALUES)].float().cpu().numpy()
+        digest.update(f"{name}{tuple(weight.shape)}".encode() + sample.tobytes())
+    return digest.hexdigest()

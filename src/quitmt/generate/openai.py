@@ -1,0 +1,281 @@
+"""Servers that speak OpenAI's API: vLLM, SGLang, llama.cpp, Ollama and others; chat or completions.
+
+An ask is cut into requests of at most ``choices_a_request`` choices, each a draw of its own. Servers give choice i of a
+request its seed + i (vLLM, llama.cpp), and ``Sampling.seed_of`` counts on within a segment, so a candidate's seed is
+the same however the cutting, the retries and the missing choices fall. What a server leaves out is asked for again, one
+by one if it has shown that it does not know ``n``.
+
+Two things this API cannot ask for: llama.cpp applies top-p before the temperature, and Ollama has a top-k of its own.
+
+Invariants: each index of an ask comes exactly once, or its segment comes with one error; closing a segment cancels its
+requests; the key leaves the environment only for the Authorization header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+
+from quitmt.errors import GenerationError, QuitmtError, UsageError, unknown
+from quitmt.prompts import template
+from quitmt.prompts.clean import clean as cleaned
+from quitmt.remote.address import Address
+from quitmt.remote.answers import APIS, Choice, read_choices
+from quitmt.remote.bodies import Bodies
+from quitmt.remote.client import Client, Refused
+from quitmt.remote.refusals import explained, is_final
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+CHOICES_A_REQUEST = 8
+"""One default step of the rule, the least the engine can commit. Smaller requests would gain nothing; larger ones would
+hold back what is done, lose more to a retry or a stop, and save little, for servers cache the prompt of a request."""
+
+
+class OpenAIGenerator:
+    """Samples from ``model`` on the server at ``base_url``; both that and the key may come from the environment."""
+
+    def __init__(
+        self,
+        model: str,
+        sampling: Sampling,
+        *,
+        languages: tuple[str | None, str | None],
+        base_url: str | None = None,
+        prompt: str | None = None,
+        clean: bool = True,
+        max_tokens: int | None = None,
+        api: str = "chat",
+        concurrency: int = 256,
+        timeout: float = 120.0,
+        logprobs: bool = False,
+        choices_a_request: int = CHOICES_A_REQUEST,
+        client: Callable[..., Client] = Client,
+    ) -> None:
+        sampling.refuse("OpenAI's API", "epsilon")
+        if api not in APIS:
+            raise unknown("API", api, APIS)
+        if max_tokens is not None and max_tokens < 1:
+            raise UsageError(f"at least 1 token must be allowed, not {max_tokens}")
+        loaded = _checked(template.Prompt(template.load(prompt or template.for_model(model)), *_both(languages)), api)
+        self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
+        self._neutral = self._bodies.neutral
+        self._clean = clean
+        # Servers refuse more than one greedy choice, as they would all be the same.
+        self._choices_a_request = 1 if sampling.greedy else choices_a_request
+        address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
+        self._client = client(address, concurrency=concurrency, timeout=timeout)
+        self._worked = False
+        self._counts: bool | None = None
+        """Whether the server knows ``n``, once that is known."""
+        self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+
+    @property
+    def signature(self) -> str:
+        """Without the address: the same model elsewhere is the same model."""
+        bodies = self._bodies
+        fields = [f"openai:{bodies.model}", bodies.api, f"prompt:{bodies.prompt.signature}"]
+        fields += [f"max:{bodies.max_tokens}"] if bodies.max_tokens else []
+        return "|".join([*fields, *([] if self._clean else ["raw"]), bodies.sampling.signature])
+
+    def __repr__(self) -> str:
+        return f"OpenAIGenerator({self.signature!r})"
+
+    @property
+    def tally(self) -> Counter[str]:
+        """How many requests were sent, and how many failed and were sent again, by kind."""
+        return self._client.tally
+
+    async def check(self) -> None:
+        """Ask for one short translation, so that a wrong address, key, model or setting is known before a run."""
+        async with self._client.connected():
+            await self._post(Segment("check", "Hello."), 0, 1)
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        answers: asyncio.Queue[Draw | asyncio.Task[None]] = asyncio.Queue()
+        async with self._client.connected():
+            tasks = [self._start(ask, answers) for ask in asks]
+            try:
+                running = len(tasks)
+                while running:
+                    answer = await answers.get()
+                    if isinstance(answer, Draw):
+                        yield answer
+                    else:
+                        running -= 1
+                        if not answer.cancelled():
+                            answer.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def close(self, segment: Segment) -> None:
+        """Cancel the segment's requests; the server sees the connection close and stops generating."""
+        for task in list(self._tasks.get(segment.id, ())):
+            with suppress(RuntimeError):  # its loop may be closed
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _start(self, ask: Ask, answers: asyncio.Queue[Draw | asyncio.Task[None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._serve(ask, answers.put_nowait))
+        tasks = self._tasks.setdefault(ask.segment.id, set())
+        tasks.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if not tasks and self._tasks.get(ask.segment.id) is tasks:
+                del self._tasks[ask.segment.id]
+            answers.put_nowait(task)
+
+        task.add_done_callback(done)
+        return task
+
+    async def _serve(self, ask: Ask, put: Callable[[Draw], None]) -> None:
+        """All requests of an ask. The first that fails for good cancels the others."""
+        order = _Order(ask, put)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for start, stop in _pieces(ask.start, ask.stop, self._a_request):
+                    group.create_task(self._request(order, group, start, stop))
+        except* QuitmtError as errors:
+            put(Draw(ask.segment, ask.start, (), error=_first(errors)))
+
+    @property
+    def _a_request(self) -> int:
+        return 1 if self._counts is False else self._choices_a_request
+
+    async def _request(self, order: _Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+        """Candidates start..stop: what comes is passed on, what does not is asked for again."""
+        choices, seconds = await self._post(order.ask.segment, start, stop)
+        self._learn(stop - start, len(choices))
+        candidates = {start + i: self._candidate(order.ask.segment, choice) for i, choice in choices.items()}
+        for first, last in _runs(sorted(candidates)):
+            found = tuple(candidates[index] for index in range(first, last))
+            order.deliver(Draw(order.ask.segment, first, found, seconds * len(found) / len(candidates)))
+        for first, last in _runs([index for index in range(start, stop) if index not in candidates]):
+            for piece in _pieces(first, last, self._a_request):
+                group.create_task(self._request(order, group, *piece))
+
+    def _learn(self, asked: int, came: int) -> None:
+        if came > 1:
+            self._counts = True
+        elif asked > 1 and self._counts is None:
+            self._counts = False
+            log.info("the server gives one choice a request, whatever is asked for: asking one by one")
+
+    def _candidate(self, segment: Segment, choice: Choice) -> Candidate:
+        text = cleaned(choice.text, segment.source) if self._clean else choice.text
+        return Candidate(text, choice.log_probability, choice.tokens)
+
+    async def _post(self, segment: Segment, start: int, stop: int) -> tuple[dict[int, Choice], float]:
+        """The choices of one request, by place, and its seconds."""
+        neutral = self._neutral
+        try:
+            return await self._send(segment, start, stop, neutral)
+        except Refused as refused:
+            refusal = refused
+        accepted = self._worked and self._neutral is neutral
+        if neutral and refusal.status in (400, 422) and not accepted:
+            # Perhaps it does not know their names. Only if it is content without them was it that.
+            try:
+                found = await self._send(segment, start, stop, {})
+            except Refused as refused:
+                refusal = refused
+            else:
+                self._do_without(neutral)
+                return found
+        raise self._explained(refusal, segment)
+
+    async def _send(
+        self, segment: Segment, start: int, stop: int, neutral: dict[str, float]
+    ) -> tuple[dict[int, Choice], float]:
+        body = self._bodies.body(segment, start, stop - start, neutral)
+        api = self._bodies.api
+        reply = await self._client.post(APIS[api], body, lambda found: read_choices(found, api, stop - start))
+        self._worked = True
+        return reply.value, reply.seconds
+
+    def _do_without(self, neutral: dict[str, float]) -> None:
+        if self._neutral is neutral:
+            self._neutral = {}
+            log.warning("the server does not know %s: its own defaults for them apply", ", ".join(neutral))
+
+    def _explained(self, refused: Refused, segment: Segment) -> QuitmtError:
+        bodies = self._bodies
+        path = APIS[bodies.api]
+        error = explained(refused, self._client.address, path, bodies.model, bodies.sampling, segment)
+        if not self._worked and is_final(refused.status):
+            self._client.refusal = error
+        return error
+
+
+class _Order:
+    """An ask under way: passes its draws on, unless nothing in it turns out to have any text."""
+
+    def __init__(self, ask: Ask, put: Callable[[Draw], None]) -> None:
+        self.ask, self._put = ask, put
+        self._missing = ask.stop - ask.start
+        self._blank = ask.start == 0
+
+    def deliver(self, draw: Draw) -> None:
+        self._missing -= len(draw.candidates)
+        self._blank = self._blank and not any(candidate.text for candidate in draw.candidates)
+        if self._blank and not self._missing:
+            message = f"segment {self.ask.segment.id}: the server gives only empty completions"
+            raise GenerationError(message, hint="check the prompt, the model's chat template and --max-tokens")
+        self._put(draw)
+
+
+def _both(languages: tuple[str | None, str | None]) -> tuple[str, str]:
+    source, target = languages
+    if not source or not target:
+        missing = "--src" if target else "--tgt" if source else "--src and --tgt"
+        raise UsageError("a model behind a server must be told the languages", hint=f"give {missing}")
+    return source, target
+
+
+def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
+    """What is wrong with a language or does not go with the API is said now, not by each segment."""
+    contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
+    if api == "completions" and not all(isinstance(content, str) for content in contents):
+        hint = "take another one with --prompt, or --api chat"
+        raise UsageError(f"the prompt {prompt.template.name!r} is made for the model's own chat template", hint=hint)
+    return prompt
+
+
+def _url(base_url: str | None) -> str:
+    url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+    if not url:
+        hint = "give --base-url, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
+        raise UsageError("an openai: model needs the address of its server", hint=hint)
+    return url
+
+
+def _pieces(start: int, stop: int, size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending indices as stretches without a gap.
+
+    >>> _runs([3, 4, 6])
+    [(3, 5), (6, 7)]
+    """
+    runs: list[tuple[int, int]] = []
+    for index in indices:
+        if runs and runs[-1][1] == index:
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs
+
+
+def _first(errors: BaseExceptionGroup[QuitmtError]) -> QuitmtError:
+    one = errors.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one

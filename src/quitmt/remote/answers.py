@@ -1,0 +1,89 @@
+"""Reading what an OpenAI-shaped server answers: choices, put where they belong.
+
+Invariants: a choice stands at its ``index`` if all have one that fits, else where it came; none stands twice; an empty
+text is a candidate only if the model ended it itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.errors import GenerationError
+from quitmt.remote.client import Unusable
+
+APIS = {"chat": "/chat/completions", "completions": "/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    text: str
+    log_probability: float | None = None
+    """Of all that the model said, as the server counts it: vLLM and llama.cpp before the temperature."""
+    tokens: int | None = None
+
+
+def read_choices(found: Any, api: str, count: int) -> dict[int, Choice]:
+    """By place in the request, at least one and at most ``count``."""
+    listed = found.get("choices") if isinstance(found, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise Unusable("has no choices")
+    if not listed:
+        raise Unusable("has an empty list of choices")
+    choices = [_choice(one, api) for one in listed]
+    if len(choices) == 1 and choices[0].tokens is None:
+        choices = [Choice(choices[0].text, choices[0].log_probability, _tokens(found))]
+    return dict(zip(_places(listed, count), choices, strict=False))
+
+
+def _places(listed: list[dict[str, Any]], count: int) -> list[int]:
+    indices = [one.get("index") for one in listed]
+    known = [index for index in indices if type(index) is int and 0 <= index < count]
+    if len(known) == len(indices) == len(set(known)):
+        return known
+    return list(range(min(count, len(listed))))
+
+
+def _choice(one: dict[str, Any], api: str) -> Choice:
+    if api == "chat":
+        message = one.get("message")
+        text = message.get("content") if isinstance(message, dict) else None
+    else:
+        text = one.get("text")
+    text = "" if text is None else text
+    if not isinstance(text, str):
+        raise Unusable("has a choice without text")
+    if not text.strip():
+        _check_ending(one.get("finish_reason"))
+    return Choice(text, *_log_probability(one.get("logprobs"), api))
+
+
+def _check_ending(reason: Any) -> None:
+    if reason == "length":
+        hint = "raise --max-tokens, or switch the model's thinking off"
+        raise GenerationError("the model used up its tokens before it said anything", hint=hint)
+    if reason == "content_filter":
+        raise GenerationError("the server's filter kept back a completion", hint="take another model for this segment")
+    if reason != "stop":
+        raise Unusable("has an empty completion that was not ended by the model")
+
+
+def _log_probability(logprobs: Any, api: str) -> tuple[float | None, int | None]:
+    """The sum over the tokens, and how many there were, where the server gives them."""
+    if not isinstance(logprobs, dict):
+        return None, None
+    if api == "chat":
+        content = logprobs.get("content")
+        values = [token.get("logprob") for token in content] if isinstance(content, list) else None
+    else:
+        values = logprobs.get("token_logprobs")
+    if not isinstance(values, list) or not all(isinstance(value, int | float) for value in values):
+        return None, None
+    return float(sum(values)), len(values)
+
+
+def _tokens(found: dict[str, Any]) -> int | None:
+    """The usage is of the whole request, so it says something about a choice only if it is the only one."""
+    usage = found.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return tokens if type(tokens) is int and tokens >= 0 else None

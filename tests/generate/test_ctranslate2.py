@@ -1,0 +1,198 @@
+"""CTranslate2 models: the contract on converted tiny models, and CTranslate2's own scoring as the oracle."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+transformers = pytest.importorskip("transformers")
+
+from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything  # noqa: E402
+from tests.models.zoo import Zoo  # noqa: E402
+
+from quitmt.decoding.tokenization import load_tokenization  # noqa: E402
+from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
+from quitmt.generate import ctranslate2 as backend  # noqa: E402
+from quitmt.generate.ctranslate2 import CTranslate2Generator  # noqa: E402
+from quitmt.sampling import Sampling  # noqa: E402
+from quitmt.types import Ask, Segment  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+LONG = Segment("long", "The weather is nice today. " * 40)
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    return Zoo(tmp_path_factory.mktemp("zoo"))
+
+
+def load(zoo: Zoo, sampling: Sampling | None = None, **options: Any) -> CTranslate2Generator:
+    return CTranslate2Generator(str(zoo.converted_marian), sampling or Sampling(1.0, seed=3), device="cpu", **options)
+
+
+class TestContract(SamplingContract):
+    @pytest.fixture(params=["marian", "nllb"])
+    def make(self, zoo: Zoo, request: pytest.FixtureRequest) -> Callable[..., CTranslate2Generator]:
+        folder = getattr(zoo, f"converted_{request.param}")
+
+        def make(seed: int = 3) -> CTranslate2Generator:
+            return CTranslate2Generator(str(folder), Sampling(1.0, seed=seed), languages=("en", "pt"), max_tokens=16)
+
+        return make
+
+
+def test_candidates_repeat_to_the_last_digit(zoo: Zoo) -> None:
+    assert everything(load(zoo)) == everything(load(zoo))
+
+
+def test_chunks_are_not_sorted_and_not_alike(zoo: Zoo) -> None:
+    found = draw(load(zoo), [Ask(SEGMENTS[1], 0, 512)])
+    scores = np.array([found["2", i].log_probability for i in range(512)]).reshape(8, 64)
+    assert len({row.tobytes() for row in np.sort(scores)}) == 8
+    ranks = scores.argsort(axis=1).argsort(axis=1)
+    assert abs(ranks[:, :8].mean() - 31.5) < 8  # 3.7 standard deviations; sorted ones would be 28 off
+    assert (ranks[:, 0] == 63).sum() <= 1
+
+
+def test_log_probabilities_are_the_model_s_own(zoo: Zoo) -> None:
+    translator, compared = ctranslate2.Translator(str(zoo.converted_marian)), 0
+    for sampling in (Sampling(1.0), Sampling(1.4, top_k=20), Sampling(0.7, top_p=0.8)):
+        generator = load(zoo, sampling)
+        tokenization = generator._worker._engine._tokenization
+        source = tokenization.encode(SEGMENTS[0].source)
+        generator._worker._engine._tokenization = type(tokenization)(
+            tokenization.encode, lambda tokens: " ".join(tokens), tokenization.end, []
+        )
+        for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 16)]).values():
+            (scored,) = translator.score_batch([source], [candidate.text.split()])
+            if candidate.tokens == len(scored.log_probs):  # ended by itself
+                assert candidate.log_probability == pytest.approx(sum(scored.log_probs), abs=1e-3)
+                compared += 1
+    assert compared > 30
+
+
+def test_the_first_token_follows_the_distribution(zoo: Zoo) -> None:
+    generator = load(zoo, Sampling(1.0, seed=9), max_tokens=1)
+    count = 64 * 30
+    found = draw(generator, [Ask(SEGMENTS[0], 0, count)]).values()
+    seen = Counter(candidate.text for candidate in found)
+    chances = {candidate.text: float(np.exp(candidate.log_probability)) for candidate in found}
+    del seen[""]  # the end, and what is unknown
+    for text, times in seen.items():
+        assert abs(times / count - chances[text]) < 5 * np.sqrt(chances[text] / count) + 1 / count
+
+
+def test_greedy_is_ctranslate2_s_own_and_transformers(zoo: Zoo) -> None:
+    found = draw(load(zoo, Sampling(0.0)), [Ask(segment, 0, 3) for segment in SEGMENTS])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(zoo.folder("marian"))
+    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(zoo.folder("marian"))
+    for segment in SEGMENTS:
+        assert found[segment.id, 0] == found[segment.id, 2]
+        given = tokenizer(segment.source, return_tensors="pt")
+        limit = 3 * given.input_ids.shape[1] + 10
+        output = network.generate(**given, do_sample=False, num_beams=1, max_new_tokens=limit)
+        assert found[segment.id, 0].text == tokenizer.decode(output[0], skip_special_tokens=True)
+
+
+def test_top_k_and_top_p_cut_off(zoo: Zoo) -> None:
+    def variety(sampling: Sampling) -> int:
+        return len({c.text for c in draw(load(zoo, sampling, max_tokens=1), [Ask(SEGMENTS[0], 0, 256)]).values()})
+
+    assert variety(Sampling(1.0, top_k=3)) == 3
+    assert variety(Sampling(5.0, top_k=1)) == 1
+    assert 1 < variety(Sampling(1.0, top_p=0.5)) < variety(Sampling(1.0))
+
+
+def test_epsilon_is_refused(zoo: Zoo) -> None:
+    with pytest.raises(UsageError, match="epsilon"):
+        load(zoo, Sampling(1.0, epsilon=0.1))
+
+
+def test_chunks_are_computed_once_and_forgotten_at_the_end(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, calls = load(zoo), []
+    engine: Any = generator._worker._engine
+    compute = engine._compute
+    monkeypatch.setattr(engine, "_compute", lambda *given: calls.append(given) or compute(*given))
+    for start in range(0, 128, 8):
+        draw(generator, [Ask(SEGMENTS[0], start, start + 8)])
+    assert len(calls) == 2
+    generator.close(SEGMENTS[0])
+    draw(generator, [Ask(SEGMENTS[1], 0, 8)])
+    assert {segment.id for segment, _ in engine._chunks} == {"2"}
+    monkeypatch.setattr(backend, "CHUNKS_KEPT", 1)
+    draw(generator, [Ask(SEGMENTS[0], 0, 8)])
+    assert len(engine._chunks) == 1
+
+
+def test_a_source_that_is_too_long(zoo: Zoo) -> None:
+    generator = load(zoo)
+    error = error_of(generator, LONG)
+    assert isinstance(error, GenerationError) and "takes 96" in str(error)
+    assert len(draw(generator, [Ask(SEGMENTS[0], 0, 2)])) == 2
+
+
+def test_running_into_the_last_position_is_no_failure(zoo: Zoo) -> None:
+    generator = load(zoo, Sampling(50.0, seed=1), max_tokens=400)
+    found = draw(generator, [Ask(SEGMENTS[0], 0, 64)])
+    assert max(candidate.tokens or 0 for candidate in found.values()) == 95
+    assert found == draw(load(zoo, Sampling(50.0, seed=1), max_tokens=95), [Ask(SEGMENTS[0], 0, 64)])
+
+
+def test_languages(zoo: Zoo, tmp_path: Path) -> None:
+    nllb = load_tokenization(zoo.converted_nllb, "nllb", ("en", "zh-Hant"))
+    assert nllb.prefix == ["zho_Hant"] and nllb.encode("No.")[0] == "eng_Latn"
+    with pytest.raises(UsageError, match="Klingon"):
+        load_tokenization(zoo.converted_nllb, "nllb", ("en", "tlh"))
+    for name in ("source.spm", "target.spm"):
+        (tmp_path / name).write_bytes((zoo.converted_marian / name).read_bytes())
+    (tmp_path / "shared_vocabulary.json").write_text('["</s>", ">>por<<", ">>deu<<"]')
+    assert load_tokenization(tmp_path, "opus", ("en", "de")).encode("No.")[0] == ">>deu<<"
+    with pytest.raises(UsageError, match="several target languages"):
+        load_tokenization(tmp_path, "opus", ("en", None))
+    (tmp_path / "shared_vocabulary.json").write_text('["</s>", "eng_Latn", "deu_Latn"]')
+    with pytest.raises(ModelError, match="Hugging Face tokenizer"):
+        load_tokenization(tmp_path, "nllb", ("en", "de"))
+
+
+def test_one_sentencepiece_file_serves_both_sides(zoo: Zoo, tmp_path: Path) -> None:
+    for name in ("model.bin", "config.json", "shared_vocabulary.json"):
+        (tmp_path / name).write_bytes((zoo.converted_marian / name).read_bytes())
+    (tmp_path / "sentencepiece.model").write_bytes((zoo.converted_marian / "source.spm").read_bytes())
+    alike = CTranslate2Generator(str(tmp_path), Sampling(1.0, seed=3), device="cpu")
+    assert draw(alike, [Ask(SEGMENTS[0], 0, 8)]) == draw(load(zoo), [Ask(SEGMENTS[0], 0, 8)])
+
+
+def test_models_that_cannot_be_used(zoo: Zoo, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no CTranslate2 model"):
+        CTranslate2Generator(str(tmp_path / "nowhere"), Sampling())
+    for name in ("model.bin", "config.json", "shared_vocabulary.json"):
+        (tmp_path / name).write_bytes((zoo.converted_marian / name).read_bytes())
+    with pytest.raises(ModelError, match=r"no tokenizer.*looked for source\.spm"):
+        CTranslate2Generator(str(tmp_path), Sampling())
+    (tmp_path / "spm.model").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="SentencePiece"):
+        CTranslate2Generator(str(tmp_path), Sampling())
+    (tmp_path / "spm.model").write_bytes((zoo.converted_marian / "source.spm").read_bytes())
+    (tmp_path / "model.bin").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="cannot load"):
+        CTranslate2Generator(str(tmp_path), Sampling())
+
+
+@pytest.mark.parametrize("options", [{"compute_type": "int3"}, {"max_tokens": 0}])
+def test_settings_that_do_not_exist(zoo: Zoo, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        load(zoo, **options)
+
+
+def test_without_ctranslate2(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = zoo.converted_marian
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(MissingExtra, match=r"quitmt\[ct2\]"):
+        CTranslate2Generator(str(folder), Sampling())

@@ -1,0 +1,452 @@
+"""The generator for OpenAI-shaped servers, against a local one that goes wrong on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.contract.generators import SEGMENTS, SIZE, SamplingContract
+from tests.servers.fake_openai import Faults, Server, fake_server, scripted_server, text_of
+
+from quitmt import rerank, stop
+from quitmt.engine.driver import Driver
+from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError
+from quitmt.generate.openai import OpenAIGenerator
+from quitmt.remote.answers import read_choices
+from quitmt.remote.client import Client, Unusable
+from quitmt.remote.pacing import Policy
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
+
+ALL_FAULTS = Faults(
+    drop=0.1, too_many=0.05, broken=0.05, stall=0.01, few=0.08, garbage=0.05, stall_seconds=9, retry_after="0"
+)
+
+
+def quick(*words: Any, **settings: Any) -> Client:
+    """A client that does not wait long."""
+    return Client(*words, policy=Policy(backoff_seconds=0.01, pause_seconds=0.01), **settings)
+
+
+def generator(url: str, sampling: Sampling | None = None, **settings: Any) -> OpenAIGenerator:
+    settings = {"languages": ("en", "pt"), "client": quick, "base_url": url} | settings
+    return OpenAIGenerator("m", sampling or Sampling(seed=3), **settings)
+
+
+def draws(generator: OpenAIGenerator, asks: list[Ask]) -> list[Draw]:
+    async def work() -> list[Draw]:
+        return [one async for one in generator.draw(asks)]
+
+    return asyncio.run(work())
+
+
+def draw(generator: OpenAIGenerator, asks: list[Ask]) -> dict[tuple[str, int], Candidate]:
+    """All candidates of some asks, by segment and index; none may come twice."""
+    found: dict[tuple[str, int], Candidate] = {}
+    for one in draws(generator, asks):
+        assert one.error is None and one.seconds >= 0
+        for index, candidate in enumerate(one.candidates, start=one.start):
+            assert (one.segment.id, index) not in found
+            found[one.segment.id, index] = candidate
+    return found
+
+
+def errors(generator: OpenAIGenerator, segment: Segment = SEGMENTS[0], size: int = 8) -> list[QuitmtError | None]:
+    return [one.error for one in draws(generator, [Ask(segment, 0, size)])]
+
+
+def everything(generator: OpenAIGenerator) -> dict[tuple[str, int], Candidate]:
+    return draw(generator, [Ask(segment, 0, SIZE) for segment in SEGMENTS])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with fake_server() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def whole(server: Server) -> dict[tuple[str, int], str]:
+    """The texts of all candidates, where nothing goes wrong."""
+    return texts(everything(generator(server.base_url)))
+
+
+def texts(found: dict[tuple[str, int], Candidate]) -> dict[tuple[str, int], str]:
+    return {key: candidate.text for key, candidate in found.items()}
+
+
+# One endless sequence a segment, whatever the server does
+
+
+SERVERS = {
+    "sound": Faults(),
+    "ignores n": Faults(ignore_n=True),
+    "shuffles": Faults(shuffled=True),
+    "goes wrong": dataclasses.replace(ALL_FAULTS, stall=0),
+}
+
+
+@pytest.fixture(params=SERVERS, scope="module")
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with fake_server(SERVERS[request.param]) as one:
+        yield one.base_url
+
+
+class TestContract(SamplingContract):
+    @pytest.fixture
+    def make(self, url: str) -> Callable[..., OpenAIGenerator]:
+        return lambda seed=3: generator(url, Sampling(seed=seed))
+
+
+def test_every_server_gives_the_same(url: str, whole: dict[tuple[str, int], str]) -> None:
+    assert texts(everything(generator(url))) == whole
+
+
+def test_how_an_ask_is_cut_does_not_matter(server: Server, whole: dict[tuple[str, int], str]) -> None:
+    for size in (1, 3, 100):
+        assert texts(everything(generator(server.base_url, choices_a_request=size))) == whole
+
+
+# What is asked
+
+
+def asked(faults: Faults | None = None, size: int = 8, **settings: Any) -> list[dict[str, Any]]:
+    with fake_server(faults) as one:
+        draw(generator(one.base_url, **settings), [Ask(SEGMENTS[0], 0, size)])
+        return one.requests
+
+
+def test_seeds_are_given_out_once() -> None:
+    with fake_server() as one:
+        everything(generator(one.base_url))
+        given = [seed + i for request in one.requests for seed in [request["seed"]] for i in range(request["n"])]
+    assert len(set(given)) == len(given) == SIZE * len(SEGMENTS)
+
+
+def test_everything_that_shapes_the_distribution_is_said() -> None:
+    (plain,) = asked()
+    assert plain["temperature"] == 1.2 and plain["top_p"] == 1.0
+    assert plain["top_k"] == -1 and plain["min_p"] == 0 and plain["repetition_penalty"] == 1
+    (cut,) = asked(sampling=Sampling(temperature=0.7, top_k=20, top_p=0.9))
+    assert (cut["temperature"], cut["top_k"], cut["top_p"], cut["min_p"]) == (0.7, 20, 0.9, 0)
+    assert "max_tokens" not in cut and "logprobs" not in cut
+
+
+def test_chat_and_completions() -> None:
+    (chat,) = asked(max_tokens=99)
+    assert SEGMENTS[0].source in chat["messages"][-1]["content"] and chat["max_tokens"] == 99
+    (plain,) = asked(api="completions")
+    assert SEGMENTS[0].source in plain["prompt"] and "messages" not in plain and plain["max_tokens"] == 256
+
+
+def test_the_chat_template_is_told_what_the_prompt_says() -> None:
+    (request,) = asked(prompt="qwen3")
+    assert request["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "chat_template_kwargs" not in asked()[0]
+
+
+def test_greedy_choices_are_asked_for_one_by_one() -> None:
+    assert [request["n"] for request in asked(sampling=Sampling(temperature=0), size=3)] == [1, 1, 1]
+
+
+def test_a_server_that_ignores_n_is_found_out_once() -> None:
+    with fake_server(Faults(ignore_n=True)) as one:
+        ours = generator(one.base_url)
+        draw(ours, [Ask(SEGMENTS[0], 0, 16)])
+        assert sorted(request["n"] for request in one.requests) == [1] * 14 + [8, 8]
+        draw(ours, [Ask(SEGMENTS[1], 0, 8)])
+        assert [request["n"] for request in one.requests[16:]] == [1] * 8
+
+
+def test_a_server_that_brought_too_few_once_is_not_asked_one_by_one() -> None:
+    with fake_server(Faults(few=0.5)) as one:
+        ours = generator(one.base_url)
+        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        draw(ours, [Ask(SEGMENTS[1], 0, 64)])
+        assert [request["n"] for request in one.requests].count(8) >= 9
+
+
+def test_epsilon_is_refused() -> None:
+    with pytest.raises(UsageError, match="epsilon"):
+        generator("http://x/v1", Sampling(epsilon=0.02))
+
+
+def test_what_a_server_does_not_know_and_need_not_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with fake_server(Faults(unknown=("top_k", "min_p"))) as one:
+        ours = generator(one.base_url)
+        assert len(everything(ours)) == SIZE * 3
+        sent = len(one.requests)
+        draw(ours, [Ask(SEGMENTS[0], SIZE, SIZE + 32)])
+        assert ["min_p" in request for request in one.requests[sent:]] == [False] * 4
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "its own defaults for them apply" in caplog.text
+
+
+def test_what_was_asked_for_is_never_left_out() -> None:
+    with fake_server(Faults(unknown=("top_k",))) as one:
+        (error,) = errors(generator(one.base_url, Sampling(top_k=5)))
+        assert isinstance(error, UsageError) and "cannot sample with top-k" in str(error)
+        assert all(request["top_k"] == 5 for request in one.requests)
+
+
+def test_a_long_first_segment_does_not_change_how_the_others_are_sampled() -> None:
+    with fake_server(Faults(context=400)) as one:
+        ours = generator(one.base_url)
+        (error,) = errors(ours, Segment("long", "word " * 200))
+        assert isinstance(error, GenerationError) and "segment long is too long for m" in str(error)
+        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        assert one.requests[-1]["min_p"] == 0
+
+
+# What is answered
+
+
+def test_log_probabilities_and_tokens(server: Server) -> None:
+    for api in ("chat", "completions"):
+        found = draw(generator(server.base_url, api=api, logprobs=True), [Ask(SEGMENTS[0], 0, 8)])
+        assert {candidate.tokens for candidate in found.values()} == {8}
+        assert {candidate.log_probability for candidate in found.values()} == {-18.0}
+    alone = draw(generator(server.base_url, choices_a_request=1), [Ask(SEGMENTS[0], 0, 2)])
+    assert {(candidate.tokens, candidate.log_probability) for candidate in alone.values()} == {(8, None)}
+    together = draw(generator(server.base_url), [Ask(SEGMENTS[0], 0, 2)])
+    assert {candidate.tokens for candidate in together.values()} == {None}, "the usage is that of all"
+
+
+def test_answers_are_cleaned_unless_told_otherwise() -> None:
+    async def answer(index: int, request: web.Request) -> web.StreamResponse:
+        said = {"content": '<think>\n\n</think>Translation: "Bom dia."'}
+        return web.json_response({"choices": [{"message": said, "finish_reason": "stop"}]})
+
+    with scripted_server(answer) as one:
+        found = draw(generator(one.base_url), [Ask(SEGMENTS[0], 0, 1)])
+        assert found["1", 0].text == "Bom dia."
+        found = draw(generator(one.base_url, clean=False), [Ask(SEGMENTS[0], 0, 1)])
+        assert found["1", 0].text.startswith("<think>")
+
+
+def choice(text: Any, **more: Any) -> dict[str, Any]:
+    return {"text": text, "finish_reason": "stop", **more}
+
+
+def test_choices_stand_at_their_index() -> None:
+    def places(*indices: Any, count: int = 3) -> dict[int, str]:
+        listed = [choice(str(i), index=index) for i, index in enumerate(indices)]
+        return {at: one.text for at, one in read_choices({"choices": listed}, "completions", count).items()}
+
+    assert places(2, 0) == {2: "0", 0: "1"}
+    assert places(0, 0, 0) == places(0, 1, 7) == places(None, True, 2) == {0: "0", 1: "1", 2: "2"}
+    assert places(0, 1, 2, 3, 4) == {0: "0", 1: "1", 2: "2"}, "more than asked for"
+
+
+@pytest.mark.parametrize(
+    "found", [[], "x", None, {}, {"choices": None}, {"choices": []}, {"choices": ["x"]}, {"choices": [choice(7)]}]
+)
+def test_what_is_no_answer_is_asked_for_again(found: Any) -> None:
+    with pytest.raises(Unusable):
+        read_choices(found, "completions", 3)
+
+
+def test_an_empty_text_counts_only_if_the_model_ended_it() -> None:
+    assert read_choices({"choices": [choice("")]}, "completions", 1)[0].text == ""
+    for reason, kind in (("length", GenerationError), ("content_filter", GenerationError), (None, Unusable)):
+        with pytest.raises(kind):
+            read_choices({"choices": [choice("", finish_reason=reason)]}, "completions", 1)
+
+
+def test_cut_off_is_allowed() -> None:
+    assert read_choices({"choices": [choice("ab", finish_reason="length")]}, "completions", 1)[0].text == "ab"
+
+
+@pytest.mark.parametrize(("reason", "says"), [("stop", "only empty completions"), ("length", "used up its tokens")])
+def test_only_empty_completions(reason: str, says: str) -> None:
+    with fake_server(Faults(empty=reason)) as one:
+        failed = [error for error in errors(generator(one.base_url), size=24) if error]
+    assert len(failed) == 1 and says in str(failed[0]) and "--max-tokens" in str(failed[0])
+
+
+# What is wrong from the start
+
+
+def test_a_wrong_key_is_found_out_at_once_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+    with fake_server(Faults(key="sk-right")) as one:
+        ours = generator(one.base_url)
+        found = draws(ours, [Ask(Segment(str(i), "Hi."), 0, 64) for i in range(50)])
+        assert len(found) == 50 and len(one.requests) <= 16
+        assert {str(each.error) for each in found} == {
+            f"the server at {one.base_url} refuses the key in OPENAI_API_KEY "
+            "(set OPENAI_API_KEY to a key of that server)"
+        }
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
+        assert len(everything(generator(one.base_url))) == SIZE * 3
+    assert "sk-" not in repr(ours) + ours.signature
+
+
+def test_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with fake_server(Faults(key="sk-right")) as one:
+        (error,) = errors(generator(one.base_url))
+        assert "wants a key (set OPENAI_API_KEY" in str(error)
+        assert "Authorization" not in one.headers[0]
+
+
+def test_an_unknown_model() -> None:
+    with fake_server(Faults(model="other")) as one:
+        (error,) = errors(generator(one.base_url))
+        assert isinstance(error, ModelError)
+        assert f"does not know the model 'm' (take one of those listed at {one.base_url}/models)" in str(error)
+
+
+def test_a_wrong_path(server: Server) -> None:
+    (error,) = errors(generator(server.base_url.removesuffix("/v1")))
+    assert isinstance(error, UsageError) and "has no /chat/completions (--base-url mostly ends in /v1)" in str(error)
+
+
+def test_check_finds_it_out_before_a_run(server: Server) -> None:
+    asyncio.run(generator(server.base_url).check())
+    with pytest.raises(UsageError, match="has no"):
+        asyncio.run(generator(server.base_url + "/nowhere").check())
+
+
+@pytest.mark.parametrize(
+    ("languages", "says"), [((None, "pt"), "--src"), (("en", None), "--tgt"), ((None, None), "--src and --tgt")]
+)
+def test_languages_must_be_known(languages: tuple[str | None, str | None], says: str) -> None:
+    with pytest.raises(UsageError, match=f"give {says}"):
+        generator("http://x/v1", languages=languages)
+
+
+def test_a_wrong_language_or_prompt_is_known_before_any_request() -> None:
+    with pytest.raises(UsageError, match="not a language"):
+        generator("http://x/v1", languages=("en", "klingonese"))
+    with pytest.raises(UsageError, match="chat template"):
+        generator("http://x/v1", prompt="translategemma", api="completions")
+
+
+def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    assert len(draw(OpenAIGenerator("m", Sampling(), languages=("en", "de")), [Ask(SEGMENTS[0], 0, 3)])) == 3
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    with pytest.raises(UsageError, match="--base-url"):
+        OpenAIGenerator("m", Sampling(), languages=("en", "de"))
+
+
+def test_settings_out_of_range() -> None:
+    for settings in ({"api": "responses"}, {"max_tokens": 0}, {"concurrency": 0}, {"prompt": "nonsense"}):
+        with pytest.raises(QuitmtError):
+            generator("http://x/v1", **settings)
+
+
+def test_signature_names_what_changes_results() -> None:
+    def signature(sampling: Sampling | None = None, **settings: Any) -> str:
+        return generator("http://x/v1", sampling, **settings).signature
+
+    changed: list[dict[str, Any]] = [
+        {"sampling": Sampling(seed=4)}, {"api": "completions"}, {"max_tokens": 9}, {"clean": False},
+        {"prompt": "qwen3"}, {"languages": ("en", "de")},
+    ]  # fmt: skip
+    assert len({signature(), *(signature(**one) for one in changed)}) == 7
+    assert signature() == signature(base_url="http://y/v1", concurrency=3, timeout=9)
+
+
+# Cancelling
+
+
+def cancelled(server: Server) -> int:
+    """How many requests the server has seen cancelled, once it has noticed that nobody waits any more."""
+    for _ in range(1000):
+        if not server.running:
+            break
+        time.sleep(0.01)
+    return server.cancelled
+
+
+def test_closing_a_segment_cancels_its_requests_and_no_others() -> None:
+    async def work(one: OpenAIGenerator) -> list[str]:
+        found = []
+        async for each in one.draw([Ask(SEGMENTS[0], 0, 16), Ask(SEGMENTS[1], 0, 8)]):
+            found.append(each.segment.id)
+            one.close(SEGMENTS[0])
+        return found
+
+    async def answer(index: int, request: web.Request) -> web.StreamResponse:
+        if SEGMENTS[0].source in await request.text():
+            await asyncio.sleep(60)
+        return web.json_response({"choices": [{"message": {"content": "a"}} for _ in range(8)]})
+
+    with scripted_server(answer) as server:
+        assert asyncio.run(work(generator(server.base_url))) == ["2"]
+        assert cancelled(server) == 2
+
+
+def test_cancelling_a_draw_cancels_its_requests() -> None:
+    async def work(one: OpenAIGenerator) -> None:
+        async def drain() -> None:
+            async for _ in one.draw([Ask(segment, 0, 8) for segment in SEGMENTS]):
+                raise AssertionError("nothing can have come")
+
+        task = asyncio.create_task(drain())
+        while server.running < 3:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert len(asyncio.all_tasks()) == 1
+
+    with fake_server(Faults(seconds=60)) as server:
+        asyncio.run(work(generator(server.base_url)))
+        assert cancelled(server) == 3
+
+
+def test_a_segment_that_fails_leaves_the_others_alone() -> None:
+    long = Segment("long", "word " * 200)
+    with fake_server(Faults(context=400)) as one:
+        found = draws(generator(one.base_url), [Ask(SEGMENTS[0], 0, 8), Ask(long, 0, 64), Ask(SEGMENTS[2], 0, 8)])
+    assert sorted((each.segment.id, len(each.candidates)) for each in found) == [("1", 8), ("long", 0), ("x", 8)]
+
+
+def test_what_still_fails_after_all_attempts_is_one_error() -> None:
+    with fake_server(Faults(broken=1)) as one:
+        (error,) = errors(generator(one.base_url))
+    assert isinstance(error, GenerationError) and "answers 500" in str(error) and "8 times" in str(error)
+
+
+# Through the driver
+
+
+def outcomes(faults: Faults, segments: list[Segment]) -> tuple[list[tuple[Any, ...]], Server]:
+    """What must not depend on what went wrong on the way."""
+    with fake_server(faults) as server:
+        ours = generator(server.base_url, timeout=0.5)
+        driver = Driver(ours, rerank.load("mbr:chrf"), stop.load("quit", n=64, w=2), in_flight=16)
+
+        async def work() -> list[Any]:
+            return sorted([item async for item in driver.run(segments)], key=lambda item: item[0])
+
+        finished = [one for _, one in asyncio.run(work())]
+    pairs = [(one.outcome, [candidate.text for candidate in one.candidates]) for one in finished]
+    return [(o.id, o.translation, o.index, o.score, o.size, o.stop, o.trajectory, pool) for o, pool in pairs], server
+
+
+def test_a_run_through_faults_ends_as_one_without() -> None:
+    segments = [Segment(str(index), f"Sentence number {index}.") for index in range(60)]
+    sound, _ = outcomes(Faults(), segments)
+    faulty, server = outcomes(ALL_FAULTS, segments)
+    assert all(server.faults[kind] for kind in ("drop", "too_many", "broken", "stall", "few", "garbage"))
+    assert len(faulty) == 60 and Verdict.FAILED not in {one[5] for one in faulty}
+    assert faulty == sound
+
+
+def test_texts_are_those_of_their_seeds() -> None:
+    """What is compared above is not the same by chance: each candidate is the one its seed gives."""
+    with fake_server(ALL_FAULTS) as one:
+        found = draw(generator(one.base_url, api="completions", timeout=0.5), [Ask(SEGMENTS[1], 0, SIZE)])
+        prompt = one.requests[0]["prompt"]
+        assert all(request["seed"] < 2**53 for request in one.requests), "JSON's numbers are exact up to there"
+    first = Sampling(seed=3).seed_of("2", 0) % 2**53
+    assert [found["2", i].text for i in range(SIZE)] == [text_of(prompt, first + i) for i in range(SIZE)]

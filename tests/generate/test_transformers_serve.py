@@ -1,0 +1,80 @@
+"""A real server that silently ignores ``n``: ``transformers serve`` with a tiny chat model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.models import tiny
+
+from quitmt import rerank, stop
+from quitmt.engine.driver import Driver, in_order
+from quitmt.generate.openai import OpenAIGenerator
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Segment, Verdict
+
+pytest.importorskip("fastapi", reason="transformers serve needs fastapi")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of a server, and the name of its model."""
+    folder = tmp_path_factory.mktemp("causal") / "model"
+    tiny.make_chat(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "transformers"), "serve", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "passive"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not _answers(f"http://127.0.0.1:{port}/health"):
+            assert process.poll() is None, "transformers serve ended before it answered"
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1", str(folder)
+        process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def make(server: tuple[str, str]) -> OpenAIGenerator:
+    url, model = server
+    return OpenAIGenerator(
+        model, Sampling(1.0), languages=("en", "pt"), base_url=url, max_tokens=4, clean=False, concurrency=2
+    )
+
+
+def test_every_candidate_arrives_although_n_is_ignored(server: tuple[str, str]) -> None:
+    async def work() -> dict[int, str]:
+        found = {}
+        async for draw in make(server).draw([Ask(Segment("1", "The weather is nice today."), 3, 13)]):
+            assert draw.error is None
+            found |= {index: one.text for index, one in enumerate(draw.candidates, start=draw.start)}
+        return found
+
+    assert set(asyncio.run(work())) == set(range(3, 13))
+
+
+def test_a_run_over_segments(server: tuple[str, str]) -> None:
+    async def work() -> list[tuple[int, Verdict]]:
+        rule = stop.load("quit", k=2, w=2, n=8)
+        driver = Driver(make(server), rerank.load("mbr:chrf"), rule, in_flight=2)
+        segments = [Segment("1", "No."), Segment("2", "The weather is nice today.")]
+        return [(one.outcome.size, one.outcome.stop) async for one in in_order(driver.run(segments))]
+
+    for size, verdict in asyncio.run(work()):
+        assert 4 <= size <= 8 and verdict in (Verdict.STABLE, Verdict.BUDGET)

@@ -1,0 +1,153 @@
+"""How much is in flight and when to pause: plain state, tried without any server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quitmt.remote.pacing import Circuit, Gate, Policy, Result, Width
+
+
+def answers(width: Width, count: int, *, too_much: bool = False) -> None:
+    for _ in range(count):
+        width.learn(width.round, int(width), too_much=too_much)
+
+
+def test_width_doubles_a_round_up_to_its_ceiling() -> None:
+    width, seen = Width(100), []
+    for _ in range(4):
+        seen.append(int(width))
+        answers(width, int(width))
+    assert seen == [16, 32, 64, 100]
+
+
+def test_width_halves_when_all_is_too_much_and_then_grows_by_one() -> None:
+    width = Width(64, start=64)
+    answers(width, 64, too_much=True)
+    assert int(width) == 32
+    answers(width, 32)
+    assert int(width) == 33
+
+
+def test_a_stray_refusal_hardly_counts() -> None:
+    width = Width(100, start=100)
+    answers(width, 1, too_much=True)
+    answers(width, 99)
+    assert int(width) == 99
+
+
+def test_a_burst_counts_once() -> None:
+    width = Width(64, start=64)
+    for _ in range(64 + 100):  # all were sent in the first round
+        width.learn(0, 64, too_much=True)
+    assert int(width) == 32
+
+
+def test_width_that_is_not_used_does_not_grow() -> None:
+    width = Width(100)
+    for _ in range(50):
+        width.learn(width.round, 3, too_much=False)
+    assert int(width) == 16
+
+
+@given(st.integers(1, 300), st.lists(st.booleans(), max_size=400))
+def test_width_stays_in_its_bounds(ceiling: int, said: list[bool]) -> None:
+    width = Width(ceiling)
+    for too_much in said:
+        width.learn(width.round, int(width), too_much=too_much)
+        assert 1 <= int(width) <= ceiling
+
+
+def test_circuit_opens_probes_and_closes() -> None:
+    circuit = Circuit(Policy(failures=3, pause_seconds=1, pause_ceiling_seconds=3, patience_seconds=100))
+    circuit.answered()
+    for _ in range(2):
+        circuit.failed(0, probe=False)
+    assert not circuit.is_open
+    circuit.failed(0, probe=False)
+    assert circuit.delay(0.25) == 0.75 and circuit.delay(1) == 0
+    pauses = []
+    for now in (10, 20, 30):
+        assert circuit.enter() and circuit.delay(now) == float("inf"), "one probe at a time"
+        circuit.failed(now, probe=True)
+        pauses.append(circuit.delay(now))
+    assert pauses == [2, 3, 3]
+    assert circuit.enter()
+    circuit.answered()
+    assert not circuit.is_open and not circuit.enter()
+
+
+def test_circuit_counts_failures_in_a_row_only() -> None:
+    circuit = Circuit(Policy(failures=3))
+    for _ in range(10):
+        circuit.answered()
+        circuit.failed(0, probe=False)
+        circuit.failed(0, probe=False)
+    assert not circuit.is_open
+
+
+def test_circuit_gives_up_sooner_on_a_server_never_heard_of() -> None:
+    policy = Policy(failures=1, patience_seconds=100, first_patience_seconds=5)
+    strange, known = Circuit(policy), Circuit(policy)
+    known.answered()
+    for circuit in (strange, known):
+        circuit.failed(0, probe=False)
+        circuit.enter()
+        circuit.failed(6, probe=True)
+    assert strange.given_up and not known.given_up
+    known.enter()
+    known.failed(101, probe=True)
+    assert known.given_up
+
+
+def test_a_cancelled_probe_lets_another_one_go() -> None:
+    circuit = Circuit(Policy())
+    circuit.failed(0, probe=False)
+    assert circuit.enter()
+    circuit.abandoned(probe=True)
+    assert circuit.delay(99) == 0 and circuit.enter()
+
+
+def test_whoever_waits_for_the_circuit_and_is_cancelled_lets_the_next_one_wait() -> None:
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        sleeping.append(seconds)
+        if len(sleeping) == 1:
+            await asyncio.sleep(60)
+        now += seconds
+
+    async def work() -> None:
+        gate = Gate(1, Policy(failures=1, first_patience_seconds=99), sleep, lambda: now)
+        one = await gate.enter()
+        assert one is not None
+        first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
+        await asyncio.sleep(0)
+        gate.leave(one, Result.UNREACHED)
+        while not sleeping:
+            await asyncio.sleep(0)
+        first.cancel()
+        probe = await asyncio.wait_for(second, 5)
+        assert probe is not None and probe.probe
+
+    sleeping: list[float] = []
+    asyncio.run(work())
+
+
+def test_time_is_shared_among_what_is_in_flight() -> None:
+    now = 0.0
+
+    async def work() -> list[float]:
+        nonlocal now
+        gate = Gate(8, Policy(), asyncio.sleep, lambda: now)
+        one, other = await gate.enter(), await gate.enter()
+        assert one is not None and other is not None
+        now = 4.0
+        first = gate.leave(one, Result.GOOD)
+        now = 7.0
+        return [first, gate.leave(other, Result.GOOD)]
+
+    assert asyncio.run(work()) == [2.0, 5.0]

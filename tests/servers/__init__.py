@@ -1,0 +1,1 @@
+"""Local servers for tests and benchmarks."""
