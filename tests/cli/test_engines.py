@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import Ran
 from tests.models import tiny
 from tests.servers.fake_openai import Server, fake_server
@@ -79,7 +78,7 @@ def test_bad_settings(words: list[str], message: str, quitmt: Quitmt, server: Se
 def test_a_model_folder_without_tokenizer(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
     tiny.make_marian(tmp_path / "marian")
     for file in (tmp_path / "marian").iterdir():
-        if "config.json" != file.name and file.suffix != ".safetensors":
+        if file.name != "config.json" and file.suffix != ".safetensors":
             file.unlink()
     ran = quitmt("translate", text, "--model", f"hf:{tmp_path / 'marian'}", *LANGUAGES)
     assert ran.code == 2 and "tokenizer" in ran.err and "Traceback" not in ran.err

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 from benchmarks.vllm_server import served
+
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Segment
