@@ -96,15 +96,19 @@ class Bench:
     async def quit(
         self, segments: list[Segment], in_flight: int, *, k_at_a_time: bool = False, speculate: bool = False
     ):  # type: ignore[no-untyped-def]
-        """Sizes, tokens, seconds and waste of a run."""
+        """Sizes, tokens and seconds of a run."""
         rule: StoppingRule = stop.load("quit", k=8, w=2, alpha=1e-3, n=32)
         rule = OneStepAtATime(rule) if k_at_a_time else rule  # type: ignore[assignment]
-        driver = Driver(self.generator(), rerank.load("mbr:chrf"), rule, in_flight=in_flight, speculate=speculate)
+        generator = self.generator()
+        driver = Driver(generator, rerank.load("mbr:chrf"), rule, in_flight=in_flight, speculate=speculate)
         before, start = await self.tokens(), time.perf_counter()
         sizes = [one.outcome.size async for one in in_order(driver.run(segments))]
         seconds = time.perf_counter() - start
-        await asyncio.sleep(1)  # for the server to count what it had begun
-        return sizes, await self.tokens() - before, seconds, driver.wasted
+        await asyncio.sleep(2)  # for the server to count what it had begun
+        print(
+            f"  requests: {dict(generator.tally)}; candidates used: {sum(sizes)}; wasted: {driver.wasted}", flush=True
+        )
+        return sizes, await self.tokens() - before, seconds
 
     async def plain(self, sizes: list[int]) -> tuple[float, float]:
         """Tokens and seconds of a client that knows beforehand what it wants, and asks for all of it."""
@@ -129,7 +133,9 @@ class Bench:
 
             before, start = await self.tokens(), time.perf_counter()
             await asyncio.gather(*map(post, bodies))
-            return await self.tokens() - before, time.perf_counter() - start
+            seconds = time.perf_counter() - start
+        await asyncio.sleep(2)
+        return await self.tokens() - before, seconds
 
 
 @asynccontextmanager
@@ -167,18 +173,17 @@ async def measure(model: str, count: int, rounds: int) -> None:
         await bench.quit(segments[:4], 4)  # warm up
         totals = {"QUIT, 32 in flight": [0.0, 0.0], "plain, everything at once": [0.0, 0.0]}
         for _ in range(rounds):
-            sizes, tokens, seconds, wasted = await bench.quit(segments, 32)
+            sizes, tokens, seconds = await bench.quit(segments, 32)
             add(totals["QUIT, 32 in flight"], tokens, seconds)
             add(totals["plain, everything at once"], *await bench.plain(sizes))
-            print(f"sizes: mean {sum(sizes) / len(sizes):.1f}; wasted {wasted}", flush=True)
         table(totals, "plain, everything at once")
         for in_flight, some in ((1, segments[: max(2, count // 16)]), (32, segments)):
             totals = {}
             for _ in range(rounds):
                 for name, options in SCHEDULES.items():
-                    sizes, tokens, seconds, wasted = await bench.quit(some, in_flight, **options)
+                    print(f"{name}, {in_flight} in flight:", flush=True)
+                    _, tokens, seconds = await bench.quit(some, in_flight, **options)
                     add(totals.setdefault(name, [0.0, 0.0]), tokens, seconds)
-                    print(f"{name}, {in_flight} in flight: wasted {wasted}", flush=True)
             table(totals, "window at once", f", {in_flight} in flight")
 
 

@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Read = Callable[[Any], T]
 CONNECT_SECONDS = 10.0
+KEEP_ALIVE_SECONDS = 2.0
+"""How long a connection may be idle. Servers close theirs after a few seconds (uvicorn and Node after 5), and a request
+that is sent on one that is just being closed has to be sent again."""
 _CHECK_ADDRESS = "is the server running, and is --base-url right?"
 _RESULTS = {429: Result.OVERLOADED, 502: Result.AWAY, 503: Result.AWAY, 504: Result.AWAY}
 
@@ -233,7 +236,8 @@ class Client:
             if not link.users:
                 raise RuntimeError("post outside of connected")
             link.session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),  # the gate is the limit
+                # The gate is the limit.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(CONNECT_SECONDS, self._timeout)),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
