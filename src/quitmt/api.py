@@ -70,22 +70,24 @@ class Translator:
         w: int = 8,
         alpha: float = 1e-3,
         n: int = 512,
-        in_flight: int = 16,
+        in_flight: int | None = None,
+        speculate: bool = False,
         languages: tuple[str | None, str | None] = (None, None),
         options: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> None:
         self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
+        self.in_flight, self.speculate = in_flight or 16, speculate
         if isinstance(model, str):
             model, *pair = generate.resolve(model, *languages)
             languages = (pair[0], pair[1])
             self.generator: Generator = generate.load(model, Sampling(**sampling), languages=languages, options=options)
+            self.in_flight = in_flight or generate.BACKENDS[model.partition(":")[0]].in_flight
         elif sampling:
             raise TypeError(f"{', '.join(sampling)}: sampling settings go with a model given by name")
         else:
             self.generator = cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
         self.reranker = rerank.load(reranker, languages=languages) if isinstance(reranker, str) else reranker
-        self.in_flight = in_flight
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
         """One outcome a source, in order."""
@@ -138,7 +140,14 @@ class Translator:
             await asyncio.gather(task, return_exceptions=True)
 
     def _driver(self, observer: Observer | None = None) -> Driver:
-        return Driver(self.generator, self.reranker, self.rule, in_flight=self.in_flight, observer=observer)
+        return Driver(
+            self.generator,
+            self.reranker,
+            self.rule,
+            in_flight=self.in_flight,
+            observer=observer,
+            speculate=self.speculate,
+        )
 
 
 def translate(

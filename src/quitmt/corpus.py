@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from quitmt.engine.driver import Item
 from quitmt.engine.engine import Finished
 from quitmt.types import Outcome, Segment, Verdict
+
+_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 def item(number: int, source: str | Segment, signature: str = "") -> Item:
@@ -28,4 +32,4 @@ def item(number: int, source: str | Segment, signature: str = "") -> Item:
 
 def one_line(text: str) -> str:
     """A translation as one line of plain text, whatever line breaks a model put into it."""
-    return " ".join(text.splitlines())
+    return " ".join(_BREAK.split(text)) if "\n" in text or "\r" in text else text

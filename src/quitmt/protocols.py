@@ -34,7 +34,10 @@ class Generator(Protocol):
         ...
 
     def close(self, segment: Segment) -> None:
-        """The segment has stopped: abort what is under way for it and free what is kept for it."""
+        """The segment has stopped: abort what is under way for it and free what is kept for it.
+
+        It is the very object that the asks had; an equal one of another run at the same time is not meant.
+        """
         ...
 
 

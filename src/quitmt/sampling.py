@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from quitmt.errors import UsageError
+from quitmt.signature import field
 
 SEEDS_A_SEGMENT = 1 << 20
 
@@ -39,8 +40,9 @@ class Sampling:
     @property
     def signature(self) -> str:
         cuts = {"k": self.top_k, "p": self.top_p, "e": self.epsilon}
-        fields = [f"t:{self.temperature:g}", *(f"{name}:{cut:g}" for name, cut in cuts.items() if cut is not None)]
-        return "|".join([*fields, f"seed:{self.seed}"])
+        given = {name: cut for name, cut in cuts.items() if cut is not None}
+        fields = {"t": self.temperature, **given, "seed": self.seed}
+        return "|".join(f"{name}:{field(value)}" for name, value in fields.items())
 
     @property
     def greedy(self) -> bool:
@@ -65,8 +67,8 @@ class Sampling:
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one a request.
 
-        Each segment has a range of its own, in which indices follow each other: engines give the i-th sample of a
-        request the seed + i, so however candidates are cut into requests, each gets its own and none gets it twice.
+        Each segment has a range of its own (by a hash), in which indices follow each other: engines give the i-th
+        sample of a request the seed + i, so however candidates are cut into requests, each gets its own, and once.
         53 bits in all: some servers read numbers as floating point, and rounded seeds would be equal ones.
 
         >>> Sampling(seed=1).seed_of("a", 5) - Sampling(seed=1).seed_of("a", 0)

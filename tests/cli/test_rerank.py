@@ -89,8 +89,8 @@ def test_plain_text_pools(quitmt: Quitmt, tmp_path: Path) -> None:
 
 
 def test_line_breaks_inside_a_candidate_stay_one_line(quitmt: Quitmt, tmp_path: Path) -> None:
-    (tmp_path / "p").write_text(json.dumps({"id": 1, "candidates": ["a\r\nb\u2028c"]}) + "\n")
-    assert quitmt("rerank", tmp_path / "p").out == "a b c\n"
+    (tmp_path / "p").write_text(json.dumps({"id": 1, "candidates": ["a\r\nb\u2028c\nd"]}) + "\n")
+    assert quitmt("rerank", tmp_path / "p").out == "a b\u2028c d\n"
 
 
 def test_show_is_for_people(quitmt: Quitmt, pools: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -112,10 +113,11 @@ def test_an_unfinished_run_is_not_overwritten_by_accident(
 
 
 def test_something_else_in_place_of_the_journal(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
-    (tmp_path / "out.journal").write_text("my diary\n")
-    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
-    assert ran.code == 2 and "is not a journal of quitmt" in ran.err
-    assert (tmp_path / "out.journal").read_text() == "my diary\n"
+    for content in ("my diary\n", '{"settings": 5}\n', '{"settings": {}}\n{"position": -1, "stop": "stable"}\n'):
+        (tmp_path / "out.journal").write_text(content)
+        ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert (tmp_path / "out.journal").read_text() == content
 
 
 SENTENCES = [
@@ -128,8 +130,8 @@ def translate(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
     files = ["-o", str(folder / f"{name}.txt"), "--jsonl", str(folder / f"{name}.jsonl")]
     files += ["--keep-pools", str(folder / f"{name}.pools")]
     settings = ["-n", "64", "-w", "4", "-k", "4", "--in-flight", "2"]
-    command = [sys.executable, "-m", "quitmt", "translate", str(folder / "in.txt"), *files, *settings, *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [sys.executable, "-m", "quitmt", "translate", *files, *settings, *words]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:
@@ -140,23 +142,63 @@ def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_killed_while_translating(how: int, code: int, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("\n".join(SENTENCES) + "\n")
+    lines = ("\n".join(SENTENCES) + "\n").encode()
     with translate(tmp_path, "whole") as whole:
-        assert whole.wait() == 0
+        whole.communicate(lines)
+        assert whole.returncode == 0
     with translate(tmp_path, "killed") as process:
+        assert process.stdin
+        process.stdin.write("\n".join(SENTENCES[:6]).encode())  # not the end: it cannot be done before it is killed
+        process.stdin.flush()
         journal_path = tmp_path / "killed.txt.journal"
-        while process.poll() is None:  # until something is done, but not everything
-            if journal_path.exists() and journal_path.read_bytes().count(b"\n") >= 3:
-                os.kill(process.pid, how)
-                break
+        while not journal_path.exists() or journal_path.read_bytes().count(b"\n") < 3:
+            assert process.poll() is None
             time.sleep(0.005)
-        _, error = process.communicate()
+        os.kill(process.pid, how)
+        process.wait()
+        assert process.stderr
+        error = process.stderr.read()
         assert process.returncode == code
     if how == signal.SIGINT:
         assert b"Traceback" not in error and b"interrupted; to continue: quitmt translate" in error
         assert b"--resume" in error
     with translate(tmp_path, "killed", "--resume") as resumed:
-        _, error = resumed.communicate()
+        _, error = resumed.communicate(lines)
         assert resumed.returncode == 0 and b"continuing after" in error
     assert results(tmp_path, "killed") == results(tmp_path, "whole")
     assert results(tmp_path, "whole")[0].count(b"\n") == len(SENTENCES)
+
+
+def test_a_shorter_input_is_refused(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "out.journal").write_bytes(whole[1])
+    pools.write_text("\n".join(pools.read_text().splitlines()[:5]) + "\n")
+    ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+    assert ran.code == 2 and "the input has 5 lines, fewer than the run" in ran.err
+    assert (tmp_path / "out.journal").read_bytes() == whole[1]
+
+
+def test_two_runs_at_once_are_refused(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "out.journal").write_bytes(whole[1])
+    with (tmp_path / "out.journal").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
+    assert ran.code == 2 and "another run is writing to" in ran.err
+
+
+def test_the_journal_is_no_ones_output_or_input(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    ran = quitmt("rerank", pools, "-o", tmp_path / "x", "--jsonl", tmp_path / "x.journal")
+    assert ran.code == 2 and "two outputs would go to the same file" in ran.err
+    (tmp_path / "y").symlink_to(tmp_path / "x")
+    assert "two outputs" in quitmt("rerank", pools, "-o", tmp_path / "x", "--jsonl", tmp_path / "y").err
+    (tmp_path / "out.journal").write_text("Hello there")
+    assert "is an input of this run" in quitmt("rerank", tmp_path / "out.journal", "-o", tmp_path / "out").err
+    assert "not a journal" in quitmt("rerank", pools, "-o", tmp_path / "out").err
+    assert (tmp_path / "out.journal").read_text() == "Hello there"
+
+
+def test_a_full_disk_is_one_sentence(pools: Path, tmp_path: Path) -> None:
+    command = (
+        f"ulimit -f 4; exec {sys.executable} -m quitmt rerank {pools} -o {tmp_path / 'out'} --jsonl {tmp_path / 'j'}"
+    )
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert ran.returncode == 2 and "cannot write" in ran.stderr and "Traceback" not in ran.stderr

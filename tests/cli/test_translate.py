@@ -133,6 +133,9 @@ def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
         (["--top-p", "1.5"], "top"),
         (["--epsilon", "1"], "epsilon"),
         (["-o", "/nowhere/out"], "cannot write"),
+        (["--context", "-1"], "--context must be 0 or more"),
+        (["--context", "2"], "--context goes with chat models"),
+        (["--stop", "fixed:" + "9" * 5000], "must be fixed:N"),
         (["nowhere.txt"], "cannot read nowhere.txt: No such file or directory"),
     ],
 )
@@ -154,3 +157,60 @@ def test_not_utf8_midway_loses_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
     ran = quitmt("translate", tmp_path / "in", "-n", 8, "-o", tmp_path / "out")
     assert ran.code == 2 and "line 2: not UTF-8" in ran.err
     assert (tmp_path / "out").read_text() == "Bom dia.\n"
+
+
+def test_an_input_is_not_taken_for_an_output(quitmt: Quitmt, text: Path) -> None:
+    before = text.read_text()
+    ran = quitmt("translate", "--jsonl", text)
+    assert ran.code == 2 and "--jsonl would overwrite" in ran.err and text.read_text() == before
+
+
+@pytest.mark.parametrize("words", [["nowhere.en"], ["IN", "--keep-pools", "/nowhere/pools"], ["BAD"]])
+def test_an_old_output_survives_a_run_that_never_began(words: list[str], quitmt: Quitmt, text: Path) -> None:
+    (text.parent / "bad").write_bytes(b"\xff\n")
+    (text.parent / "out").write_text("precious\n")
+    words = [{"IN": str(text), "BAD": str(text.parent / "bad")}.get(word, word) for word in words]
+    assert quitmt("translate", *words, "-o", text.parent / "out", "-n", 8).code == 2
+    assert (text.parent / "out").read_text() == "precious\n"
+
+
+def test_a_longer_old_output_is_replaced_whole(quitmt: Quitmt, text: Path) -> None:
+    (text.parent / "out").write_text("old\n" * 50)
+    assert quitmt("translate", text, "-o", text.parent / "out", "-n", 8).code == 0
+    assert (text.parent / "out").read_text().count("\n") == 5
+    (text.parent / "empty").write_text("")
+    assert quitmt("translate", text.parent / "empty", "-o", text.parent / "out", "-n", 8).code == 0
+    assert (text.parent / "out").read_text() == ""
+
+
+def test_a_source_that_is_far_too_long_fails_alone(quitmt: Quitmt, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("Yes.\n" + "word " * 9000 + "\nNo.\n")
+    ran = quitmt("translate", tmp_path / "in", "-n", 8, "--jsonl", "-o", tmp_path / "out")
+    found = outcomes(tmp_path / "out")
+    assert ran.code == 1 and [one["stop"] for one in found] == ["budget", "failed", "budget"]
+    assert "split it into shorter ones" in found[1]["error"]
+
+
+def test_resume_with_other_weights_is_refused(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
+    shutil.copytree(find("embedded:en-pt").model.parent, tmp_path / "model")
+    words = ("translate", text, "--model", f"bergamot:{tmp_path / 'model'}", "-n", 8, "-o", tmp_path / "out")
+    with text.open("ab") as file:
+        file.write(b"\n\xff\n")  # so that the run does not end well, and its journal stays
+    assert quitmt(*words).code == 2
+    shutil.rmtree(tmp_path / "model")
+    shutil.copytree(find("embedded:pt-en").model.parent, tmp_path / "model")
+    ran = quitmt(*words, "--resume")
+    assert ran.code == 2 and "cannot resume: what produces the results was" in ran.err
+
+
+def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "quitmt", "translate", str(tmp_path / "pipe"), "-n", "8", "-q"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process, (tmp_path / "pipe").open("wb") as pipe:
+        assert process.stdout
+        pipe.write(b"Good morning.\n")
+        pipe.flush()
+        assert process.stdout.readline() == b"Bom dia.\n"  # before the pipe is closed
+        pipe.write(b"Yes.\n")
+        pipe.close()
+        assert process.stdout.read().count(b"\n") == 1

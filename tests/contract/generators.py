@@ -156,3 +156,18 @@ class SamplingContract(Contract):
 
     def test_the_signature_has_the_seed(self, make: Callable[..., Generator]) -> None:
         assert make().signature != make(seed=4).signature
+
+    def test_closing_a_segment_leaves_an_equal_one_of_another_run_alone(self, make: Callable[[], Generator]) -> None:
+        generator, twin = make(), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
+
+        async def count(segment: Segment, stop: int) -> int:
+            return sum([len(one.candidates) async for one in generator.draw([Ask(segment, 0, stop)])])
+
+        async def work() -> tuple[int, int]:
+            counting = asyncio.create_task(count(twin, 64)), asyncio.create_task(count(SEGMENTS[1], 100_000))
+            await asyncio.sleep(0.05)
+            generator.close(SEGMENTS[1])
+            return await counting[0], await counting[1]
+
+        kept, closed = asyncio.run(work())
+        assert kept == 64 and closed < 100_000

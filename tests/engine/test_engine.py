@@ -203,3 +203,15 @@ def test_two_segments_of_one_id_are_refused() -> None:
     engine.admit(SEGMENT)
     with pytest.raises(InputError, match="two segments have the id 's'"):
         engine.admit(SEGMENT)
+
+
+def test_the_end_may_be_known_before_all_have_arrived() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("full", k=2, n=8))
+    engine.admit(SEGMENT)
+    engine.asks()
+    engine.feed(Draw(SEGMENT, 2, (Candidate("ccc"),), ended=True))
+    assert crank(engine, reranker) == []
+    engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("bb"))))
+    [finished] = crank(engine, reranker)
+    assert (finished.outcome.size, finished.outcome.translation) == (3, "ccc")

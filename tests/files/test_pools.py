@@ -60,6 +60,8 @@ def test_what_is_written_reads_back() -> None:
         ('{"id": 1, "candidates": ["a"], "scores": {"q": [1e999]}}', "score 'q' of candidate 0 is inf"),
         ('{"id": 1, "candidates": ["a"], "scores": {"q": [true]}}', "score 'q' of candidate 0 is True"),
         ('{"id": 1, "candidates": ["\\ud800"]}', "half of a surrogate pair"),
+        ('{"id": 1, "candidates": ["a"], "scores": {"q": [1' + "0" * 400 + "]}}", "not a finite number"),
+        ('{"id": ' + "1" * 5000 + ', "candidates": ["a"]}', "a number has too many digits"),
     ],
 )
 def test_bad_pools(line: str, message: str, tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ from quitmt.prompts.clean import clean
         ("Bom dia.\n\n(Note that one could also say olá.)", "Bom dia."),
         ("Bom dia.\n\nLet me know if you need more.", "Bom dia."),
         ('<think></think>\nTranslation:\n"Bom dia."\n\nNote: literal.', "Bom dia."),
+        ("The word is bom.</think>Bom dia.", "Bom dia."),
         # What belongs to the translation stays.
+        ("Lost in Translation: a memoir", "Lost in Translation: a memoir"),
         ("Bom dia.\n\nComo vai?", "Bom dia.\n\nComo vai?"),
         ('"Bom" e "dia"', '"Bom" e "dia"'),
         ("Nota: bom dia.", "Nota: bom dia."),

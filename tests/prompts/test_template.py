@@ -68,7 +68,9 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     prompt = Prompt(load(str(tmp_path / "mine.toml")), "en", "de")
     assert [message["role"] for message in prompt.messages(SEGMENT)] == ["system", "user"]
     assert prompt.text(Segment("1", "x")) == "Be brief.\n\nx\n"
-    assert prompt.signature == "mine,en-de"
+    assert prompt.signature.startswith("mine-") and prompt.signature.endswith(",en-de")
+    (tmp_path / "mine.toml").write_text('[[messages]]\nrole="user"\ncontent="Now: {source}"\n')
+    assert Prompt(load(str(tmp_path / "mine.toml")), "en", "de").signature != prompt.signature
 
 
 @pytest.mark.parametrize(

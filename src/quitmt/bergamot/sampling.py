@@ -22,9 +22,12 @@ from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
 from quitmt.bergamot.random import stream, uniforms
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_a_node
+from quitmt.errors import GenerationError
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Segment
 
+SOURCE_TOKENS = 4096
+"""A longer source would hold up all others for minutes, and such a model makes nothing of it."""
 LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
 """A candidate is cut off at 3 tokens for each of the source's, and 10."""
 ROWS_A_STEP = 192
@@ -107,9 +110,10 @@ class Sampler:
 
     def release(self, segment: Segment) -> list[int]:
         """Forget a segment; the numbers of its asks, which are aborted."""
-        aborted = [number for number, task in self._tasks.items() if task.ask.segment == segment]
+        aborted = [number for number, task in self._tasks.items() if task.ask.segment is segment]
         self.abort(aborted)
-        self._forget(segment)
+        if (trie := self._tries.get(segment)) and not trie.walkers:  # another run may be at an equal one
+            self._forget(segment)
         return aborted
 
     def abort(self, numbers: list[int]) -> None:
@@ -142,6 +146,11 @@ class Sampler:
     def _trie(self, segment: Segment) -> Trie:
         if segment not in self._tries:
             source = self._model.source.encode(segment.source)
+            if len(source) > SOURCE_TOKENS:
+                raise GenerationError(
+                    f"segment {segment.id}: its source has {len(source)} tokens, more than {SOURCE_TOKENS}",
+                    hint="split it into shorter ones",
+                )
             (memory,) = self._model.network.encode([source])
             limit = LENGTH_FACTOR * len(source) + LENGTH_EXTRA
             trie = Trie(memory, stream(self._sampling.seed, segment.id), limit, self._next())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import logging
 import os
 import shlex
@@ -46,12 +47,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a locale that lacks a character is no reason to stop
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING, format="quitmt: %(message)s")
     try:
         if hasattr(args, "act"):
-            return int(args.act(args))
+            code = int(args.act(args))
+            sys.stdout.flush()
+            return code
         work, items = args.prepare(args)
         return run(work, items, words)
     except ClosedPipe as error:
@@ -63,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.debug:
             raise
         say(str(error))
+        return BAD
+    except OSError as error:
+        if args.debug:
+            raise
+        say(f"cannot write: {error.strerror}")
         return BAD
     except KeyboardInterrupt:  # before any segment was begun
         say("interrupted")
@@ -84,7 +95,8 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         if work.journal:
             work.journal.close(done=done)
     if wasted := work.driver.wasted:
-        say(f"{wasted.candidates} candidates and {wasted.tokens} tokens were generated for nothing")
+        tokens = f" and {wasted.tokens} tokens" if wasted.tokens else ""
+        say(f"{wasted.candidates} candidates{tokens} were generated for nothing")
     if done:
         return 0
     say(f"{work.progress.failed} segments failed; {how_to_resume(work, words, 'retry them')}")
@@ -99,4 +111,5 @@ def how_to_resume(work: Run, words: list[str], purpose: str = "continue") -> str
 
 
 def say(message: str) -> None:
-    print(f"quitmt: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"quitmt: {message}", file=sys.stderr)

@@ -97,12 +97,15 @@ def open_results(
     """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
     _check_paths(args, inputs)
     journal = _open_journal(args, settings)
+    outputs = Outputs(budget)
     try:
-        return _open_outputs(args, budget), journal
+        _open_outputs(args, outputs)
     except OutputError:
+        outputs.close()
         if journal:
             journal.close(done=False)
         raise
+    return outputs, journal
 
 
 def _named(args: argparse.Namespace) -> list[str]:
@@ -111,18 +114,15 @@ def _named(args: argparse.Namespace) -> list[str]:
 
 
 def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
-    named = _named(args)
-    for path in named:
-        if any(_same(path, other) for other in inputs):
+    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
+    written = [os.path.realpath(path) for path in [*files, *(f"{path}.journal" for path in files[:1])]]
+    for path in inputs:
+        if os.path.realpath(path) in written:
             raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
-    if len({os.path.abspath(path) for path in named}) < len(named):  # noqa: PTH100 (resolve() follows /dev/stdout)
-        raise UsageError("two outputs would go to the same file")
+    if len(set(written)) < len(written):
+        raise UsageError("two outputs would go to the same file", hint="OUTPUT.journal is one of them")
     if args.show and args.jsonl == STDOUT:
         raise UsageError("--show and --jsonl both want the main output", hint="give --jsonl a FILE")
-
-
-def _same(path: str, other: str) -> bool:
-    return other != STDOUT and Path(path).exists() and Path(other).exists() and Path(path).samefile(other)
 
 
 def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal | None:
@@ -142,8 +142,8 @@ def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal
     return journal
 
 
-def _open_outputs(args: argparse.Namespace, budget: int) -> Outputs:
-    outputs, pools = Outputs(budget), getattr(args, "keep_pools", None)
+def _open_outputs(args: argparse.Namespace, outputs: Outputs) -> None:
+    pools = getattr(args, "keep_pools", None)
     if args.jsonl == STDOUT:
         outputs.outcomes = Output(args.output)
     else:
@@ -151,4 +151,3 @@ def _open_outputs(args: argparse.Namespace, budget: int) -> Outputs:
         main = Output(args.output)
         outputs.show, outputs.text = (main, None) if args.show else (None, main)
     outputs.pools = Output(pools) if pools else None
-    return outputs

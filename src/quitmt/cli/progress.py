@@ -22,10 +22,11 @@ class Progress:
         self._quiet = quiet
         self.stops: Counter[Verdict] = Counter()
         self.used = 0
+        self._possible = 0
         self._bar = tqdm(
             total=total,
             unit=" segments",
-            disable=quiet or not sys.stderr.isatty(),
+            disable=quiet or sys.stderr is None or not sys.stderr.isatty(),
             file=sys.stderr,
             dynamic_ncols=True,
             smoothing=0.05,
@@ -59,11 +60,12 @@ class Progress:
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.size
+            self._possible += outcome.size if outcome.stop is Verdict.EXHAUSTED else self._budget
         self._bar.update()
 
     def _saved(self) -> float:
-        possible = self.segments * self._budget
-        return 1 - self.used / possible if possible else 0.0
+        """Of the candidates that there were to use: a recorded pool may have fewer than the budget."""
+        return 1 - self.used / self._possible if self._possible else 0.0
 
     def close(self, *, summary: bool = True) -> None:
         self._bar.close()

@@ -61,6 +61,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer)
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
+    settings["what produces the results"] = driver.signature
     inputs = [path for path in (args.pools, args.sources) if path]
     outputs, journal = options.open_results(args, settings, rule.budget, inputs)
     return Run(driver, outputs, progress, journal), items(pools, generator)

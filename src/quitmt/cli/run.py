@@ -11,6 +11,7 @@ from quitmt.cli.show import describe
 from quitmt.corpus import one_line
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.engine.engine import Finished
+from quitmt.errors import InputError
 from quitmt.files.journal import Journal
 from quitmt.files.outcomes import format_outcome
 from quitmt.files.outputs import Output
@@ -67,6 +68,8 @@ class Run:
             async for finished in ordered:
                 self.outputs.write(finished)
                 self.outputs.flush()
+        for output in self.outputs.all():
+            output.begin()
 
     async def _journaled(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[tuple[int, Finished]]:
         async with aclosing(self.driver.run(self._known(items))) as finished:
@@ -89,3 +92,8 @@ class Run:
                 self._checks[position] = check
                 yield item
             position += 1
+        if self.journal and position < self.journal.length:
+            raise InputError(
+                f"cannot resume: the input has {position} lines, fewer than the run that {self.journal.path} holds",
+                hint="give the same input, or delete that file to start over",
+            )

@@ -17,6 +17,7 @@ from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.corpus import item
 from quitmt.engine.driver import Driver, Item
+from quitmt.errors import UsageError
 from quitmt.files.lines import STDIN, read_lines
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
@@ -43,7 +44,7 @@ def add_parser(commands: Any) -> None:
         epilog=options.listed("models", generate.MODELS) + options.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("input", nargs="?", default=STDIN, metavar="FILE", help="text, a segment a line (stdin)")
+    parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
     add_model(parser)
     options.add_method(parser)
     options.add_output(parser, pools=True)
@@ -71,6 +72,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--concurrency", type=int, metavar="N", help="openai: requests in flight at most (256)")
     group.add_argument("--timeout", type=float, metavar="SECONDS", help="openai: for one request (120)")
     group.add_argument("--prompt", metavar="NAME", help="chat models: a template by name or file (follows the model)")
+    group.add_argument(
+        "--logprobs", action="store_true", default=None, help="openai: ask for log-probabilities, for --keep-pools"
+    )
     group.add_argument("--no-clean", dest="clean", action="store_false", default=None, help="keep answers as they are")
     group.add_argument("--context", type=int, default=0, metavar="N", help="chat models: show N lines before (0)")
     group.add_argument("--device", help="hf, ct2: cpu, cuda, mps (the best there is)")
@@ -104,10 +108,19 @@ ENGINE_OPTIONS = (
     "base_url", "api", "concurrency", "timeout", "prompt", "clean", "device", "dtype", "batch", "max_tokens",
     "engine_args",
     "compute_type",
+    "logprobs",
 )  # fmt: skip
 
 
 def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
+    if args.input is None and args.jsonl not in (None, STDIN) and not is_outcomes(args.jsonl):
+        raise UsageError(
+            f"--jsonl would overwrite {args.jsonl}",
+            hint="if that is the input, name it first; if not, name the input, or -",
+        )
+    args.input = args.input or STDIN
+    if args.context < 0:
+        raise UsageError(f"--context must be 0 or more, not {args.context}")
     rule = options.rule_of(args)
     args.model, args.src, args.tgt = generate.resolve(args.model, args.src, args.tgt)
     generator = generate.load(
@@ -117,16 +130,31 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         options={name: getattr(args, name) for name in ENGINE_OPTIONS},
     )
     reranker = rerank.load(args.rerank, languages=(args.src, args.tgt))
-    usual = generate.BACKENDS[args.model.partition(":")[0]].in_flight
-    in_flight = usual if args.in_flight is None else args.in_flight
+    backend = generate.BACKENDS[args.model.partition(":")[0]]
+    in_flight = backend.in_flight if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
     driver = Driver(
         generator, reranker, rule, in_flight=in_flight, observer=progress.observer, speculate=args.speculate
     )
+    if args.context and "prompt" not in backend.options:
+        raise UsageError(f"--context goes with chat models, not with {args.model}")
+    if args.input == STDIN and sys.stdin is None:
+        raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
-    outputs, journal = options.open_results(args, settings_of(args), rule.budget, [args.input])
+    settings = {**settings_of(args), "what produces the results": driver.signature}
+    outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
     return Run(driver, outputs, progress, journal), items(args.input, driver.signature, args.context)
+
+
+def is_outcomes(path: str) -> bool:
+    """Whether a file may be overwritten with outcomes: it is not there, empty, or was written by quitmt."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(1 << 20)
+        return not start or b'"trajectory"' in start
+    except OSError:
+        return True
 
 
 async def items(path: str, signature: str, context: int = 0) -> AsyncIterator[tuple[Item, int]]:
@@ -166,5 +194,8 @@ def count_lines(path: str) -> int | None:
     """For the time left on the progress bar; only where looking ahead costs next to nothing."""
     if path == STDIN or path.endswith(".gz") or not Path(path).is_file():
         return None
-    with Path(path).open("rb") as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    try:
+        with Path(path).open("rb") as file:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    except OSError:  # reading it will say what is wrong
+        return None

@@ -118,7 +118,7 @@ class Worker:
 
     def _abort(self, segment: Segment) -> None:
         for order in list(self._orders):
-            if order.ask.segment == segment:
+            if order.ask.segment is segment:
                 order.wanted = False
 
     def _release(self, segment: Segment) -> None:

@@ -113,6 +113,8 @@ class Driver:
 
     def _finished(self) -> list[tuple[int, Finished]]:
         finished, self._passing = self._passing, []
+        for _, one in finished:
+            self._generator.close(one.segment)
         for one in self._engine.finished():
             self._generator.close(one.segment)
             position, _ = self._active.pop(one.segment.id)

@@ -61,7 +61,8 @@ class _Slot(Generic[State]):
     asked: int = 0
     reranked: int = 0
     reranking: bool = False
-    ended: bool = False
+    end: int | None = None
+    """How many candidates there are in all, once that is known."""
     pool: list[Candidate] = field(default_factory=list)
     """Candidates 0, 1, … without a gap."""
     early: dict[int, Candidate] = field(default_factory=dict)
@@ -70,6 +71,11 @@ class _Slot(Generic[State]):
     standing: Standing | None = None
     generate_seconds: float = 0.0
     rerank_seconds: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all candidates that there are have arrived."""
+        return self.end is not None and len(self.pool) >= self.end
 
 
 class Engine(Generic[State]):
@@ -133,7 +139,8 @@ class Engine(Generic[State]):
             self._finish(slot, Verdict.FAILED, draw.error)
             return
         _collect(slot, draw)
-        slot.ended = slot.ended or draw.ended
+        if draw.ended:
+            slot.end = draw.start + len(draw.candidates)
         self._mark(slot)
 
     def updates(self) -> list[Update[State]]:

@@ -9,15 +9,19 @@ them, so memory hardly grows with what was done. A run that ends without a faile
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, OutputError, UsageError
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.types import Candidate, Segment, Verdict
+
+HEADER = b'{"settings"'
 
 
 class Journal:
@@ -44,7 +48,10 @@ class Journal:
                     hint="add --resume to continue it, or delete that file to start over",
                 )
             continuing = resume and end > 0
-            self._file = self.path.open("r+b" if continuing else "w+b")
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+            self._lock()
+            if not continuing:
+                self._file.truncate(0)
             if continuing:
                 self._file.truncate(end)
                 self._file.seek(end)
@@ -52,10 +59,32 @@ class Journal:
                 self._append({"settings": self._settings})
                 self._header_end = self._file.tell()
         except OSError as error:
-            if isinstance(error, OutputError):
-                raise
-            raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
+            raise self._unwritable(error) from None
         return self._done()
+
+    def _unwritable(self, error: OSError) -> OutputError:
+        return error if isinstance(error, OutputError) else OutputError(f"cannot write {self.path}: {error.strerror}")
+
+    def _lock(self) -> None:
+        """Two runs at once would write into each other's journal and outputs."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            return
+        assert self._file is not None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            self._file = None
+            raise OutputError(
+                f"another run is writing to {self.path}", hint="wait for it, or write elsewhere"
+            ) from None
+
+    @property
+    def length(self) -> int:
+        """The input had at least so many lines."""
+        return len(self._places)
 
     def _done(self) -> int:
         return len(self._places) - self._places.count(0)
@@ -66,6 +95,8 @@ class Journal:
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
+                    if end == 0 and not line.startswith(HEADER[: len(line)]):
+                        self._refuse()
                     break
                 entry = self._parse(line)
                 if "settings" in entry:
@@ -82,10 +113,16 @@ class Journal:
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-            if isinstance(entry, dict) and ("settings" in entry or {"position", "stop"} <= entry.keys()):
-                return entry
+            if isinstance(entry, dict):
+                is_header = isinstance(entry.get("settings"), dict)
+                position = entry.get("position")
+                if is_header or (isinstance(position, int) and position >= 0 and "stop" in entry):
+                    return entry
         except ValueError:
             pass
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
         raise InputError(f"{self.path} is not a journal of quitmt", hint="delete it to start over")
 
     def _check_settings(self, before: Mapping[str, Any]) -> None:
@@ -123,14 +160,18 @@ class Journal:
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def close(self, *, done: bool) -> None:
         """``done``: everything is finished and nothing needs to be tried again; an empty journal is not kept either."""
         if self._file is not None:
             empty = self._file.tell() == self._header_end
-            self._file.close()
+            with suppress(OSError):  # what could not be written was said when it could not
+                self._file.close()
             self._file = None
             if done or empty:
                 self.path.unlink(missing_ok=True)

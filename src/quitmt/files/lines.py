@@ -61,17 +61,11 @@ async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
         return
     try:
         inflate, pending = zlib.decompressobj(wbits=31), head
-        while True:
-            yield inflate.decompress(pending)
-            pending = inflate.unused_data
-            if inflate.eof and pending:
+        while pending:
+            if inflate.eof:
                 inflate = zlib.decompressobj(wbits=31)
-            else:
-                pending = await anext(chunks, b"")
-                if not pending:
-                    break
-                if inflate.eof:
-                    inflate = zlib.decompressobj(wbits=31)
+            yield inflate.decompress(pending, CHUNK_BYTES)  # a little may become very much
+            pending = inflate.unconsumed_tail or inflate.unused_data or await anext(chunks, b"")
     except zlib.error as error:
         raise InputError(f"{name_of(path)}: damaged gzip data: {error}") from None
     if not inflate.eof:
@@ -79,37 +73,38 @@ async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
 
 
 async def _chunks(path: str) -> AsyncIterator[bytes]:
-    if path == STDIN:
-        async for chunk in _stdin_chunks():
-            yield chunk
-        return
     try:
-        with Path(path).open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
+        if path != STDIN and Path(path).is_file():
+            with Path(path).open("rb") as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+            return
+        async for chunk in _slow_chunks(path):
+            yield chunk
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
+        raise InputError(f"cannot read {name_of(path)}: {error.strerror}") from None
 
 
-async def _stdin_chunks() -> AsyncIterator[bytes]:
-    """Read standard input in a daemon thread: whoever types slowly must not hold up the segments in flight, nor, by a
-    read that is still pending, the end of the program."""
+async def _slow_chunks(path: str) -> AsyncIterator[bytes]:
+    """Read standard input or a pipe in a daemon thread: whoever types slowly must not hold up the segments in flight,
+    nor, by a read that is still pending, the end of the program."""
     arrived = Mailbox[bytes | OSError]()
     wanted = threading.Semaphore(1)
 
     def pump() -> None:
-        chunk: bytes | OSError = b"-"
-        while chunk and not isinstance(chunk, OSError):
-            wanted.acquire()
-            try:
-                chunk = os.read(sys.stdin.fileno(), CHUNK_BYTES)
-            except OSError as error:
-                chunk = error
-            arrived.put(chunk)
+        try:
+            descriptor = sys.stdin.fileno() if path == STDIN else os.open(path, os.O_RDONLY)
+            chunk = b"-"
+            while chunk:
+                wanted.acquire()
+                chunk = os.read(descriptor, CHUNK_BYTES)
+                arrived.put(chunk)
+        except OSError as error:
+            arrived.put(error)
 
-    threading.Thread(target=pump, daemon=True, name="quitmt-stdin").start()
+    threading.Thread(target=pump, daemon=True, name="quitmt-input").start()
     while chunk := await arrived.get():
         if isinstance(chunk, OSError):
-            raise InputError(f"cannot read standard input: {chunk.strerror}")
+            raise chunk
         yield chunk
         wanted.release()

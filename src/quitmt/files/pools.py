@@ -8,7 +8,7 @@ Source, scores and reference are optional; the reference is for evaluation and i
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -18,6 +18,8 @@ from quitmt.errors import InputError
 from quitmt.files.lines import name_of, read_lines
 from quitmt.generate.recorded import RecordedPool
 from quitmt.types import Candidate, Segment
+
+_LARGEST = sys.float_info.max
 
 
 async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
@@ -61,6 +63,10 @@ def parse_pool(line: str) -> RecordedPool:
         fields = json.loads(line, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("a number has too many digits") from None
     except RecursionError:
         raise InputError("not a pool: nested too deeply") from None
     if not isinstance(fields, dict):
@@ -136,7 +142,7 @@ def _scores(fields: dict[str, Any], count: int) -> dict[str, list[float]]:
             found = len(values) if isinstance(values, list) else "no"
             raise InputError(f"the scores {name!r} are {found} for {count} candidates")
         for index, value in enumerate(values):
-            if type(value) not in (int, float) or not math.isfinite(value):
+            if type(value) not in (int, float) or not abs(value) <= _LARGEST:
                 raise InputError(f"the score {name!r} of candidate {index} is {value!r}, not a finite number")
     return scores
 

@@ -57,7 +57,7 @@ BACKENDS = {
         "openai:MODEL",
         "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at --base-url",
         "quitmt.generate.openai:OpenAIGenerator",
-        _PROMPTED | {"base_url", "api", "concurrency", "timeout"},
+        _PROMPTED | {"base_url", "api", "concurrency", "timeout", "logprobs"},
         ("aiohttp", "langcodes"),
         "openai",
     ),
@@ -130,6 +130,8 @@ def load(
     if strangers := sorted(given.keys() - backend.options):
         takers = ", ".join(f"{key}:" for key, one in BACKENDS.items() if strangers[0] in one.options)
         raise UsageError(f"--{strangers[0].replace('_', '-')} goes with {takers} not with {name}:")
+    if given.get("max_tokens", 1) < 1:
+        raise UsageError(f"at least 1 token must be allowed, not {given['max_tokens']}")
     module, _, attribute = backend.location.partition(":")
     make: Any = getattr(importlib.import_module(module), attribute)
     sampling = sampling or Sampling()

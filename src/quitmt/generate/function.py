@@ -24,13 +24,21 @@ class FunctionGenerator:
         self.signature = f"function:{name or getattr(sample, '__qualname__', type(sample).__name__)}"
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for done in asyncio.as_completed([self._draw(ask) for ask in asks]):
-            yield await done
+        tasks = [asyncio.create_task(self._draw(ask)) for ask in asks]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _draw(self, ask: Ask) -> Draw:
         start = time.perf_counter()
         try:
             candidates = [_candidate(one) for one in await self._call(ask)]
+            if not candidates and ask.start == 0:
+                raise ValueError("it gave no candidates")
         except Exception as error:
             reason = GenerationError(f"segment {ask.segment.id}: sampling failed: {type(error).__name__}: {error}")
             return Draw(ask.segment, ask.start, (), error=reason)
@@ -53,8 +61,8 @@ class FunctionGenerator:
 
 
 def _candidate(found: str | Candidate) -> Candidate:
-    if isinstance(found, Candidate):
-        return found
-    if isinstance(found, str):
-        return Candidate(found)
-    raise TypeError(f"a candidate must be a text, not {type(found).__name__}")
+    candidate = Candidate(found) if isinstance(found, str) else found
+    if not isinstance(candidate, Candidate):
+        raise TypeError(f"a candidate must be a text, not {type(found).__name__}")
+    candidate.text.encode()  # half of a surrogate pair could not be written anywhere
+    return candidate

@@ -74,7 +74,8 @@ class OpenAIGenerator:
         self._worked = False
         self._counts: bool | None = None
         """Whether the server knows ``n``, once that is known."""
-        self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+        self._tasks: dict[int, set[asyncio.Task[None]]] = {}
+        """By the identity of their segment: another run may have one with the same id and text."""
 
     @property
     def signature(self) -> str:
@@ -118,19 +119,19 @@ class OpenAIGenerator:
 
     def close(self, segment: Segment) -> None:
         """Cancel the segment's requests; the server sees the connection close and stops generating."""
-        for task in list(self._tasks.get(segment.id, ())):
+        for task in list(self._tasks.get(id(segment), ())):
             with suppress(RuntimeError):  # its loop may be closed
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
     def _start(self, ask: Ask, answers: asyncio.Queue[Draw | asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._serve(ask, answers.put_nowait))
-        tasks = self._tasks.setdefault(ask.segment.id, set())
+        tasks = self._tasks.setdefault(id(ask.segment), set())
         tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
             tasks.discard(task)
-            if not tasks and self._tasks.get(ask.segment.id) is tasks:
-                del self._tasks[ask.segment.id]
+            if not tasks and self._tasks.get(id(ask.segment)) is tasks:
+                del self._tasks[id(ask.segment)]
             answers.put_nowait(task)
 
         task.add_done_callback(done)

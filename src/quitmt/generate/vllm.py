@@ -59,15 +59,17 @@ class VllmGenerator:
         self._prompt.messages(Segment("", "check"))  # an unknown language is found out before the model is loaded
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
         self._numbers = itertools.count()
-        self._running: dict[str, set[str]] = {}
-        """Segment id → its requests under way."""
+        self._running: dict[int, set[str]] = {}
+        """A segment's identity (another run may have an equal one) → its requests under way."""
         self.wasted_tokens = 0
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="quitmt-vllm", daemon=True).start()
         self._engine, self._tokenizer, self._limit = self._submit(_start(model, dtype, engine_args or {})).result()
         atexit.register(self.shutdown)
         cleaning = "" if clean else "|raw"
-        self.signature = f"vllm:{model}|{self._prompt.signature}|{sampling.signature}|max:{self._max_tokens}{cleaning}"
+        arguments = sorted({**(engine_args or {}), **({"dtype": dtype} if dtype else {})}.items())
+        fields = (f"vllm:{model}", self._prompt.signature, sampling.signature, f"max:{self._max_tokens}")
+        self.signature = "|".join([*fields, *(f"{name}:{value}" for name, value in arguments)]) + cleaning
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -105,15 +107,15 @@ class VllmGenerator:
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment."""
-        self._submit(self._abort(segment.id))
+        self._submit(self._abort(id(segment)))
 
-    async def _abort(self, segment_id: str) -> None:
-        if numbers := self._running.pop(segment_id, None):
+    async def _abort(self, segment: int) -> None:
+        if numbers := self._running.pop(segment, None):
             await self._engine.abort(list(numbers))
 
     async def _request(self, ask: Ask, answer: Any) -> None:
         number, start = f"{ask.segment.id}-{next(self._numbers)}", time.perf_counter()
-        self._running.setdefault(ask.segment.id, set()).add(number)
+        self._running.setdefault(id(ask.segment), set()).add(number)
         try:
             outputs = await self._generate(ask, number)
             answer(None if outputs is None else self._drawn(ask, outputs, time.perf_counter() - start))
@@ -124,7 +126,10 @@ class VllmGenerator:
             reason = GenerationError(f"segment {ask.segment.id}: vLLM failed: {type(error).__name__}: {error}")
             answer(Draw(ask.segment, ask.start, (), error=reason))
         finally:
-            self._running.get(ask.segment.id, set()).discard(number)
+            if running := self._running.get(id(ask.segment)):
+                running.discard(number)
+                if not running:
+                    del self._running[id(ask.segment)]
 
     async def _generate(self, ask: Ask, number: str) -> list[Any] | None:
         """The finished choices of one request; None if it was aborted."""

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import RerankError
 from quitmt.types import Candidate, Segment
 
 
 class FunctionArena:
-    __slots__ = ("segment", "texts")
+    __slots__ = ("texts",)
 
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
+    def __init__(self) -> None:
         self.texts: list[str] = []
 
 
@@ -27,7 +25,7 @@ class FunctionUtility:
         self.signature = f"function:{name or getattr(function, '__qualname__', type(function).__name__)}"
 
     def open(self, segment: Segment) -> FunctionArena:
-        return FunctionArena(segment)
+        return FunctionArena()
 
     def encode(self, batch: Sequence[tuple[FunctionArena, Sequence[str]]]) -> None:
         for arena, texts in batch:
@@ -44,12 +42,8 @@ class FunctionUtility:
                 known[pair] = float(self._function(arena.texts[hypothesis], arena.texts[reference]))
             return known[pair]
 
-        try:
-            forward = [[utility(row, column) for column in columns] for row in rows]
-            backward = [[utility(column, row) for column in columns] for row in rows]
-        except Exception as error:
-            reason = f"segment {arena.segment.id}: the utility failed: {type(error).__name__}: {error}"
-            raise RerankError(reason) from error
+        forward = [[utility(row, column) for column in columns] for row in rows]
+        backward = [[utility(column, row) for column in columns] for row in rows]
         shape = len(rows), len(columns)
         return np.array(forward, dtype=np.float64).reshape(shape), np.array(backward, dtype=np.float64).reshape(shape)
 

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_CLOSED_THINKING = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPEN_THINKING = re.compile(r"^\s*<think(?:ing)?>.*", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^```[\w-]*\n(.*?)\n?```$", re.DOTALL)
 _LABEL = re.compile(
     r"^(?:\*\*)?(?:(?:sure|certainly|of course)[,!.]?\s+)?(?:here(?:'s| is)\s+(?:the|your)\s+)?"
-    r"(?:[\w()-]+\s+){0,3}?translat(?:ion|ed text)(?:\s+(?:in|into|to)\s+[\w()-]+(?:\s[\w()-]+)?)?\s*:"
+    r"(?-i:[A-Z(][\w()-]*\s+){0,2}translat(?:ion|ed text)(?:\s+(?:in|into|to)\s+[\w()-]+(?:\s[\w()-]+)?)?\s*:"
     r"(?:\*\*)?[ \t]*\n*",
     re.IGNORECASE,
 )
@@ -39,10 +40,11 @@ def clean(text: str, source: str) -> str:
 
 
 def drop_thinking(text: str, source: str) -> str:
-    """Thinking blocks; one that was never closed has no translation after it and leaves nothing."""
-    if "<think" in source.lower():
+    """Thinking blocks, also those whose beginning was part of the prompt. One that was never closed has no translation
+    after it: nothing is left, so the answer stays as it was."""
+    if "<think" in source.lower() or "</think" in source.lower():
         return text
-    return _OPEN_THINKING.sub("", _THINKING.sub("", text))
+    return _OPEN_THINKING.sub("", _CLOSED_THINKING.sub("", _THINKING.sub("", text)))
 
 
 def drop_fence(text: str, source: str) -> str:

@@ -16,6 +16,7 @@ Substitution is one pass: braces in a source are text.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -44,6 +45,12 @@ class Template:
     chinese_messages: tuple[Message, ...] = ()
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def digest(self) -> str:
+        """Of what it says: two templates of one name are told apart."""
+        said = repr((self.messages, self.context_messages, self.chinese_messages, dict(self.chat_template_kwargs)))
+        return hashlib.blake2b(said.encode(), digest_size=3).hexdigest()
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -69,7 +76,7 @@ class Prompt:
 
     @property
     def signature(self) -> str:
-        return f"{self.template.name},{self.source_language}-{self.target_language}"
+        return f"{self.template.name}-{self.template.digest},{self.source_language}-{self.target_language}"
 
     def messages(self, segment: Segment) -> list[Message]:
         """What a chat model is told for a segment."""

@@ -53,9 +53,19 @@ def _choice(one: dict[str, Any], api: str) -> Choice:
     text = "" if text is None else text
     if not isinstance(text, str):
         raise Unusable("has a choice without text")
+    if not _is_text(text):
+        raise Unusable("has a choice with half of a surrogate pair")
     if not text.strip():
         _check_ending(one.get("finish_reason"))
     return Choice(text, *_log_probability(one.get("logprobs"), api))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_ending(reason: Any) -> None:

@@ -261,7 +261,7 @@ def _wait_seconds(retry_after: str | None) -> float:
     (1.5, 0.0, 0.0)
     """
     text = (retry_after or "").strip()
-    if text.replace(".", "", 1).isdigit():
+    if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
     try:
         moment = parsedate_to_datetime(text)

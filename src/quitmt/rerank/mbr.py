@@ -105,7 +105,10 @@ class Mbr(Generic[Arena]):
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         sizes = [update.state.size for update in updates]
         news = [update.state.add_texts(update.candidates) for update in updates]
-        self.utility.encode([(update.state.arena, new) for update, new in zip(updates, news, strict=True) if new])
+        try:
+            self.utility.encode([(update.state.arena, new) for update, new in zip(updates, news, strict=True) if new])
+        except Exception as error:  # whose fault it was cannot be told; what is encoded cannot be taken back
+            return [_failed(update.state, error) for update in updates]
         return [
             self._extend_one(update, size, len(new)) for update, size, new in zip(updates, sizes, news, strict=True)
         ]
@@ -123,9 +126,15 @@ class Mbr(Generic[Arena]):
                 _check(pool, rows, backward)
                 pool.add_utilities(rows, forward, backward)
             pool.catch_up(known, size)
-        except QuitmtError as error:
-            return error
+        except Exception as error:
+            return _failed(pool, error)
         return pool.standings(known, size, update.stride)
+
+
+def _failed(pool: Pool[Any], error: Exception) -> QuitmtError:
+    if isinstance(error, QuitmtError):
+        return error
+    return RerankError(f"segment {pool.segment.id}: the utility failed: {type(error).__name__}: {error}")
 
 
 def _check(pool: Pool[Any], rows: range, utilities: npt.NDArray[Any]) -> None:

@@ -29,7 +29,7 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
 
 
 def _fixed_budget(spec: str, argument: str, n: int) -> int:
-    if not (argument.isascii() and argument.isdigit() and int(argument) > 0):
+    if not (argument.isascii() and argument.isdigit() and len(argument) < 10 and int(argument) > 0):
         raise UsageError(f"{spec!r} must be fixed:N with a whole number N of at least 1, such as fixed:64")
     if int(argument) > n:
         raise UsageError(f"{spec!r} is more than the budget of {n} candidates", hint=f"raise it with -n {argument}")
