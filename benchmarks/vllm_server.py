@@ -102,8 +102,10 @@ class Bench:
         generator = self.generator()
         driver = Driver(generator, rerank.load("mbr:chrf"), rule, in_flight=in_flight, speculate=speculate)
         before, start = await self.tokens(), time.perf_counter()
-        sizes = [one.outcome.size async for one in in_order(driver.run(segments))]
+        outcomes = [one.outcome async for one in in_order(driver.run(segments))]
         seconds = time.perf_counter() - start
+        assert not any(outcome.error for outcome in outcomes)
+        sizes = [outcome.size for outcome in outcomes]
         await asyncio.sleep(2)  # for the server to count what it had begun
         print(
             f"  requests: {dict(generator.tally)}; candidates used: {sum(sizes)}; wasted: {driver.wasted}", flush=True

@@ -229,7 +229,7 @@ class _Order:
         self._blank = self._blank and not any(candidate.text for candidate in draw.candidates)
         if self._blank and not self._missing:
             message = f"segment {self.ask.segment.id}: the server gives only empty completions"
-            raise GenerationError(message, hint="check the prompt, the model's chat template and --max-tokens")
+            raise GenerationError(message, hint="check the prompt, --max-tokens, and that thinking is off")
         self._put(draw)
 
 

@@ -1,7 +1,7 @@
 """Reading what an OpenAI-shaped server answers: choices, put where they belong.
 
 Invariants: a choice stands at its ``index`` if all have one that fits, else where it came; none stands twice; an empty
-text is a candidate only if the model ended it itself.
+text is a candidate only if the server says how it ended.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quitmt.errors import GenerationError
 from quitmt.remote.client import Unusable
 
+_ENDINGS = ("stop", "length", "content_filter")
+"""Of a sample that is empty and stays so: the model ended it, thought until its tokens were used up, or was kept back.
+One such candidate in a pool is a bad candidate; only if there are no others is it the segment's failure."""
 APIS = {"chat": "/chat/completions", "completions": "/completions"}
 
 
@@ -55,8 +57,8 @@ def _choice(one: dict[str, Any], api: str) -> Choice:
         raise Unusable("has a choice without text")
     if not _is_text(text):
         raise Unusable("has a choice with half of a surrogate pair")
-    if not text.strip():
-        _check_ending(one.get("finish_reason"))
+    if not text.strip() and one.get("finish_reason") not in _ENDINGS:
+        raise Unusable("has an empty completion that was not ended")
     return Choice(text, *_log_probability(one.get("logprobs"), api))
 
 
@@ -66,16 +68,6 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _check_ending(reason: Any) -> None:
-    if reason == "length":
-        hint = "raise --max-tokens, or switch the model's thinking off"
-        raise GenerationError("the model used up its tokens before it said anything", hint=hint)
-    if reason == "content_filter":
-        raise GenerationError("the server's filter kept back a completion", hint="take another model for this segment")
-    if reason != "stop":
-        raise Unusable("has an empty completion that was not ended by the model")
 
 
 def _log_probability(logprobs: Any, api: str) -> tuple[float | None, int | None]:
