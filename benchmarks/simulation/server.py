@@ -96,7 +96,7 @@ SERVERS: dict[str, Server] = {
     "h100": Server(**fit()[0], max_sequences=1024, kv_tokens=377_024),  # type: ignore[arg-type]
     # Our own runs of benchmarks/vllm_server.py on two cores (SmolLM2 cut to 3 layers, float32): 195, 259 and 413 tokens
     # a second with 8, 16 and 64 sequences of 16 tokens, each with its prompt of 70, which is shorter than a block, so
-    # it is not shared. The line through the last two gives 172 for the first. What a held token costs is not told apart.
+    # it is not shared. The line through the last two gives 172 for the first. What a held token costs cannot be told.
     "cpu": Server(0.031, 3.6e-4, 0.0, max_sequences=64, kv_tokens=20_000, prefix_block=128),
 }
 
