@@ -84,8 +84,9 @@ class VllmGenerator:
         if handler := getattr(self._engine, "output_handler", None):
             handler.cancel()  # or it would log the end of the engine as a failure
             await asyncio.gather(handler, return_exceptions=True)
-        engine, self._engine = self._engine, None  # the last reference: at exit it would be finalised too late
-        engine.shutdown()
+        self._engine.shutdown()
+        # Its finaliser would do that again at exit, when the modules that it needs are gone.
+        self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         answers = Mailbox[Draw | None]()
