@@ -259,6 +259,11 @@ def test_an_empty_text_counts_only_if_it_has_ended() -> None:
         read_choices({"choices": [choice("", finish_reason=None)]}, "completions", 1)
 
 
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    with pytest.raises(Unusable):
+        read_choices({"choices": [choice("a\ud800")]}, "completions", 1)
+
+
 def test_cut_off_is_allowed() -> None:
     assert read_choices({"choices": [choice("ab", finish_reason="length")]}, "completions", 1)[0].text == "ab"
 
