@@ -9,13 +9,13 @@ torch is imported by those who call this, never by this module at import.
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from quitmt import devices
 from quitmt.decoding.walk import Decoder, Ends, Opening, Walk, Walker
 from quitmt.decoding.worker import Piece, failed
 from quitmt.errors import GenerationError, QuitmtError
@@ -78,11 +78,11 @@ class Sampler:
         try:
             return list(zip(parts, self._round(parts), strict=True))
         except Exception as error:
-            if not _is_out_of_memory(error):
+            if not devices.is_out_of_memory(error):
                 raise
         # outside of the handler, whose error holds on to the tensors of the failed round
         self._openings.clear()
-        _release_memory()
+        devices.release_memory()
         count = sum(part.count for part in parts)
         if count == 1:
             reason = GenerationError("no memory for one candidate", hint="take a smaller model, or a smaller dtype")
@@ -133,21 +133,3 @@ def _joined(ask: Ask, draws: Sequence[Draw]) -> Draw:
     error = next((draw.error for draw in draws if draw.error is not None), None)
     candidates = () if error else tuple(candidate for draw in draws for candidate in draw.candidates)
     return Draw(ask.segment, ask.start, candidates, sum(draw.seconds for draw in draws), error=error)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """MPS and processors have no class of their own for it."""
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    told = ("out of memory", "can't allocate memory")
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
-
-
-def _release_memory() -> None:
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -13,13 +13,15 @@ Invariants: no torch before the first generator is made; one thread does the wor
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import logging
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Self
 
+from quitmt import devices
 from quitmt.decoding.worker import Worker
 from quitmt.errors import MissingExtra, ModelError, UsageError
+from quitmt.neural.checkpoint import fingerprint
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -28,8 +30,6 @@ log = logging.getLogger(__name__)
 BATCH, LARGEST_BATCH = 64, 1024
 BYTES_KEPT = 1 << 31
 """Of encoded sources and prompts' caches, for callers who never close."""
-DTYPES = ("float32", "bfloat16", "float16")
-_FINGERPRINT_VALUES = 64
 
 
 class HuggingFaceGenerator:
@@ -54,13 +54,13 @@ class HuggingFaceGenerator:
                 raise UsageError(f"{name} must be 1 or more, not {value}")
         path = model.removeprefix("hf:")
         config, tokenizer = _load_config(path), _load_tokenizer(path)
-        self._place = _device(device)
+        self._place = devices.device(device)
         network = _load_network(path, config, self._place, _dtype(dtype, self._place, config))
         from quitmt.decoding.causal import CausalDecoder, make_prompt
-        from quitmt.decoding.rounds import Sampler
         from quitmt.decoding.seq2seq import Seq2SeqDecoder
 
-        fields = [f"hf:{path}", f"w:{_fingerprint(network, tokenizer)}", str(network.dtype).removeprefix("torch.")]
+        weights = fingerprint(network.state_dict(), str(tokenizer.chat_template))
+        fields = [f"hf:{path}", f"w:{weights}", str(network.dtype).removeprefix("torch.")]
         decoder: Seq2SeqDecoder | CausalDecoder
         if config.is_encoder_decoder:
             if prompt is not None:
@@ -72,10 +72,21 @@ class HuggingFaceGenerator:
             decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
             fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
         fields += [f"max:{max_tokens}"] if max_tokens else []
-        self.signature = "|".join([*fields, sampling.signature])
-        size = batch or _batch(network, self._place)
-        self._sampler = Sampler(decoder, sampling, _ends(network, tokenizer), batch=size, bytes_kept=BYTES_KEPT)
+        self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
+        self._start(sampling, batch or _batch(network, self._place))
+
+    def _start(self, sampling: Sampling, batch: int) -> None:
+        from quitmt.decoding.rounds import Sampler
+
+        self.signature = "|".join([*self._fields, sampling.signature])
+        self._sampler = Sampler(self._decoder, sampling, self._ends, batch=batch, bytes_kept=BYTES_KEPT)
         self._worker = Worker(self._sampler, "quitmt-huggingface")
+
+    def resampled(self, sampling: Sampling) -> Self:
+        """The same with other sampling settings: one model, but a thread of its own, and prompts are computed anew."""
+        other = copy.copy(self)
+        other._start(sampling, self._sampler.batch)
+        return other
 
     def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
@@ -137,30 +148,12 @@ def _load_network(path: str, config: Any, device: Any, dtype: Any) -> Any:
         raise ModelError(f"the weights of {path!r} cannot be loaded: {line}") from None
 
 
-def _device(name: str | None) -> Any:
-    """The asked device, or the fastest there is."""
-    import torch
-
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name is None:
-        return torch.device(next(kind for kind, there in available.items() if there))
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"unknown device {name!r}", hint=f"there is {', '.join(available)}") from None
-    if not available.get(device.type, True):
-        raise UsageError(f"there is no {device.type} device here", hint="leave device out to use the fastest there is")
-    return device
-
-
 def _dtype(name: str | None, device: Any, config: Any) -> Any:
     """bfloat16 where the hardware has it, float32 on processors, where 16 bits are slower. T5 overflows in float16."""
     import torch
 
     if name is not None:
-        if name not in DTYPES:
-            raise UsageError(f"unknown dtype {name!r}", hint=f"there is {', '.join(DTYPES)}")
-        return getattr(torch, name)
+        return devices.dtype(name)
     if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         return torch.bfloat16
     half = device.type in ("cuda", "mps") and "t5" not in config.model_type
@@ -208,13 +201,3 @@ def _ends(network: Any, tokenizer: Any) -> Any:
 def _tokens_of(tokenizer: Any) -> int:
     named = [*tokenizer.get_vocab().values(), *getattr(tokenizer, "lang_token_to_id", {}).values()]
     return int(max(named)) + 1
-
-
-def _fingerprint(network: Any, tokenizer: Any) -> str:
-    """Names the weights by a sample of each, and the chat template."""
-    digest = hashlib.blake2b(str(tokenizer.chat_template).encode(), digest_size=4)
-    for name, weight in sorted(network.state_dict().items()):
-        flat = weight.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // _FINGERPRINT_VALUES)].float().cpu().numpy()
-        digest.update(f"{name}{tuple(weight.shape)}".encode() + sample.tobytes())
-    return digest.hexdigest()

@@ -1,0 +1,67 @@
+"""Where torch computes, and what to do when its memory runs out. Imports torch only when called."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.errors import UsageError
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Where and how a scoring model runs; what is None is chosen by what there is."""
+
+    device: str | None = None
+    dtype: str | None = None
+    """float32 unless given: half precision is a choice."""
+    batch_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise UsageError(f"a batch must have 1 token or more, not {self.batch_tokens}")
+
+
+def device(name: str | None) -> Any:
+    """The asked device, or the fastest there is."""
+    import torch
+
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name is None:
+        return torch.device(next(kind for kind, there in available.items() if there))
+    try:
+        found = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"unknown device {name!r}", hint=f"there is {', '.join(available)}") from None
+    if not available.get(found.type, True):
+        raise UsageError(f"there is no {found.type} device here", hint="leave device out to use the fastest there is")
+    return found
+
+
+def dtype(name: str) -> Any:
+    import torch
+
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype {name!r}", hint=f"there is {', '.join(DTYPES)}")
+    return getattr(torch, name)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """MPS and processors have no class of their own for it."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    told = ("out of memory", "can't allocate memory")
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
+
+
+def release_memory() -> None:
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,48 @@
+"""CometKiwi (``unified_metric`` checkpoints): the quality of a translation from its source alone.
+
+Translation and source go through the encoder as one sequence; the first token's vector, mixed over the layers, goes
+into the head. Equal pairs are scored once, the rest in batches by tokens over all segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from quitmt.devices import Hardware
+from quitmt.errors import ModelError
+from quitmt.metrics.scorer import Example, Floats, Progress
+from quitmt.neural import checkpoint
+from quitmt.neural.encoder import Encoder
+from quitmt.neural.head import feed_forward
+
+
+class Kiwi:
+    """A unified checkpoint, ready to score without references."""
+
+    def __init__(self, model: str, hardware: Hardware) -> None:
+        loaded = checkpoint.load(model, "unified_metric")
+        settings = loaded.settings
+        if "src" not in settings["input_segments"]:
+            raise ModelError(f"{model} does not read sources", hint="take a checkpoint of CometKiwi")
+        self.encoder = Encoder(loaded, hardware, pool="cls", layer=settings["sent_layer"])
+        network = feed_forward(loaded.part("estimator.ff."), settings, self.encoder.width, model)
+        self._head = network.to(self.encoder.device)
+        self.signature = f"kiwi|{model}|w:{loaded.fingerprint}|{hardware.dtype or 'float32'}"
+
+    @torch.inference_mode()
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
+        pairs = [(example.translation, example.source) for example in examples]
+        distinct = list(dict.fromkeys(pairs))
+        texts = list(dict.fromkeys(text for pair in distinct for text in pair))
+        ids = dict(zip(texts, self.encoder.tokenize(texts), strict=True))
+        joined = [self.encoder.join(ids[translation], ids[source]) for translation, source in distinct]
+        if progress:
+            progress(len(pairs) - len(distinct))
+        found = np.empty(len(distinct))
+        for batch, vectors, _ in self.encoder.encode(joined, progress):
+            found[batch] = self._head(vectors)[:, 0].cpu().double().numpy()
+        place = {pair: index for index, pair in enumerate(distinct)}
+        return found[[place[pair] for pair in pairs]]

@@ -1,0 +1,127 @@
+"""MetricX-24: a T5 encoder and decoder that answers with one number of errors, 0 to 25, lower is better.
+
+The score is one logit: that of the token <extra_id_10> at the first position of the decoder. So the decoder makes one
+step from the start token, and of the output matrix one row is used. Inside quitmt it is negated (see
+``quitmt.metrics.scorer``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from quitmt import devices
+from quitmt.devices import Hardware
+from quitmt.errors import ModelError, UsageError
+from quitmt.metrics.scorer import Example, Floats, Progress
+from quitmt.neural import hub, tokenization
+from quitmt.neural.batches import Batcher
+from quitmt.neural.checkpoint import fingerprint
+
+log = logging.getLogger(__name__)
+
+ANSWER = 250089
+"""<extra_id_10> in mT5's vocabulary."""
+LONGEST = 1536
+WORST = 25.0
+TOKENIZER = "google/mt5-xl"
+SENTENCEPIECE = "spiece.model"
+
+
+class Metricx:
+    """With a reference. ``model`` is a published name or a folder, which may have its tokenizer in it."""
+
+    name = "metricx"
+    with_reference = True
+
+    def __init__(self, model: str, hardware: Hardware) -> None:
+        self._device = devices.device(hardware.device)
+        self._network = _network(model).to(self._device, devices.dtype(hardware.dtype or "float32")).eval()
+        self._tokenizer = _tokenizer(model)
+        self.batcher = Batcher(self._device, hardware.batch_tokens)
+        self._answer = self._network.lm_head.weight[ANSWER].float()
+        weights = fingerprint(self._network.state_dict())
+        self.signature = f"{self.name}|{model}|w:{weights}|{hardware.dtype or 'float32'}"
+
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
+        texts = [self._text(example) for example in examples]
+        distinct = list(dict.fromkeys(texts))
+        if progress:
+            progress(len(texts) - len(distinct))
+        ids = self._tokenize(distinct)
+        found = np.empty(len(distinct))
+        for batch, scores in self.batcher.run(
+            [len(one) for one in ids], lambda batch: self._errors([ids[index] for index in batch]), progress
+        ):
+            found[batch] = scores
+        place = {text: index for index, text in enumerate(distinct)}
+        return -found[[place[text] for text in texts]]
+
+    def _text(self, example: Example) -> str:
+        text = f"source: {example.source} candidate: {example.translation}"
+        if not self.with_reference:
+            return text
+        if example.reference is None:
+            raise UsageError("MetricX needs a reference", hint="metricx-qe does without")
+        return f"{text} reference: {example.reference}"
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        """Without the end-of-text token, with which the model was not trained."""
+        return [encoding.ids[:-1] for encoding in self._tokenizer.encode_batch(texts)]
+
+    @torch.inference_mode()
+    def _errors(self, batch: list[list[int]]) -> Any:
+        longest = max(map(len, batch))
+        ids = torch.zeros((len(batch), longest), dtype=torch.long)
+        for row, one in enumerate(batch):
+            ids[row, : len(one)] = torch.tensor(one)
+        present = (torch.arange(longest) < torch.tensor([len(one) for one in batch])[:, None]).long()
+        present = present.to(self._device)
+        encoded = self._network.encoder(input_ids=ids.to(self._device), attention_mask=present).last_hidden_state
+        start = torch.zeros((len(batch), 1), dtype=torch.long, device=self._device)
+        decoded = self._network.decoder(
+            input_ids=start, encoder_hidden_states=encoded, encoder_attention_mask=present, use_cache=False
+        ).last_hidden_state
+        return (decoded[:, 0].float() @ self._answer).clamp(0.0, WORST).cpu().double().numpy()
+
+
+class MetricxQe(Metricx):
+    """Without a reference."""
+
+    name = "metricx-qe"
+    with_reference = False
+
+
+def _network(model: str) -> Any:
+    import transformers
+
+    path = hub.file(model, "config.json", purpose="MetricX")
+    try:
+        config = transformers.AutoConfig.from_pretrained(path.parent)
+    except (OSError, ValueError) as error:  # no JSON, or a kind that is unknown
+        log.debug("loading the configuration failed", exc_info=error)
+        raise ModelError(f"config.json of {model} cannot be read") from None
+    if config.model_type != "mt5":
+        raise ModelError(f"{model} is of the kind {config.model_type}, and MetricX is an mT5")
+    if config.vocab_size <= ANSWER:
+        raise ModelError(f"{model} has a vocabulary of {config.vocab_size}, too small for MetricX's answer token")
+    source = str(path.parent) if hub.is_folder(model) else model
+    try:
+        return transformers.MT5ForConditionalGeneration.from_pretrained(source, config=config)
+    except Exception as error:
+        log.debug("loading the weights failed", exc_info=error)
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"the weights of {model} cannot be loaded: {line}") from None
+
+
+def _tokenizer(model: str) -> Any:
+    own = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
+    # mT5's sentinels are in its vocabulary: no extra ones
+    name = model if own else TOKENIZER
+    tokenizer = tokenization.load(name, "T5", SENTENCEPIECE, purpose="the tokenizer of MetricX", extra_ids=0)
+    tokenizer.enable_truncation(LONGEST)
+    return tokenizer

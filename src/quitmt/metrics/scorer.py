@@ -1,0 +1,211 @@
+"""Scoring models: one number for a translation of a source, with a reference or without.
+
+A *scorer* is what a published metric is: COMET, CometKiwi, xCOMET, MetricX. The same scorer serves evaluation (with
+real references), MBR (with other candidates as references) and quality estimation (without), through the adapters
+here. Scores are higher for better translations, always; a metric that is published the other way round is negated
+inside and says so with ``lower_is_better``, for those who print it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.devices import Hardware as Hardware
+from quitmt.errors import MissingExtra, UsageError, unknown
+from quitmt.protocols import Matrix
+from quitmt.types import Candidate, Segment
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[int], object]
+"""Is told of each few examples that are done, by their number."""
+
+
+def scaled(progress: Progress | None, steps: int, examples: int) -> Progress | None:
+    """Progress in steps of some work, told as progress in examples."""
+    done = told = 0
+
+    def tell(count: int) -> None:
+        nonlocal done, told
+        done += count
+        reached = examples * done // steps
+        if progress and reached > told:
+            progress(reached - told)
+        told = reached
+
+    return tell if progress else None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One translation to be scored. The reference may be a real one or another candidate."""
+
+    source: str
+    translation: str
+    reference: str | None = None
+
+
+class Scorer(Protocol):
+    """Scores examples in batches of its own making; equal examples are scored once."""
+
+    @property
+    def signature(self) -> str: ...
+
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
+        """One score an example, higher for better ones, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A published metric: where its class is, the checkpoint it takes by default, and what it needs."""
+
+    title: str
+    meaning: str
+    location: str
+    """module:class, made with ``(model, device=, dtype=, batch_tokens=)``"""
+    model: str
+    needs_reference: bool
+    utility: str = "quitmt.metrics.scorer:PairwiseUtility"
+    """module:class that makes an MBR utility of the scorer."""
+    lower_is_better: bool = False
+    extra: str = "comet"
+
+    @property
+    def installed(self) -> bool:
+        return all(importlib.util.find_spec(module) is not None for module in ("torch", "transformers"))
+
+
+KINDS = {
+    "comet": Kind(
+        "COMET",
+        "COMET-22, or another regression checkpoint",
+        "quitmt.metrics.comet:Comet",
+        "Unbabel/wmt22-comet-da",
+        needs_reference=True,
+        utility="quitmt.metrics.comet:CometUtility",
+    ),
+    "kiwi": Kind(
+        "CometKiwi",
+        "CometKiwi-22, or the XL and XXL ones; needs no reference",
+        "quitmt.metrics.kiwi:Kiwi",
+        "Unbabel/wmt22-cometkiwi-da",
+        needs_reference=False,
+    ),
+    "xcomet": Kind(
+        "xCOMET",
+        "xCOMET-XXL, or XL: regression and error spans",
+        "quitmt.metrics.xcomet:Xcomet",
+        "Unbabel/XCOMET-XXL",
+        needs_reference=True,
+    ),
+    "xcomet-qe": Kind(
+        "xCOMET-QE",
+        "xCOMET without a reference",
+        "quitmt.metrics.xcomet:XcometQe",
+        "Unbabel/XCOMET-XXL",
+        needs_reference=False,
+    ),
+    "metricx": Kind(
+        "MetricX",
+        "MetricX-24 (hybrid), XXL unless named; lower is better",
+        "quitmt.metrics.metricx:Metricx",
+        "google/metricx-24-hybrid-xxl-v2p6",
+        needs_reference=True,
+        lower_is_better=True,
+    ),
+    "metricx-qe": Kind(
+        "MetricX-QE",
+        "MetricX-24 without a reference; lower is better",
+        "quitmt.metrics.metricx:MetricxQe",
+        "google/metricx-24-hybrid-xxl-v2p6",
+        needs_reference=False,
+        lower_is_better=True,
+    ),
+}
+
+
+def load(spec: str, hardware: Hardware | None = None) -> Scorer:
+    """The scorer a text like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl`` names."""
+    kind, model = _kind(spec), spec.partition(":")[2]
+    if not kind.installed:
+        raise MissingExtra(f"{kind.title} needs torch and transformers", hint=f"pip install 'quitmt[{kind.extra}]'")
+    make: Any = _attribute(kind.location)
+    return make(model or kind.model, hardware or Hardware())  # type: ignore[no-any-return]
+
+
+def utility(spec: str, hardware: Hardware | None = None) -> Any:
+    """The MBR utility of the same."""
+    kind = _kind(spec)
+    if not kind.needs_reference:
+        raise UsageError(f"{kind.title} scores without a reference and compares nothing", hint=f"--rerank qe:{spec}")
+    return _attribute(kind.utility)(load(spec, hardware))
+
+
+def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
+    """The quality estimator of the same."""
+    kind = _kind(spec)
+    if kind.needs_reference:
+        raise UsageError(f"{kind.title} needs a reference", hint=f"--rerank mbr:{spec} has the other candidates for it")
+    return ScorerEstimator(load(spec, hardware))
+
+
+def _kind(spec: str) -> Kind:
+    name = spec.partition(":")[0]
+    if name not in KINDS:
+        raise unknown("metric", name, KINDS)
+    return KINDS[name]
+
+
+def _attribute(location: str) -> Any:
+    module, _, name = location.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class ScorerEstimator:
+    """A scorer without references, as a quality estimator."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self.signature = scorer.signature
+
+    def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> Floats:
+        return self._scorer.score([Example(segment.source, candidate.text) for segment, candidate in pairs])
+
+
+class TextArena:
+    """A segment's distinct texts, for a utility that has no features of single texts."""
+
+    __slots__ = ("segment", "texts")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.texts: list[str] = []
+
+
+class PairwiseUtility:
+    """A scorer that reads translation and reference together, as a utility: each ordered pair is an example."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self.signature = scorer.signature
+
+    def open(self, segment: Segment) -> TextArena:
+        return TextArena(segment)
+
+    def encode(self, batch: Sequence[tuple[TextArena, Sequence[str]]]) -> None:
+        for arena, texts in batch:
+            arena.texts.extend(texts)
+
+    def compare(self, arena: TextArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
+        source, texts = arena.segment.source, arena.texts
+        forward = [Example(source, texts[row], texts[column]) for row in rows for column in columns]
+        backward = [Example(source, texts[column], texts[row]) for row in rows for column in columns]
+        scores = self._scorer.score(forward + backward).reshape(2, len(rows), len(columns))
+        return scores[0], scores[1]

@@ -1,0 +1,138 @@
+"""xCOMET (``xcomet_metric`` checkpoints): regression scores and error spans together, with a reference or without.
+
+A translation is read with its source, with its reference, and with both. The score is 0.12, 0.33 and 0.33 times the
+three regression scores, each at most 1, plus 0.22 times what the error spans leave of 25 points: a minor one costs 1, a
+major one 5, a critical one 10. Spans come from the tokens' probabilities, averaged over the three readings. Without a
+reference there is one reading, with the weight of all three.
+
+Equal sequences are read once: in MBR, a translation's reading with its source serves all of its references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from quitmt.devices import Hardware
+from quitmt.errors import UsageError
+from quitmt.metrics.scorer import Example, Floats, Progress, scaled
+from quitmt.neural import checkpoint
+from quitmt.neural.encoder import Encoder, Ids, assign
+from quitmt.neural.head import feed_forward
+
+READING_WEIGHTS = (0.12, 0.33, 0.33)
+SPAN_WEIGHT = 0.22
+TAG_WEIGHTS = (0.1667, 0.3333, 0.5)
+LABELS = ("none", "minor", "major", "critical")
+COSTS = np.array([0.0, 1.0, 5.0, 10.0])
+MOST_POINTS = 25.0
+EXAMPLES_AT_ONCE = 4096
+"""Between these, the probabilities of tokens are forgotten."""
+
+Reading = tuple[tuple[int, ...], int]
+"""The ids of a sequence, and how many of them are the translation's."""
+
+
+class Xcomet:
+    """With a reference."""
+
+    name = "xcomet"
+    with_reference = True
+
+    def __init__(self, model: str, hardware: Hardware) -> None:
+        loaded = checkpoint.load(model, "xcomet_metric")
+        settings = loaded.settings
+        self._layer = int(settings["word_layer"])
+        self.encoder = Encoder(loaded, hardware, pool="cls", layer=settings["sent_layer"], tagged=self._layer)
+        network = feed_forward(loaded.part("estimator.ff."), settings, self.encoder.width, model)
+        self._head = network.to(self.encoder.device)
+        with torch.device("meta"):
+            tagger = nn.Linear(self.encoder.width, len(LABELS))
+        assign(tagger, {name: weight.float() for name, weight in loaded.part("hidden2tag.").items()}, model)
+        self._tagger = tagger.to(self.encoder.device)
+        self.signature = f"{self.name}|{model}|w:{loaded.fingerprint}|{hardware.dtype or 'float32'}"
+
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
+        if self.with_reference and any(example.reference is None for example in examples):
+            raise UsageError("xCOMET needs a reference", hint="xcomet-qe does without")
+        distinct = list(dict.fromkeys(examples))
+        place = {example: index for index, example in enumerate(distinct)}
+        blocks = []
+        if progress:
+            progress(len(examples) - len(distinct))
+        for start in range(0, len(distinct), EXAMPLES_AT_ONCE):
+            block = distinct[start : start + EXAMPLES_AT_ONCE]
+            blocks.append(self._block(block, progress))
+        found = np.concatenate(blocks) if blocks else np.zeros(0)
+        return np.asarray(found[[place[example] for example in examples]])
+
+    def _block(self, examples: Sequence[Example], progress: Progress | None) -> Floats:
+        texts = {text for example in examples for text in (example.translation, example.source, example.reference)}
+        known = sorted(text for text in texts if text is not None)
+        ids = dict(zip(known, self.encoder.tokenize(known), strict=True))
+        readings = [self._readings(example, ids) for example in examples]
+        distinct = list(dict.fromkeys(one for three in readings for one in three))
+        scores, tags = self._read(distinct, scaled(progress, len(distinct), len(examples)))
+        return np.array([self._combined(three, scores, tags) for three in readings])
+
+    def _readings(self, example: Example, ids: dict[str, Ids]) -> list[Reading]:
+        translation, source = ids[example.translation], ids[example.source]
+        joined = [self.encoder.join(translation, source)]
+        if self.with_reference:
+            assert example.reference is not None
+            reference = ids[example.reference]
+            joined.append(self.encoder.join(translation, reference))
+            joined.append(self.encoder.join(translation, source, reference))
+        return [(tuple(one), min(len(translation), len(one))) for one in joined]
+
+    @torch.inference_mode()
+    def _read(
+        self, readings: list[Reading], progress: Progress | None
+    ) -> tuple[dict[Reading, float], dict[Reading, npt.NDArray[np.float32]]]:
+        """The score of each reading, at most 1, and the probabilities of each label for the translation's tokens."""
+        scores, tags = {}, {}
+        sequences = [list(ids) for ids, _ in readings]
+        for batch, vectors, states in self.encoder.encode(sequences, progress, layer=self._layer):
+            assert states is not None
+            found = self._head(vectors)[:, 0].clamp(max=1.0).cpu().tolist()
+            longest = max(readings[index][1] for index in batch)
+            probabilities = self._tagger(states[:, :longest].float()).softmax(dim=2).cpu().numpy()
+            for row, index in enumerate(batch):
+                scores[readings[index]] = found[row]
+                tags[readings[index]] = probabilities[row, : readings[index][1]]
+        return scores, tags
+
+    def _combined(
+        self, readings: list[Reading], scores: dict[Reading, float], tags: dict[Reading, npt.NDArray[np.float32]]
+    ) -> float:
+        weights, shares = (READING_WEIGHTS, TAG_WEIGHTS) if len(readings) > 1 else ((sum(READING_WEIGHTS),), (1.0,))
+        regression = sum(weight * scores[one] for weight, one in zip(weights, readings, strict=True))
+        length = min(len(tags[one]) for one in readings)  # differ only if padding is spelled out
+        probabilities = sum(np.float32(share) * tags[one][:length] for share, one in zip(shares, readings, strict=True))
+        labels = np.argmax(probabilities, axis=1)
+        return regression + SPAN_WEIGHT * (MOST_POINTS - min(MOST_POINTS, span_points(labels))) / MOST_POINTS
+
+
+class XcometQe(Xcomet):
+    """Without a reference."""
+
+    name = "xcomet-qe"
+    with_reference = False
+
+
+def span_points(labels: npt.NDArray[np.int64]) -> float:
+    """What the error spans of a translation's tokens cost. A span has the label of its first token and ends at a token
+    without error; one that has not ended with the translation is not counted, as in the original.
+
+    >>> span_points(np.array([0, 1, 3, 0, 2, 0, 3]))
+    6.0
+    """
+    wrong = labels > 0
+    starts = np.flatnonzero(wrong & ~np.concatenate(([False], wrong[:-1])))
+    right = np.flatnonzero(~wrong)
+    ended = starts[starts < right[-1]] if len(right) else starts[:0]
+    return float(COSTS[labels[ended]].sum())

@@ -1,0 +1,1 @@
+"""What the scoring models are made of: checkpoints, encoders, heads, and batches of them. Needs torch."""
