@@ -10,8 +10,9 @@ import pytest
 
 from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
-from quitmt.metrics.function import FunctionUtility
+from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.protocols import Reranker, Update, Utility
+from quitmt.rerank.filtered import Filtered
 from quitmt.types import Candidate, Segment, Standing
 
 RERANKERS: dict[str, Callable[[], Reranker]] = {
@@ -20,6 +21,11 @@ RERANKERS: dict[str, Callable[[], Reranker]] = {
     "qe:function": lambda: rerank.qe(lambda source, text: -abs(len(text) - len(source))),
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
     "qe:likelihood": lambda: rerank.load("qe:likelihood"),
+    "mbr:function of three": lambda: rerank.mbr(lambda s, h, r: len(set(h.split()) & set(r.split())) / len(s + h)),
+    "qe:combined": lambda: rerank.load("qe:0.5*recorded:q+2*likelihood"),
+    "filtered": lambda: rerank.load("mbr:chrf", filter="qe:recorded:q", keep=6),
+    "filtered by text": lambda: Filtered(FunctionEstimator(lambda s, t: len(t) % 5), Chrf(), keep=6),
+    "filtered, all kept": lambda: rerank.load("mbr:chrf", filter="qe:likelihood", keep=99),
 }
 SEGMENTS = [Segment("a", "The old cat slept near the house."), Segment("b", "A dog ate little today.")]
 
@@ -86,6 +92,7 @@ def test_no_candidates_is_no_standing(reranker: Reranker) -> None:
 UTILITIES: dict[str, Callable[[], Utility]] = {
     "chrf": Chrf,
     "function": lambda: FunctionUtility(lambda h, r: len(h) - 2 * len(r)),
+    "function of three": lambda: FunctionUtility(lambda s, h, r: len(s) * len(h) - 2 * len(r)),
 }
 
 

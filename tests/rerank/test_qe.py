@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from quitmt import rerank
-from quitmt.errors import QuitmtError, UsageError
+from quitmt.errors import QuitmtError
 from quitmt.protocols import Update
 from quitmt.rerank.qe import Qe
 from quitmt.types import Candidate, Segment, Standing
@@ -78,21 +76,3 @@ def test_a_score_that_was_not_recorded() -> None:
     reranker = rerank.load("qe:recorded:q")
     [error] = reranker.extend([Update(reranker.open(Segment("s")), [Candidate("a", scores={"p": 1.0})], 8)])
     assert str(error) == "segment s: no recorded score 'q' (its pool has p)"
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("mbr:chfr", "did you mean 'mbr:chrf'"),
-        ("qe:recorded", "needs the name of a score"),
-        ("zzz", "there is mbr:chrf, qe:likelihood"),
-    ],
-)
-def test_unknown_rerankers(spec: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        rerank.load(spec)
-
-
-def test_likelihood_needs_to_know_its_direction() -> None:
-    with pytest.raises(UsageError, match="model of the reverse direction"):
-        rerank.load("qe:likelihood", languages=(None, "pt"))

@@ -14,11 +14,14 @@ requests; the key leaves the environment only for the Authorization header.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Self
 
 from quitmt.errors import GenerationError, QuitmtError, UsageError, unknown
 from quitmt.prompts import template
@@ -67,10 +70,10 @@ class OpenAIGenerator:
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._neutral = self._bodies.neutral
         self._clean = clean
-        # Servers refuse more than one greedy choice, as they would all be the same.
-        self._choices_a_request = 1 if sampling.greedy else choices_a_request
+        self._choices_a_request = choices_a_request
         address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
         self._client = client(address, concurrency=concurrency, timeout=timeout)
+        self._concurrency = concurrency
         self._worked = False
         self._counts: bool | None = None
         """Whether the server knows ``n``, once that is known."""
@@ -87,6 +90,16 @@ class OpenAIGenerator:
 
     def __repr__(self) -> str:
         return f"OpenAIGenerator({self.signature!r})"
+
+    def resampled(self, sampling: Sampling) -> Self:
+        """The same with other sampling settings: one client, and what is known of the server."""
+        sampling.refuse("OpenAI's API", "epsilon")
+        other = copy.copy(self)
+        other._bodies = replace(self._bodies, sampling=sampling)
+        knows_all = self._neutral == self._bodies.neutral
+        other._neutral = other._bodies.neutral if knows_all else {}
+        other._tasks = {}
+        return other
 
     @property
     def tally(self) -> Counter[str]:
@@ -142,14 +155,27 @@ class OpenAIGenerator:
         order = _Order(ask, put)
         try:
             async with asyncio.TaskGroup() as group:
-                for start, stop in _pieces(ask.start, ask.stop, self._a_request):
-                    group.create_task(self._request(order, group, start, stop))
+                self._want(order, group, ask.start, ask.stop)
         except* QuitmtError as errors:
             put(Draw(ask.segment, ask.start, (), error=_first(errors)))
 
+    def _want(self, order: _Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+        """Candidates start..stop are wanted. A task sends one request after the other, for an ask may be endless."""
+        order.wanted.append((start, stop))
+        requests = -(-(stop - start) // self._a_request)
+        for _ in range(min(requests, self._concurrency - order.tasks)):
+            order.tasks += 1
+            group.create_task(self._work(order, group))
+
+    async def _work(self, order: _Order, group: asyncio.TaskGroup) -> None:
+        while order.wanted:
+            await self._request(order, group, *order.take(self._a_request))
+        order.tasks -= 1
+
     @property
     def _a_request(self) -> int:
-        return 1 if self._counts is False else self._choices_a_request
+        # Servers refuse more than one greedy choice, as they would all be the same.
+        return 1 if self._counts is False or self._bodies.sampling.greedy else self._choices_a_request
 
     async def _request(self, order: _Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop: what comes is passed on, what does not is asked for again."""
@@ -160,8 +186,7 @@ class OpenAIGenerator:
             found = tuple(candidates[index] for index in range(first, last))
             order.deliver(Draw(order.ask.segment, first, found, seconds * len(found) / len(candidates)))
         for first, last in _runs([index for index in range(start, stop) if index not in candidates]):
-            for piece in _pieces(first, last, self._a_request):
-                group.create_task(self._request(order, group, *piece))
+            self._want(order, group, first, last)
 
     def _learn(self, asked: int, came: int) -> None:
         if came > 1:
@@ -223,6 +248,15 @@ class _Order:
         self.ask, self._put = ask, put
         self._missing = ask.stop - ask.start
         self._blank = ask.start == 0
+        self.wanted: deque[tuple[int, int]] = deque()
+        """Stretches of candidates for which no request was sent yet."""
+        self.tasks = 0
+
+    def take(self, size: int) -> tuple[int, int]:
+        start, stop = self.wanted.popleft()
+        if stop - start > size:
+            self.wanted.appendleft((start + size, stop))
+        return start, min(start + size, stop)
 
     def deliver(self, draw: Draw) -> None:
         self._missing -= len(draw.candidates)
@@ -256,10 +290,6 @@ def _url(base_url: str | None) -> str:
         hint = "give --base-url, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
         raise UsageError("an openai: model needs the address of its server", hint=hint)
     return url
-
-
-def _pieces(start: int, stop: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:

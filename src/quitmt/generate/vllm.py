@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import copy
 import itertools
 import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError
 from quitmt.mailbox import Mailbox
@@ -61,15 +62,36 @@ class VllmGenerator:
         self._numbers = itertools.count()
         self._running: dict[int, set[str]] = {}
         """A segment's identity (another run may have an equal one) → its requests under way."""
+        self._draws: list[set[int]] = []
+        """Of each draw under way, the identities of the segments that want no more."""
         self.wasted_tokens = 0
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="quitmt-vllm", daemon=True).start()
-        self._engine, self._tokenizer, self._limit = self._submit(_start(model, dtype, engine_args or {})).result()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="quitmt-vllm", daemon=True)
+        self._thread.start()
+        try:
+            self._engine, self._tokenizer, self._limit = self._submit(_start(model, dtype, engine_args or {})).result()
+        except BaseException:
+            self._end_loop()
+            raise
+        # Enough for its batch and for what follows; all of an endless ask would keep it busy with nothing but queueing.
+        self._sequences = 2 * int(self._engine.vllm_config.scheduler_config.max_num_seqs)
         atexit.register(self.shutdown)
         cleaning = "" if clean else "|raw"
         arguments = sorted({**(engine_args or {}), **({"dtype": dtype} if dtype else {})}.items())
-        fields = (f"vllm:{model}", self._prompt.signature, sampling.signature, f"max:{self._max_tokens}")
-        self.signature = "|".join([*fields, *(f"{name}:{value}" for name, value in arguments)]) + cleaning
+        self._name = f"vllm:{model}|{self._prompt.signature}"
+        self._settings = "|".join([f"max:{self._max_tokens}", *(f"{name}:{value}" for name, value in arguments)])
+        self._settings += cleaning
+
+    @property
+    def signature(self) -> str:
+        return f"{self._name}|{self._sampling.signature}|{self._settings}"
+
+    def resampled(self, sampling: Sampling) -> Self:
+        """The same with other sampling settings: one engine, which the first generator shuts down."""
+        sampling.refuse("vLLM", "epsilon")
+        other = copy.copy(self)
+        other._sampling, other.wasted_tokens, other._draws, other._running = sampling, 0, [], {}
+        return other
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -77,8 +99,14 @@ class VllmGenerator:
     def shutdown(self) -> None:
         """End the engine's processes; also done when the program ends."""
         atexit.unregister(self.shutdown)
-        self._submit(self._stop()).result()
+        if not self._loop.is_closed():
+            self._submit(self._stop()).result()
+            self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     async def _stop(self) -> None:
         if handler := getattr(self._engine, "output_handler", None):
@@ -89,34 +117,46 @@ class VllmGenerator:
         self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        answers = Mailbox[Draw | None]()
-
+        answers, requests, running = Mailbox[Draw | None](), list[Any](), 0
         chunk = 1 if self._sampling.greedy else CHOICES
-        parts = [
-            Ask(ask.segment, start, min(start + chunk, ask.stop))
-            for ask in asks
-            for start in range(ask.start, ask.stop, chunk)
-        ]
-        requests = [self._submit(self._request(part, answers.put)) for part in parts]
+        parts, most = _parts(asks, chunk), max(1, self._sequences // chunk)
+        closed: set[int] = set()
+        self._draws.append(closed)
         try:
-            for _ in parts:
-                if (draw := await answers.get()) is not None:
+            while True:
+                while running < most and (part := next(parts, None)):
+                    if id(part.segment) not in closed:
+                        requests.append(self._submit(self._request(part, answers.put)))
+                        running += 1
+                if not running:
+                    break
+                draw = await answers.get()
+                running -= 1
+                if draw is not None and not (draw.error and id(draw.segment) in closed):
+                    if draw.error:
+                        closed.add(id(draw.segment))  # the rest would fail too: one error a segment
                     yield draw
         finally:
+            self._draws = [one for one in self._draws if one is not closed]
             for request in requests:
                 request.cancel()
 
     def close(self, segment: Segment) -> None:
-        """Abort what is under way for the segment."""
+        """Abort what is under way for the segment, and send nothing more of it."""
+        for closed in self._draws:
+            closed.add(id(segment))
         self._submit(self._abort(id(segment)))
 
     async def _abort(self, segment: int) -> None:
-        if numbers := self._running.pop(segment, None):
+        numbers = self._running.pop(segment, None)
+        while numbers:  # which leave it as they end; the engine knows nothing of those that it still prepares
             await self._engine.abort(list(numbers))
+            await asyncio.sleep(0.01)
 
     async def _request(self, ask: Ask, answer: Any) -> None:
         number, start = f"{ask.segment.id}-{next(self._numbers)}", time.perf_counter()
-        self._running.setdefault(id(ask.segment), set()).add(number)
+        running = self._running.setdefault(id(ask.segment), set())
+        running.add(number)
         try:
             outputs = await self._generate(ask, number)
             answer(None if outputs is None else self._drawn(ask, outputs, time.perf_counter() - start))
@@ -127,10 +167,9 @@ class VllmGenerator:
             reason = GenerationError(f"segment {ask.segment.id}: vLLM failed: {type(error).__name__}: {error}")
             answer(Draw(ask.segment, ask.start, (), error=reason))
         finally:
-            if running := self._running.get(id(ask.segment)):
-                running.discard(number)
-                if not running:
-                    del self._running[id(ask.segment)]
+            running.discard(number)
+            if not running and self._running.get(id(ask.segment)) is running:
+                del self._running[id(ask.segment)]
 
     async def _generate(self, ask: Ask, number: str) -> list[Any] | None:
         """The finished choices of one request; None if it was aborted."""
@@ -187,6 +226,13 @@ class VllmGenerator:
             for output in outputs
         )
         return Draw(ask.segment, ask.start, candidates, seconds)
+
+
+def _parts(asks: Sequence[Ask], size: int) -> Iterator[Ask]:
+    """What each request asks for: the segments that are further along first, each in order."""
+    for ask in sorted(asks, key=lambda ask: -ask.start):
+        for start in range(ask.start, ask.stop, size):
+            yield Ask(ask.segment, start, min(start + size, ask.stop))
 
 
 async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> tuple[Any, Any, int]:

@@ -15,11 +15,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.metrics import chrf_kernels as kernels
 from quitmt.protocols import Matrix
 from quitmt.types import Segment
+
+Ints = npt.NDArray[np.int64]
+Points = npt.NDArray[np.uint32]
 
 SMALL = 1 << 10
 """Code points for whose n-grams room is made before it is needed. Most n-grams of a large pool come in many texts, so
@@ -29,7 +33,7 @@ room for all of them would be far too much."""
 class ChrfArena:
     """The distinct texts of one segment, as n-gram features and bits; ``chrf_kernels`` says what the arrays hold."""
 
-    __slots__ = ("bits", "cursor", "features", "lengths", "orders", "suffixes", "table")
+    __slots__ = ("bits", "cursor", "features", "lengths", "nodes", "orders", "points", "suffixes", "table")
 
     def __init__(self, order: int) -> None:
         self.lengths = np.zeros(0, np.int64)
@@ -40,6 +44,9 @@ class ChrfArena:
         self.orders = np.zeros(0, np.int32)
         self.cursor = np.zeros(kernels.NEXT_COLUMN + order, np.int64)
         self.cursor[kernels.FEATURES_USED] = 1  # node 0 is the empty n-gram
+        self.points: list[Points] = []
+        """The texts themselves, for those who ask for their n-grams."""
+        self.nodes = np.zeros((0, order), np.int32)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -48,6 +55,7 @@ class ChrfArena:
         """Append texts."""
         stripped = ["".join(text.split()) for text in texts]
         points = np.frombuffer("".join(stripped).encode("utf-32-le", "surrogatepass"), "<u4")
+        self.points.append(points)
         added = np.array([len(text) for text in stripped], np.int64)
         text, start = len(self.lengths), 0
         self.lengths = np.concatenate((self.lengths, added)) if text else added
@@ -67,6 +75,22 @@ class ChrfArena:
                 self.cursor,
                 nodes,
             )
+
+    def ngrams(self) -> npt.NDArray[np.int32]:
+        """The n-grams of all texts, as ``kernels.node_lists`` gives them; those of new texts are looked up."""
+        known, order = len(self.nodes), len(self.cursor) - kernels.NEXT_COLUMN
+        ends = np.cumsum(self.lengths)
+        if len(self.lengths) and known < ends[-1]:
+            first = int(np.searchsorted(ends, known, side="right"))
+            points = np.concatenate(self.points)
+            self.points = [points]
+            new = np.empty((len(points) - known, order), np.int32)
+            scratch = np.zeros((int(self.lengths.max()) + 1, order + 1), np.int64)
+            kernels.node_lists(
+                points[known:], self.lengths, first, self.table, self.features, self.suffixes, self.cursor, scratch, new
+            )
+            self.nodes = np.concatenate((self.nodes, new))
+        return self.nodes
 
     def _make_room(self, length: int, to_come: int) -> None:
         """Room for all texts in rows, and in the other arrays for one of ``length`` code points at least."""
@@ -139,6 +163,44 @@ class Chrf:
             backward,
         )
         return forward, backward
+
+    def block(self, arena: ChrfArena, rows: Ints, columns: range) -> Matrix:
+        """u(row as hypothesis, column as reference), and not the other way round."""
+        across = _span(columns, len(arena))
+        found = np.empty((len(rows), len(across)))
+        scratch = np.empty((self.order, len(across)), np.int64), np.empty(len(across))
+        kernels.compare_rows(
+            arena.bits, arena.orders, arena.cursor, arena.lengths, rows, across.start, self.beta**2, scratch[0], found,
+            scratch[1],
+        )  # fmt: skip
+        return found
+
+    def pairs(self, arena: ChrfArena, rows: Ints, columns: Ints) -> Matrix:
+        """The same for pairs. A row's words are looked at for all columns from its first to its last: side by side in
+        memory they cost less than one by one."""
+        found = np.empty(len(rows))
+        for row in np.unique(rows):
+            own = rows == row
+            first = int(columns[own].min())
+            whole = self.block(arena, np.array([row]), range(first, int(columns[own].max()) + 1))
+            found[own] = whole[0, columns[own] - first]
+        return found
+
+    def against(self, arena: ChrfArena, rows: range, weights: Matrix) -> Matrix:
+        """chrF of the arena's first texts against weighted means of its n-gram counts (Vamvas & Sennrich 2024)."""
+        assert rows.start == 0
+        nodes, starts = arena.ngrams(), np.concatenate(([0], np.cumsum(arena.lengths)))
+        size = int(arena.cursor[kernels.FEATURES_USED])
+        found, counts = np.empty((len(rows), len(weights))), np.zeros(size, np.int32)
+        for number, own in enumerate(np.ascontiguousarray(weights, np.float64)):
+            means = np.zeros(size)
+            kernels.mean_counts(nodes, starts, own, means)
+            lengths = arena.lengths[: len(own)]
+            totals = np.array([own @ np.maximum(lengths - n, 0) for n in range(self.order)], np.float64)
+            scores = np.empty(len(rows))
+            kernels.against_means(nodes, starts, len(rows), means, totals, self.beta**2, counts, scores)
+            found[:, number] = scores
+        return found
 
 
 def _enlarged(size: int, needed: int) -> int:

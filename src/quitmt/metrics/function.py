@@ -1,31 +1,96 @@
-"""Any function as a metric: ``u(hypothesis, reference)`` as utility, ``score(source, candidate)`` as estimator."""
+"""Any function as a metric: ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)`` as utility,
+``score(source, candidate)`` as estimator; and anything by name, as ``module:attribute``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from quitmt.errors import UsageError
+from quitmt.protocols import QualityEstimator, Utility
 from quitmt.types import Candidate, Segment
+
+log = logging.getLogger(__name__)
+
+FORM = "write module:attribute, for a module that is installed or in the current directory"
+
+
+def attribute(spec: str) -> Any:
+    """What a text like ``my_module:score`` or ``package.module:object.method`` names.
+
+    The current directory counts as a place for modules while the module is imported, and only then.
+    """
+    name, _, path = spec.partition(":")
+    if not all(part.isidentifier() for part in [*name.split("."), *path.split(".")]):
+        raise UsageError(f"{spec!r} does not name a module and an attribute", hint=FORM)
+    found = _module(name)
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(f"the module {name} has no {path}") from None
+    return found
+
+
+def _module(name: str) -> Any:
+    try:
+        with _current_directory():
+            return importlib.import_module(name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise UsageError(f"there is no module {name}", hint=FORM) from None
+        log.debug("importing %s failed", name, exc_info=error)
+        said = " ".join(str(error).split())
+        raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None
+
+
+@contextmanager
+def _current_directory() -> Iterator[None]:
+    """Last on the path, so that a file here hides nothing that is installed."""
+    here = str(Path.cwd())
+    missing = not {"", here} & set(sys.path)
+    if missing:
+        sys.path.append(here)
+    try:
+        yield
+    finally:
+        if missing and here in sys.path:
+            sys.path.remove(here)
 
 
 class FunctionArena:
-    __slots__ = ("texts",)
+    __slots__ = ("source", "texts")
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.texts: list[str] = []
 
 
 class FunctionUtility:
-    """Calls the function once for each ordered pair of distinct texts."""
+    """Calls the function once for each ordered pair of distinct texts.
 
-    def __init__(self, function: Callable[[str, str], float], *, name: str | None = None) -> None:
+    Three parameters are source, hypothesis and reference; a third one with a default is only taken for the reference
+    if the first is called ``source`` or ``src``.
+    """
+
+    def __init__(self, function: Callable[..., float], *, name: str | None = None) -> None:
         self._function = function
-        self.signature = f"function:{name or getattr(function, '__qualname__', type(function).__name__)}"
+        self._takes_source = _takes_source(function)
+        if not self._takes_source:
+            _check_arguments(function, 2, "u(hypothesis, reference) or u(source, hypothesis, reference)")
+        self.signature = f"function:{name or _name(function)}"
 
     def open(self, segment: Segment) -> FunctionArena:
-        return FunctionArena()
+        return FunctionArena(segment.source)
 
     def encode(self, batch: Sequence[tuple[FunctionArena, Sequence[str]]]) -> None:
         for arena, texts in batch:
@@ -35,11 +100,12 @@ class FunctionUtility:
         self, arena: FunctionArena, rows: range, columns: range
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         known: dict[tuple[int, int], float] = {}
+        before = (arena.source,) if self._takes_source else ()
 
         def utility(hypothesis: int, reference: int) -> float:
             pair = hypothesis, reference
             if pair not in known:  # rows and columns may overlap
-                known[pair] = float(self._function(arena.texts[hypothesis], arena.texts[reference]))
+                known[pair] = float(self._function(*before, arena.texts[hypothesis], arena.texts[reference]))
             return known[pair]
 
         forward = [[utility(row, column) for column in columns] for row in rows]
@@ -51,7 +117,70 @@ class FunctionUtility:
 class FunctionEstimator:
     def __init__(self, function: Callable[[str, str], float], *, name: str | None = None) -> None:
         self._function = function
-        self.signature = f"function:{name or getattr(function, '__qualname__', type(function).__name__)}"
+        _check_arguments(function, 2, "score(source, candidate)")
+        self.signature = f"function:{name or _name(function)}"
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
         return np.array([self._function(segment.source, candidate.text) for segment, candidate in pairs], np.float64)
+
+
+def as_utility(thing: Any, name: str | None = None) -> Utility[Any]:
+    """A utility as it is, or any function as one."""
+    if _has(thing, "open", "encode", "compare"):
+        return cast(Utility[Any], _signed(thing))
+    return FunctionUtility(_callable(thing, "a function or a Utility (open, encode, compare)"), name=name)
+
+
+def as_estimator(thing: Any, name: str | None = None) -> QualityEstimator:
+    """A quality estimator as it is, or any function as one."""
+    if _has(thing, "score"):
+        return cast(QualityEstimator, _signed(thing))
+    return FunctionEstimator(_callable(thing, "a function or a QualityEstimator (score)"), name=name)
+
+
+def _has(thing: Any, *methods: str) -> bool:
+    return not isinstance(thing, type) and all(callable(getattr(thing, name, None)) for name in methods)
+
+
+def _signed(thing: Any) -> Any:
+    if not isinstance(getattr(thing, "signature", None), str):
+        hint = "a short text that names it and every setting that changes its results"
+        raise UsageError(f"the metric {_name(thing)} has no signature", hint=hint)
+    return thing
+
+
+def _callable(thing: Any, wanted: str) -> Any:
+    if isinstance(thing, type):
+        raise UsageError(f"{thing.__qualname__} is a class, not {wanted}", hint="name an object of it")
+    if not callable(thing):
+        raise UsageError(f"an object of {type(thing).__qualname__} is no metric", hint=f"it must be {wanted}")
+    return thing
+
+
+def _name(thing: Any) -> str:
+    return str(getattr(thing, "__qualname__", type(thing).__qualname__))
+
+
+def _parameters(function: Callable[..., float]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not say
+        return None
+
+
+def _takes_source(function: Callable[..., float]) -> bool:
+    signature = _parameters(function)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [one for one in signature.parameters.values() if one.kind in kinds] if signature else []
+    required = sum(one.default is inspect.Parameter.empty for one in found)
+    return required == 3 or (required < 3 <= len(found) and found[0].name in ("source", "src"))
+
+
+def _check_arguments(function: Callable[..., float], count: int, wanted: str) -> None:
+    signature = _parameters(function)
+    try:
+        if signature is not None:
+            signature.bind(*[""] * count)
+    except TypeError:
+        told = f"{_name(function)}{signature} cannot be called as a metric"
+        raise UsageError(told, hint=f"it must be {wanted}") from None

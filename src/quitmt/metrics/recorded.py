@@ -12,6 +12,9 @@ from quitmt.types import Candidate, Segment
 
 
 class RecordedScores:
+    distinct = False
+    """Candidates of one text may have been recorded with different scores."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.signature = f"recorded:{name}"

@@ -12,6 +12,9 @@ Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language
 sentences before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
 ``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
 Substitution is one pass: braces in a source are text.
+
+Judges are templates too, kept apart: what a model is told that judges a translation (``judges/gemba-mqm``). They have
+``{translation}`` besides, which a ``Judged`` segment brings along.
 """
 
 from __future__ import annotations
@@ -52,6 +55,13 @@ class Template:
         return hashlib.blake2b(said.encode(), digest_size=3).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Judged(Segment):
+    """A source with a translation that is to be judged."""
+
+    translation: str = ""
+
+
 @dataclass(frozen=True)
 class Prompt:
     """A template for one pair of languages."""
@@ -87,6 +97,7 @@ class Prompt:
         elif template.context_messages and segment.context:
             chosen = template.context_messages
         values = {**self._names, "source": segment.source, "context": segment.context}
+        values["translation"] = segment.translation if isinstance(segment, Judged) else ""
         return [_filled(message, values) for message in chosen]
 
     def text(self, segment: Segment) -> str:
@@ -99,8 +110,8 @@ def load(name: str) -> Template:
 
     A file that does not end in .toml is plain text: the one message of the user.
     """
-    if name in names():
-        return _parse(name, (_folder() / f"{name}.toml").read_text("utf-8"))
+    if name in [*names(), *judges()]:
+        return _parse(name, _own(name))
     path = Path(name)
     if not path.is_file():
         raise unknown("prompt template", name, [*names(), "PATH of a template file"])
@@ -114,7 +125,13 @@ def load(name: str) -> Template:
 
 
 def names() -> list[str]:
-    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+    """Of the templates that translate."""
+    return _listed("templates")
+
+
+def judges() -> list[str]:
+    """Of those that judge a translation."""
+    return [f"judges/{name}" for name in _listed("judges")]
 
 
 def for_model(model: str) -> str:
@@ -126,8 +143,15 @@ def for_model(model: str) -> str:
     return "qwen3" if "qwen3" in lowered or "qwen-3" in lowered else "instruct"
 
 
-def _folder() -> Any:
-    return resources.files("quitmt.prompts") / "templates"
+def _listed(folder: str) -> list[str]:
+    entries = (resources.files("quitmt.prompts") / folder).iterdir()
+    return sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml"))
+
+
+def _own(name: str) -> str:
+    """The text of a template that comes with quitmt."""
+    place = name if name.startswith("judges/") else f"templates/{name}"
+    return (resources.files("quitmt.prompts") / f"{place}.toml").read_text("utf-8")
 
 
 def _parse(name: str, text: str) -> Template:
@@ -136,9 +160,9 @@ def _parse(name: str, text: str) -> Template:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"the prompt template {name} is not TOML: {error}") from None
     if parent := fields.pop("extends", None):
-        if parent not in names():
+        if parent not in (judges() if name in judges() else names()):
             raise unknown("prompt template", str(parent), names())
-        fields = {**tomllib.loads((_folder() / f"{parent}.toml").read_text("utf-8")), **fields}
+        fields = {**tomllib.loads(_own(parent)), **fields}
     known = {*_VARIANTS, "chat_template_kwargs", "about"}
     if extra := sorted(fields.keys() - known):
         raise InputError(
@@ -158,7 +182,7 @@ def _checked(template: Template, name: str) -> Template:
         used = {placeholder for message in messages for placeholder in _placeholders(message["content"])}
         if "source" not in used:
             raise InputError(f"the prompt template {name} has no {{source}}", hint="that is where the text goes")
-        if wrong := sorted(used - _KNOWN):
+        if wrong := sorted(used - (_KNOWN | {"translation"} if name in judges() else _KNOWN)):
             raise InputError(f"the prompt template {name} has an unknown placeholder {{{wrong[0]}}}")
     return template
 

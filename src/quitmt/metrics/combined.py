@@ -1,0 +1,65 @@
+"""Weighted sums of quality estimators: 0.7·kiwi + 0.3·likelihood.
+
+The scores are added as they are: scales are the business of whoever chooses the weights. Each estimator is asked once
+for all pairs, and one that only looks at texts is not asked twice for the same text of a segment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import RerankError, UsageError
+from quitmt.protocols import QualityEstimator
+from quitmt.signature import field
+from quitmt.types import Candidate, Segment
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Segment, Candidate]
+
+
+class Combined:
+    """``weights[i]`` times the score of ``estimators[i]``, summed in that order."""
+
+    def __init__(self, estimators: Sequence[QualityEstimator], weights: Sequence[float]) -> None:
+        if not estimators or len(estimators) != len(weights):
+            raise UsageError(f"{len(estimators)} metrics and {len(weights)} weights cannot be combined")
+        if wrong := [weight for weight in weights if not math.isfinite(weight)]:
+            raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
+        self._terms = list(zip(estimators, map(float, weights), strict=True))
+        self.distinct = all(is_distinct(estimator) for estimator in estimators)
+        self.signature = "+".join(f"{field(weight)}*{estimator.signature}" for estimator, weight in self._terms)
+
+    def score(self, pairs: Sequence[Pair]) -> Floats:
+        total = np.zeros(len(pairs))
+        for estimator, weight in self._terms:
+            once = is_distinct(estimator) and not self.distinct
+            total += weight * (_score_once(estimator, pairs) if once else score_all(estimator, pairs))
+        return total
+
+
+def is_distinct(estimator: QualityEstimator) -> bool:
+    """Whether one score a distinct text is enough."""
+    return bool(getattr(estimator, "distinct", True))
+
+
+def score_all(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:
+    """One score a pair, and the estimator is not believed to have counted right."""
+    scores = np.asarray(estimator.score(pairs), dtype=np.float64)
+    if scores.shape != (len(pairs),):
+        raise RerankError(f"{estimator.signature} gave {scores.size} scores for {len(pairs)} candidates")
+    return scores
+
+
+def _score_once(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:
+    places: dict[tuple[Segment, str], int] = {}
+    wanted: list[Pair] = []
+    for segment, candidate in pairs:
+        if (segment, candidate.text) not in places:
+            places[segment, candidate.text] = len(wanted)
+            wanted.append((segment, candidate))
+    scores = score_all(estimator, wanted)
+    return scores[[places[segment, candidate.text] for segment, candidate in pairs]]

@@ -1,0 +1,112 @@
+"""Any function as a metric, and what ``module:attribute`` finds."""
+
+from __future__ import annotations
+
+import os.path
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quitmt.errors import UsageError
+from quitmt.metrics.function import FunctionUtility, as_estimator, as_utility, attribute
+from quitmt.types import Segment
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    return tmp_path
+
+
+def test_attributes_of_installed_modules() -> None:
+    assert attribute("os.path:join") is os.path.join
+    assert attribute("os:path.join") is os.path.join
+
+
+def test_the_current_directory_counts_only_while_importing(here: Path) -> None:
+    (here / "only_here_for_a_test.py").write_text("import helper_only_here\nclass A:\n    b = helper_only_here.x\n")
+    (here / "helper_only_here.py").write_text("x = 5\n")
+    before = list(sys.path)
+    assert attribute("only_here_for_a_test:A.b") == 5
+    assert sys.path == before
+
+
+def test_what_is_installed_wins_over_the_current_directory(here: Path) -> None:
+    (here / "wave.py").write_text("raise RuntimeError('the wrong one')\n")
+    sys.modules.pop("wave", None)
+    assert callable(attribute("wave:open"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("no_such_module_here:x", "there is no module no_such_module_here"),
+        ("os.nowhere:x", "there is no module os.nowhere"),
+        ("os:nothing.join", "the module os has no nothing.join"),
+        ("os:path.nothing", "the module os has no path.nothing"),
+        ("os", "'os' does not name a module and an attribute"),
+        ("os:", "'os:' does not name"),
+        ("os:a:b", "'os:a:b' does not name"),
+        ("a/b.py:c", "'a/b.py:c' does not name"),
+        ("broken_for_a_test:x", "fails while it is imported: ValueError: two lines$"),
+        ("needs_more_for_a_test:x", "fails while it is imported: ModuleNotFoundError: No module named 'not_there'"),
+    ],
+)
+def test_what_cannot_be_found(spec: str, message: str, here: Path) -> None:
+    (here / "broken_for_a_test.py").write_text("raise ValueError('two\\nlines')\n")
+    (here / "needs_more_for_a_test.py").write_text("import not_there\n")
+    with pytest.raises(UsageError, match=message):
+        attribute(spec)
+
+
+def with_option(hypothesis: str, reference: str, scale: float = 10.0) -> float:
+    return scale * len(hypothesis) + len(reference)
+
+
+def with_source(source: str, hypothesis: str, reference: str = "") -> float:
+    return 100 * len(source) + 10 * len(hypothesis) + len(reference)
+
+
+@pytest.mark.parametrize(
+    ("function", "forward", "backward"),
+    [
+        (lambda h, r: 10 * len(h) + len(r), 12, 21),
+        (lambda s, h, r: 100 * len(s) + 10 * len(h) + len(r), 312, 321),
+        (with_option, 12, 21),
+        (with_source, 312, 321),
+        (lambda *texts: 10 * len(texts[0]) + len(texts[1]), 12, 21),
+    ],
+)
+def test_two_parameters_or_three(function: Callable[..., float], forward: float, backward: float) -> None:
+    utility = FunctionUtility(function)
+    arena = utility.open(Segment("1", "abc"))
+    utility.encode([(arena, ["a", "bb"])])
+    found = utility.compare(arena, range(1), range(1, 2))
+    assert (found[0].tolist(), found[1].tolist()) == ([[forward]], [[backward]])
+
+
+@pytest.mark.parametrize("wrong", [lambda h: 0.0, lambda a, b, c, d: 0.0, lambda h, *, r: 0.0, 7, str, "text"])
+def test_what_is_no_utility(wrong: object) -> None:
+    with pytest.raises(UsageError):
+        as_utility(wrong)
+
+
+@pytest.mark.parametrize("wrong", [lambda s: 0.0, lambda s, h, r: 0.0, None, dict])
+def test_what_is_no_estimator(wrong: object) -> None:
+    with pytest.raises(UsageError):
+        as_estimator(wrong)
+
+
+def test_objects_must_say_what_they_are() -> None:
+    class Nameless:
+        def score(self, pairs: object) -> list[float]:
+            return []
+
+    with pytest.raises(UsageError, match="Nameless has no signature"):
+        as_estimator(Nameless())
+    named = Nameless()
+    named.signature = "named"  # type: ignore[attr-defined]
+    assert as_estimator(named) is named

@@ -1,0 +1,154 @@
+"""What the texts that name rerankers mean, and one sentence for each that means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quitmt import rerank
+from quitmt.devices import Hardware
+from quitmt.errors import UsageError
+from quitmt.metrics import scorer
+from quitmt.metrics.scorer import Example
+from quitmt.protocols import Update
+from quitmt.types import Candidate, Segment, Standing
+
+MODULE = """
+def overlap(hypothesis, reference):
+    return len(set(hypothesis) & set(reference))
+
+def longer(source, hypothesis, reference):
+    return len(hypothesis) * len(source)
+
+def close(source, candidate):
+    return -abs(len(source) - len(candidate))
+
+class Lengths:
+    signature = "lengths"
+    def score(self, pairs):
+        return [len(candidate.text) for _, candidate in pairs]
+
+lengths = Lengths()
+number = 7
+"""
+
+
+class Fake:
+    """A scoring model that counts letters: of the translation, and a tenth of those of the reference."""
+
+    def __init__(self, spec: str, hardware: Hardware) -> None:
+        self.signature = f"fake {spec} {hardware.device} {hardware.dtype}"
+
+    def score(self, examples: Sequence[Example], progress: object = None) -> Any:
+        return np.array([len(one.translation) + len(one.reference or "") / 10 for one in examples])
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorer, "load", lambda spec, hardware=None: Fake(spec, hardware or Hardware()))
+    monkeypatch.setattr(scorer, "_attribute", lambda location: scorer.PairwiseUtility)
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_metrics_of_a_test.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return "own_metrics_of_a_test"
+
+
+def best(reranker: Any, *texts: str, source: str = "source") -> Standing:
+    pool = [Candidate(text, scores={"q": float(len(text)), "p": -1.0}) for text in texts]
+    [[standing]] = reranker.extend([Update(reranker.open(Segment("s", source)), pool, len(pool))])
+    assert isinstance(standing, Standing)
+    return standing
+
+
+def test_a_function_in_the_current_directory(module: str) -> None:
+    assert best(rerank.load(f"mbr:{module}:overlap"), "a", "ab", "bc") == Standing(3, 1, 4 / 3)
+    assert best(rerank.load(f"mbr:{module}:longer"), "a", "abc", source="xx") == Standing(2, 1, 6.0)
+    assert best(rerank.load(f"qe:{module}:close"), "a", "abcdef", "abcdefgh") == Standing(3, 1, 0.0)
+    assert best(rerank.load(f"qe:{module}:lengths"), "a", "bc") == Standing(2, 1, 2.0)
+    assert rerank.load(f"qe:{module}:close").signature == f"qe:function:{module}:close"
+    assert rerank.load(f"qe:{module}:lengths").signature == "qe:lengths"
+
+
+def test_combinations_add_up(module: str, fake: None) -> None:
+    assert best(rerank.load("qe:0.5*recorded:q+2*recorded:p"), "abcd", "ab") == Standing(2, 0, 0.0)
+    assert best(rerank.load(f"qe:-1*recorded:q + {module}:close"), "abcd", "ab") == Standing(2, 0, -6.0)
+    assert best(rerank.load("qe:kiwi:some/model+1e-1*metricx"), "abcd", "ab").score == pytest.approx(4.4)
+    assert rerank.load("qe:0.7*kiwi:m+metricx").signature == "qe:0.7*fake kiwi:m None None+1*fake metricx-qe None None"
+
+
+def test_scoring_models_get_their_model_and_hardware(fake: None) -> None:
+    hardware = Hardware("cpu", "bfloat16")
+    for spec, told in (("qe:kiwi", "kiwi"), ("qe:xcomet", "xcomet-qe"), ("qe:metricx:m", "metricx-qe:m")):
+        assert rerank.load(spec, hardware=hardware).signature == f"qe:fake {told} cpu bfloat16"
+    assert rerank.load("mbr:comet:some/model", hardware=hardware).signature == "mbr:fake comet:some/model cpu bfloat16"
+    assert best(rerank.load("mbr:comet"), "abc", "abcd", "a").score == pytest.approx(4 + 8 / 30)
+
+
+def test_which_rerankers_are_scoring_models() -> None:
+    assert rerank.is_neural("mbr:comet") and rerank.is_neural("qe:0.5*likelihood+0.5*xcomet:m")
+    assert rerank.is_neural("mbr:chrf", "qe:kiwi") and not rerank.is_neural("mbr:chrf", "qe:likelihood")
+    assert not rerank.is_neural("qe:my_module:kiwi") and not rerank.is_neural("qe:recorded:comet")
+
+
+def test_a_filter() -> None:
+    reranker = rerank.load("mbr:chrf", filter="qe:recorded:q")
+    assert reranker.signature == "mbr:chrF2|c:6|filter:recorded:q|m:64"
+    assert rerank.load("mbr:chrf", filter="qe:recorded:q", keep=2).signature.endswith("|m:2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mbr:chfr", "unknown reranker 'mbr:chfr' .did you mean 'mbr:chrf'"),
+        ("mbr:chrf:2", "unknown reranker 'mbr:chrf:2'"),
+        ("mbr", "unknown reranker 'mbr'"),
+        ("qe:", "unknown reranker 'qe:'"),
+        ("qe:+recorded:q", "a metric is missing in '.recorded:q'"),
+        ("zzz", "there is mbr:MODULE:NAME, mbr:chrf"),
+        ("qe:recorded", "needs the name of a score"),
+        ("qe:likelyhood", "did you mean 'qe:likelihood'"),
+        ("qe:comet", "COMET needs a reference .--rerank mbr:comet"),
+        ("mbr:kiwi", "CometKiwi scores without a reference"),
+        ("qe:0.7*recorded:q+", "a metric is missing in '0.7.recorded:q.'"),
+        ("qe:0.7*+recorded:q", "a metric is missing"),
+        ("qe:much*recorded:q", "'much' in 'much.recorded:q' is not a weight"),
+        ("qe:nan*recorded:q", "'nan' in 'nan.recorded:q' is not a weight"),
+        ("qe:0.5*recorded:q+0.5*zzz", "unknown reranker 'qe:zzz'"),
+        ("qe:no_such_module:x", "there is no module no_such_module"),
+        ("mbr:own_metrics_of_a_test:nothing", "the module own_metrics_of_a_test has no nothing"),
+        ("mbr:own_metrics_of_a_test:number", "an object of int is no metric"),
+        ("qe:own_metrics_of_a_test:Lengths", "Lengths is a class, not a function"),
+        ("qe:own_metrics_of_a_test:longer", "cannot be called as a metric .it must be score.source, candidate."),
+    ],
+)
+def test_what_means_nothing(spec: str, message: str, module: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        rerank.load(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spec": "qe:likelihood", "filter": "qe:recorded:q"}, "--filter goes with an mbr: reranker, not with qe:like"),
+        ({"spec": "mbr:chrf", "filter": "mbr:chrf"}, "the filter 'mbr:chrf' is no QE metric"),
+        ({"spec": "mbr:chrf", "filter": "likelihood"}, "the filter 'likelihood' is no QE metric"),
+        ({"spec": "mbr:chrf", "keep": 5}, "--keep goes with --filter"),
+        ({"spec": "mbr:chrf", "filter": "qe:recorded:q", "keep": 0}, "at least 1 candidate, not 0"),
+    ],
+)
+def test_filters_that_mean_nothing(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        rerank.load(**settings)
+
+
+def test_likelihood_needs_to_know_its_direction() -> None:
+    with pytest.raises(UsageError, match="model of the reverse direction"):
+        rerank.load("qe:likelihood", languages=(None, "pt"))
