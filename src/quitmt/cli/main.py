@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import models, rerank, translate
+from quitmt.cli import compare, models, rerank, score, translate
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import QuitmtError
@@ -42,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     translate.add_parser(commands)
     rerank.add_parser(commands)
+    score.add_parser(commands)
+    compare.add_parser(commands)
     models.add_parser(commands)
     return top
 

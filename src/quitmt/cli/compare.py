@@ -1,0 +1,259 @@
+"""``quitmt compare``: whether other systems are as good as a base, metric by metric."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.cli import score
+from quitmt.errors import UsageError, unknown
+from quitmt.evaluate import equivalence
+from quitmt.evaluate.equivalence import MARGINS, RESAMPLES, Comparison, Pair
+from quitmt.evaluate.report import Column, Report, parse
+from quitmt.files.outputs import Output
+
+DESCRIPTION = """\
+Compare systems with a base: is a cheaper one as good? By a paired bootstrap over segments: the difference of the mean
+segment scores with its 95% interval, a mark for equivalence within a margin (TOST), and how many segments are better,
+equal and worse. BASE and OTHER are translations, as in quitmt score; or BASE alone is a file that quitmt score
+--format json --segments wrote, and nothing is scored again."""
+
+EXAMPLES = """\
+examples:
+  quitmt compare full.pt quit.pt -r news.ref.pt
+  quitmt compare full.pt quit.pt fixed.pt -s news.en -r news.ref.pt -m chrf++ comet metricx
+  quitmt score -t full.pt quit.pt -r news.ref.pt --format json --segments -o scores.json
+  quitmt compare scores.json                      # its first system with the others
+  quitmt compare scores.json --base quit.pt --margins 0.1 0.05 0.02 --format csv"""
+
+DAGGER = "†"
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="test whether systems are equivalent",
+        description=DESCRIPTION,
+        epilog=score.NAMES + EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("base_file", metavar="BASE", help="translations of the base system, or scores of all systems")
+    parser.add_argument("others", nargs="*", metavar="OTHER", help="translations of other systems")
+    score.add_judging(parser)
+    group = parser.add_argument_group("comparison")
+    group.add_argument("--base", metavar="NAME", help="the system to compare the others with (the first)")
+    group.add_argument("--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap (10000)")
+    group.add_argument("--seed", type=int, default=0, help="of the resamples (0)")
+    group.add_argument(
+        "--margins",
+        type=float,
+        nargs="+",
+        default=list(MARGINS),
+        metavar="M",
+        help="of equivalence, in standard deviations of the base's segment scores (0.05 0.02)",
+    )
+    score.add_result(parser)
+    parser.set_defaults(act=act)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A comparison, with what it is of."""
+
+    metric: str
+    system: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    report: Report
+    base: str
+    rows: list[Row]
+    settings: dict[str, Any]
+
+
+def act(args: argparse.Namespace) -> int:
+    _check(args)
+    if not args.others:
+        return _recorded(args)
+    scoring = score.prepare(args, [args.base_file, *args.others])
+    base = _base(args, scoring.report)
+    output = Output(args.output)
+    failure: str | None = None
+    with closing(output):
+        try:
+            scoring.load()
+            failure = scoring.run()
+        finally:
+            if scoring.report.columns:
+                _write(output, scoring.report, base, args)
+    return score.conclude(failure)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.resamples < 1:
+        raise UsageError(f"--resamples must be 1 or more, not {args.resamples}")
+    if args.seed < 0:
+        raise UsageError(f"--seed must be 0 or more, not {args.seed}")
+    for margin in args.margins:
+        if not 0 < margin < float("inf"):
+            raise UsageError(f"--margins must be positive numbers, not {margin}")
+    args.margins = sorted(set(args.margins), reverse=True)
+
+
+def _recorded(args: argparse.Namespace) -> int:
+    """Compare the systems of a file of scores."""
+    path = args.base_file
+    score.check_paths(args.output, [path])
+    text = "\n".join(score.read_texts(path))
+    if not text.lstrip().startswith("{") or score.outcome_fields(text.partition("\n")[0]):
+        raise UsageError(f"there is nothing to compare {path} with", hint="quitmt compare BASE OTHER …")
+    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics)):
+        if given:
+            raise UsageError(f"{name} goes with translations; {path} has its scores already")
+    report = parse(text, path)
+    if len(report.systems) < 2:
+        raise UsageError(f"{path} has the scores of one system only", hint="give quitmt score -t two or more")
+    base = _base(args, report)
+    with closing(Output(args.output)) as output:
+        _write(output, report, base, args)
+    return 0
+
+
+def _base(args: argparse.Namespace, report: Report) -> str:
+    if args.base is not None and args.base not in report.systems:
+        raise unknown("system", args.base, report.systems)
+    return args.base or report.systems[0]
+
+
+def _write(output: Output, report: Report, base: str, args: argparse.Namespace) -> None:
+    names = [(metric, system) for metric in report.columns for system in report.systems if system != base]
+    pairs = []
+    for metric, system in names:
+        column = report.columns[metric]
+        pairs.append(Pair(column.scores[base].segments, column.scores[system].segments, column.lower_is_better))
+    found = equivalence.compare(pairs, resamples=args.resamples, margins=args.margins, rng=args.seed)
+    rows = [Row(*name, comparison) for name, comparison in zip(names, found, strict=True)]
+    settings = {"resamples": args.resamples, "seed": args.seed, "margins": args.margins}
+    render = {"text": as_text, "json": as_json, "csv": as_csv}[args.format]
+    for line in render(Result(report, base, rows, settings)):
+        output.write(line)
+
+
+def as_text(result: Result) -> Iterator[str]:
+    report, resamples, seed = result.report, result.settings["resamples"], result.settings["seed"]
+    yield f"base: {result.base}; {report.segments:,} segments, {resamples:,} resamples, seed {seed}"
+    yield ""
+    table = [["metric", "system", "base", "other", "difference", "95% interval", "σ", "", "win/tie/loss"]]
+    table += [_cells(result, row) for row in result.rows]
+    yield from score.aligned(_left(_left(table, 1), 7))
+    yield ""
+    yield from _legend(result)
+    yield from score.signatures(report)
+
+
+def _cells(result: Result, row: Row) -> list[str]:
+    column, found = result.report.columns[row.metric], row.comparison
+    decimals = column.decimals
+    base, other = column.scores[result.base].system, column.scores[row.system].system
+    low, high = (f"{end:+.{decimals}f}" for end in found.interval)
+    return [
+        f"{row.metric} {column.arrow}",
+        row.system,
+        f"{base:.{decimals}f}",
+        f"{other:.{decimals}f}",
+        f"{found.difference:+.{decimals}f}",
+        f"[{low}, {high}]",
+        f"{found.sigma:.{decimals}f}",
+        DAGGER * len(found.within),
+        f"{found.wins}/{found.ties}/{found.losses}",
+    ]
+
+
+def _left(table: Sequence[list[str]], column: int) -> list[list[str]]:
+    width = max(len(row[column]) for row in table)
+    return [[*row[:column], row[column].ljust(width), *row[column + 1 :]] for row in table]
+
+
+def _legend(result: Result) -> Iterator[str]:
+    marks = [f"{DAGGER * count} within {m:g}σ" for count, m in enumerate(result.settings["margins"], start=1)]
+    yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies inside ±that"
+    yield "σ is the standard deviation of the base's segment scores; difference is other − base, of mean segment scores"
+    whole = [name for name, column in result.report.columns.items() if _of_whole_corpora(column)]
+    if whole:
+        yield f"base and other are scores of whole corpora for {', '.join(whole)}, not means of segments"
+    down = [name for name, column in result.report.columns.items() if column.lower_is_better]
+    if down:
+        yield f"lower is better for {', '.join(down)}: a negative difference is an improvement, a lower score a win"
+
+
+def _of_whole_corpora(column: Column) -> bool:
+    return not all(math.isclose(scores.system, scores.segments.mean()) for scores in column.scores.values())
+
+
+def as_json(result: Result) -> Iterator[str]:
+    fields = {
+        "base": result.base,
+        "segments": result.report.segments,
+        **result.settings,
+        "metrics": {
+            name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
+            for name, column in result.report.columns.items()
+        },
+        "comparisons": [_fields(result, row) for row in result.rows],
+    }
+    yield json.dumps(fields, ensure_ascii=False, indent=2)
+
+
+def _fields(result: Result, row: Row) -> dict[str, Any]:
+    column, found = result.report.columns[row.metric], row.comparison
+    base, other = column.scores[result.base], column.scores[row.system]
+    return {
+        "metric": row.metric,
+        "system": row.system,
+        "base_score": base.system,
+        "score": other.system,
+        "base_mean": float(base.segments.mean()),
+        "mean": float(other.segments.mean()),
+        "difference": found.difference,
+        "interval_95": found.interval,
+        "interval_90": found.tost_interval,
+        "sigma": found.sigma,
+        "equivalent_within": found.within,
+        "p_values": found.p_values,
+        "wins": found.wins,
+        "ties": found.ties,
+        "losses": found.losses,
+    }
+
+
+def as_csv(result: Result) -> Iterator[str]:
+    """A row a comparison; what is a list in JSON has a column for each of its items."""
+    names: list[str] = []
+    for row in result.rows:
+        cells = _flat(_fields(result, row), result)
+        if not names:
+            names = list(cells)
+            yield score.csv_line(names)
+        yield score.csv_line([cells[name] for name in names])
+
+
+def _flat(fields: dict[str, Any], result: Result) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name.startswith("interval"):
+            cells[f"{name}_low"], cells[f"{name}_high"] = value
+        elif name == "equivalent_within":
+            cells[name] = min(value, default="")
+        elif name == "p_values":
+            for margin, p in zip(result.settings["margins"], value, strict=True):
+                cells[f"p_{margin:g}"] = p
+        else:
+            cells[name] = value
+    return cells

@@ -1,0 +1,158 @@
+"""Whether another system is as good as a base: paired bootstrap TOST (two one-sided tests), and who wins how often.
+
+Segments are resampled with replacement, as many as there are. The difference is other − base, of mean segment scores.
+Two systems are equivalent within a margin if the 5th to 95th percentile of the resampled difference lies inside
+±margin: both one-sided tests, of "worse by the margin" and of "better by it", reject at 5%. Margins are in units of σ,
+the standard deviation of the base's segment scores with ddof = 0: the spread of these very segments, which are what the
+bootstrap draws from, and it is defined for a single one.
+
+Invariants:
+- All pairs see the same resamples, so all of them are paired, also across metrics.
+- The resamples depend on the number of segments, their own number and the random numbers, not on the pairs.
+- Memory beyond the scores and the resampled differences is bounded: resamples are drawn in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.compiled import kernel
+from quitmt.errors import InputError, UsageError
+
+Floats = npt.NDArray[np.float64]
+Drawn = npt.NDArray[np.uint32]
+
+RESAMPLES = 10_000
+MARGINS = (0.05, 0.02)
+BLOCK_CELLS = 1 << 18
+"""Drawn at a time, resamples × segments: 1 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The segment scores of two systems by one metric."""
+
+    base: Floats
+    other: Floats
+    lower_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What became of a pair. Differences are other − base; within a margin of m·σ is within ±m·σ."""
+
+    difference: float
+    interval: tuple[float, float]
+    """95%: the 2.5th and 97.5th percentile of the resampled difference."""
+    tost_interval: tuple[float, float]
+    """90%: the 5th and 95th percentile, which decide about equivalence."""
+    sigma: float
+    margins: tuple[float, ...]
+    """In units of σ, the widest first."""
+    p_values: tuple[float, ...]
+    """Of TOST, one a margin: the larger share of resamples beyond either end, (count + 1) / (resamples + 1)."""
+    wins: int
+    """Segments at which the other is better, whichever direction that is."""
+    ties: int
+    losses: int
+
+    @property
+    def within(self) -> tuple[float, ...]:
+        """The margins, in units of σ, within which the systems are equivalent."""
+        low, high = self.tost_interval
+        return tuple(m for m in self.margins if -m * self.sigma <= low and high <= m * self.sigma)
+
+
+def compare(
+    pairs: Sequence[Pair],
+    *,
+    resamples: int = RESAMPLES,
+    margins: Sequence[float] = MARGINS,
+    rng: np.random.Generator | int = 0,
+) -> list[Comparison]:
+    """Compare each pair. ``rng`` may be a seed."""
+    if resamples < 1:
+        raise UsageError(f"there must be at least 1 resample, not {resamples}")
+    for margin in margins:
+        if not 0 < margin < np.inf:
+            raise UsageError(f"a margin must be a positive number, not {margin}")
+    if not pairs:
+        return []
+    differences = _differences(pairs)
+    generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+    resampled = _resampled(differences, resamples, generator)
+    widest_first = tuple(sorted(margins, reverse=True))
+    return [_comparison(*each, widest_first) for each in zip(pairs, differences, resampled, strict=True)]
+
+
+def draws(segments: int, resamples: int, rng: np.random.Generator) -> Iterator[Drawn]:
+    """The segments of each resample, in blocks of resamples × segments."""
+    rows = max(1, BLOCK_CELLS // segments)
+    for start in range(0, resamples, rows):
+        yield rng.integers(segments, size=(min(rows, resamples - start), segments), dtype=np.uint32)
+
+
+def _resampled(differences: Floats, resamples: int, rng: np.random.Generator) -> Floats:
+    """The mean differences, one row a pair, one column a resample."""
+    sums, done = np.empty((resamples, len(differences))), 0
+    tally = np.empty(differences.shape[1])
+    for drawn in draws(differences.shape[1], resamples, rng):
+        _add_up(drawn, differences, tally, sums[done : done + len(drawn)])
+        done += len(drawn)
+    sums /= differences.shape[1]
+    return sums.T
+
+
+# A product of matrices would do the same, but so thin a one keeps BLAS's threads waiting for most of their time.
+@kernel(fastmath={"reassoc", "contract"})
+def _add_up(drawn: Drawn, differences: Floats, tally: Floats, sums: Floats) -> None:
+    """Sum each pair's differences over each resample, by way of how often each segment was drawn."""
+    for row in range(drawn.shape[0]):
+        tally[:] = 0.0
+        for column in range(drawn.shape[1]):
+            tally[drawn[row, column]] += 1.0
+        for pair in range(differences.shape[0]):
+            total = 0.0
+            for column in range(differences.shape[1]):
+                total += tally[column] * differences[pair, column]
+            sums[row, pair] = total
+
+
+def _differences(pairs: Sequence[Pair]) -> Floats:
+    """One row a pair, one column a segment."""
+    size = len(pairs[0].base)
+    if not size:
+        raise InputError("there are no segments to compare")
+    for pair in pairs:
+        for scores in (pair.base, pair.other):
+            if scores.shape != (size,):
+                raise InputError(f"{len(scores)} segments cannot be compared with {size}")
+            for index in np.flatnonzero(~np.isfinite(scores)):
+                raise InputError(f"the score of segment {index + 1} is {scores[index]}, not a finite number")
+    return np.stack([pair.other - pair.base for pair in pairs])
+
+
+def _comparison(pair: Pair, differences: Floats, resampled: Floats, margins: tuple[float, ...]) -> Comparison:
+    low, tost_low, tost_high, high = np.percentile(resampled, [2.5, 5, 95, 97.5]).tolist()
+    sigma = float(pair.base.std(ddof=0))
+    better = -differences if pair.lower_is_better else differences
+    return Comparison(
+        difference=float(differences.mean()),
+        interval=(low, high),
+        tost_interval=(tost_low, tost_high),
+        sigma=sigma,
+        margins=margins,
+        p_values=tuple(_p_value(resampled, margin * sigma) for margin in margins),
+        wins=int((better > 0).sum()),
+        ties=int((better == 0).sum()),
+        losses=int((better < 0).sum()),
+    )
+
+
+def _p_value(resampled: Floats, margin: float) -> float:
+    beyond = max(int((resampled < -margin).sum()), int((resampled > margin).sum()))
+    return (beyond + 1) / (len(resampled) + 1)

@@ -1,0 +1,86 @@
+"""Any function as a metric: ``(translation, reference)`` or ``(source, translation, reference)``, a number out.
+
+Higher is better, unless the function has an attribute ``lower_is_better`` that says otherwise. Several references: the
+mean of the scores against each; a system's score is the mean of its segments'.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from quitmt.errors import RerankError, UsageError
+from quitmt.evaluate.metrics import Progress, Scores, TestSet, several
+from quitmt.metrics.function import attribute
+
+FORM = "it must take (translation, reference) or (source, translation, reference)"
+
+
+class FunctionMetric:
+    needs_reference = True
+
+    def __init__(self, spec: str) -> None:
+        """``spec`` is module:attribute."""
+        self._function: Callable[..., Any] = attribute(spec)
+        if not callable(self._function):
+            raise UsageError(f"{spec} is not a function but a {type(self._function).__name__}", hint=FORM)
+        self.name = spec.partition(":")[2]
+        self.needs_source = _parameters(self._function, spec) == 3
+        self.lower_is_better = bool(getattr(self._function, "lower_is_better", False))
+        self._spec = spec
+        self.signature = f"function:{spec}"
+
+    def evaluate(
+        self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
+    ) -> list[Scores]:
+        sources = (test_set.sources or ()) if self.needs_source else ("",) * len(test_set.references[0])
+        known: dict[tuple[str, ...], float] = {}
+
+        def score(number: int, *example: str) -> float:
+            if example not in known:
+                known[example] = self._score(number, example if self.needs_source else example[1:])
+            return known[example]
+
+        segments = np.empty((len(systems), len(sources)))
+        for number, (source, *references) in enumerate(zip(sources, *test_set.references, strict=True)):
+            for row, system in zip(segments, systems, strict=True):
+                found = [score(number, source, system[number], reference) for reference in references]
+                row[number] = sum(found) / len(found)
+            if progress:
+                progress(len(systems))
+        self.signature = f"function:{self._spec}{several(test_set)}"
+        return [Scores(row, float(row.mean())) for row in segments]
+
+    def _score(self, number: int, example: Sequence[str]) -> float:
+        try:
+            score = float(self._function(*example))
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise RerankError(f"{self._spec} failed at segment {number + 1}: {type(error).__name__}: {said}") from error
+        if not math.isfinite(score):
+            raise RerankError(f"{self._spec} gave {score} for segment {number + 1}, not a finite number")
+        return score
+
+
+def _parameters(function: Callable[..., Any], spec: str) -> int:
+    """How many texts it takes: two or three parameters that must be given, whatever others it has."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise UsageError(f"the parameters of {spec} cannot be found out", hint=FORM) from None
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    texts = [
+        parameter
+        for parameter in needed
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    named = [parameter.name for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY]
+    if named:
+        raise UsageError(f"{spec} cannot do without {named[0]}=", hint=FORM)
+    if len(texts) not in (2, 3):
+        raise UsageError(f"{spec} takes {len(texts)} texts", hint=FORM)
+    return len(texts)

@@ -1,0 +1,193 @@
+"""Metrics of whole systems: the scores of their segments, and one score for each system.
+
+Invariants:
+- Scores stand in the metric's published direction and scale; ``lower_is_better`` says which way is up.
+- All systems are scored in one call, and equal examples (source, translation, reference) once, so that two systems that
+  say the same get the same score, and what they share costs nothing.
+- What a metric needs is known from the table, before it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import InputError, RerankError, unknown
+from quitmt.metrics import scorer as scorers
+from quitmt.metrics.scorer import KINDS, Example, Hardware, Scorer
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[int], object]
+"""Is told of each few segments that are done; over a whole call they add up to systems × segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestSet:
+    """What translations are judged by. References are sets of segments: one tuple for each reference translation."""
+
+    __test__: ClassVar[bool] = False  # not for pytest, whatever its name
+
+    sources: tuple[str, ...] | None = None
+    references: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = {len(texts) for texts in (*self.references, *([] if self.sources is None else [self.sources]))}
+        if len(sizes) > 1:
+            raise InputError(f"sources and references have {' and '.join(map(str, sorted(sizes)))} segments")
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One system's scores by one metric."""
+
+    segments: Floats
+    system: float
+
+
+class Metric(Protocol):
+    @property
+    def name(self) -> str:
+        """As it is written over a column: chrF++, COMET."""
+        ...
+
+    @property
+    def signature(self) -> str:
+        """What its numbers depend on; the number of references is in it after ``evaluate``."""
+        ...
+
+    @property
+    def needs_source(self) -> bool: ...
+
+    @property
+    def needs_reference(self) -> bool: ...
+
+    @property
+    def lower_is_better(self) -> bool: ...
+
+    def evaluate(
+        self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
+    ) -> list[Scores]:
+        """The scores of each system; all have as many segments as the test set."""
+        ...
+
+
+class ScorerMetric:
+    """A scoring model as a metric. Several references: the mean of the scores against each."""
+
+    needs_source = True
+
+    def __init__(self, kind: str, scorer: Scorer, *, name: str | None = None) -> None:
+        self._scorer = scorer
+        self.name = name or KINDS[kind].title
+        self.needs_reference = KINDS[kind].needs_reference
+        self.lower_is_better = KINDS[kind].lower_is_better
+        self.signature = scorer.signature
+
+    def evaluate(
+        self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
+    ) -> list[Scores]:
+        sources = test_set.sources or ()
+        references = test_set.references if self.needs_reference else ((None,) * len(sources),)
+        places: dict[Example, int] = {}
+        order = [
+            places.setdefault(Example(source, translation, reference), len(places))
+            for system in systems
+            for texts in references
+            for source, translation, reference in zip(sources, system, texts, strict=True)
+        ]
+        report = scorers.scaled(progress, len(places), len(systems) * len(sources))
+        found = self._checked(list(places), report)[order]
+        scores = found.reshape(len(systems), len(references), len(sources)).mean(axis=1)
+        if self.needs_reference:
+            self.signature = self._scorer.signature + several(test_set)
+        return [Scores(segments, float(segments.mean())) for segments in (-scores if self.lower_is_better else scores)]
+
+    def _checked(self, examples: list[Example], progress: Progress | None) -> Floats:
+        scores = np.asarray(self._scorer.score(examples, progress), np.float64)
+        if scores.shape != (len(examples),):
+            raise RerankError(f"{self.name} gave {scores.size} scores for {len(examples)} examples")
+        for index in np.flatnonzero(~np.isfinite(scores)):
+            raise RerankError(f"{self.name}: the score of {examples[index].translation!r} is {scores[index]}")
+        return scores
+
+
+def several(test_set: TestSet) -> str:
+    """What a signature says of a metric that has one reference at a time, if there are several."""
+    count = len(test_set.references)
+    return f"|refs:{count},mean" if count > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A metric that can be had by name."""
+
+    meaning: str
+    needs_source: bool
+    needs_reference: bool
+    make: Callable[[str, Hardware], Metric]
+    """Called with what follows the colon of ``name:…``."""
+
+
+def _chrf(argument: str, _: Hardware) -> Metric:
+    from quitmt.evaluate.surface import chrf
+
+    return chrf(argument, words=0)
+
+
+def _chrf_with_words(argument: str, _: Hardware) -> Metric:
+    from quitmt.evaluate.surface import chrf
+
+    return chrf(argument, words=2)
+
+
+def _bleu(argument: str, _: Hardware) -> Metric:
+    from quitmt.evaluate.surface import bleu
+
+    return bleu(argument)
+
+
+def _scored(kind: str) -> Callable[[str, Hardware], Metric]:
+    def make(model: str, hardware: Hardware) -> Metric:
+        # A checkpoint that is not the usual one stands in the heading: two of them may stand beside each other.
+        name = f"{KINDS[kind].title}:{model.rstrip('/').rpartition('/')[2]}" if model else None
+        return ScorerMetric(kind, scorers.load(f"{kind}:{model}" if model else kind, hardware), name=name)
+
+    return make
+
+
+TABLE = {
+    "chrf": Entry("chrF: character 6-grams", False, True, _chrf),
+    "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words),
+    "bleu": Entry("BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu),
+    **{name: Entry(kind.meaning, True, kind.needs_reference, _scored(name)) for name, kind in KINDS.items()},
+}
+
+METRICS = {name: entry.meaning for name, entry in TABLE.items()} | {
+    "module:attribute": "any function (translation, reference) or (source, translation, reference) of yours",
+}
+"""What the names mean, for people."""
+
+
+def find(spec: str) -> tuple[Entry, str]:
+    """The entry that a text like ``chrf++``, ``comet:MODEL`` or ``my_module:my_function`` names, and its argument.
+
+    Nothing is loaded yet, but a function of the user's is imported: what it needs stands in its parameters.
+    """
+    name, colon, argument = spec.partition(":")
+    if name in TABLE:
+        return TABLE[name], argument
+    if not colon:
+        raise unknown("metric", spec, METRICS)
+    from quitmt.evaluate.function import FunctionMetric
+
+    metric = FunctionMetric(spec)
+    return Entry("", metric.needs_source, metric.needs_reference, lambda *_: metric), argument
+
+
+def load(spec: str, hardware: Hardware | None = None) -> Metric:
+    entry, argument = find(spec)
+    return entry.make(argument, hardware or Hardware())

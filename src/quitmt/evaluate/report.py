@@ -1,0 +1,132 @@
+"""The scores of several systems by several metrics, and the JSON they are kept in:
+
+    {"metrics": {METRIC: {"signature": "…", "lower_is_better": false}},
+     "systems": {SYSTEM: {METRIC: {"system": 55.3, "segments": [61.2, …]}}}}
+
+``segments`` may be absent. Every system has a score by every metric, for the same segments.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from quitmt.errors import InputError
+from quitmt.evaluate.metrics import Metric, Scores
+
+HOW = "quitmt score --format json --segments -o FILE writes them"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric's scores, by the name of the system."""
+
+    signature: str
+    lower_is_better: bool
+    scores: Mapping[str, Scores]
+
+    @property
+    def arrow(self) -> str:
+        return "↓" if self.lower_is_better else "↑"
+
+    @property
+    def best(self) -> float:
+        values = [scores.system for scores in self.scores.values()]
+        return min(values) if self.lower_is_better else max(values)
+
+    @property
+    def decimals(self) -> int:
+        """Enough for people: four for scores around 1, two for those up to 100."""
+        return 2 if max(abs(scores.system) for scores in self.scores.values()) >= 10 else 4
+
+
+@dataclass(slots=True)
+class Report:
+    systems: tuple[str, ...]
+    columns: dict[str, Column] = field(default_factory=dict)
+
+    def add(self, metric: Metric, scores: list[Scores]) -> None:
+        self.columns[metric.name] = Column(
+            metric.signature, metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
+        )
+
+    @property
+    def segments(self) -> int:
+        return len(next(iter(next(iter(self.columns.values())).scores.values())).segments)
+
+
+def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
+    def fields(scores: Scores) -> dict[str, Any]:
+        return {"system": scores.system} | ({"segments": scores.segments.tolist()} if segments else {})
+
+    return {
+        "metrics": {
+            name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
+            for name, column in report.columns.items()
+        },
+        "systems": {
+            system: {name: fields(column.scores[system]) for name, column in report.columns.items()}
+            for system in report.systems
+        },
+    }
+
+
+def parse(text: str, path: str) -> Report:
+    """A report with segment scores from its JSON; ``path`` is for the errors."""
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else "it is not JSON"
+        raise InputError(f"{path} has no scores that can be read: {reason}", hint=HOW) from None
+    metrics, systems = (_object(found, name, path) for name in ("metrics", "systems"))
+    report = Report(tuple(systems))
+    for name in metrics:
+        facts = _object(metrics, name, path)
+        scores = {
+            system: _scores(_object(systems, system, path).get(name), f"{path}, {system}, {name}") for system in systems
+        }
+        report.columns[name] = Column(str(facts.get("signature", "")), facts.get("lower_is_better") is True, scores)
+    _check_sizes(report, path)
+    return report
+
+
+def _object(found: Any, name: str, path: str) -> dict[str, Any]:
+    inner = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(inner, dict) or not inner:
+        raise InputError(f"{path} is not a file of scores: it has no {name!r}", hint=HOW)
+    return inner
+
+
+def _scores(found: Any, where: str) -> Scores:
+    system, segments = (found.get("system"), found.get("segments")) if isinstance(found, dict) else (None, None)
+    if not _number(system):
+        raise InputError(f"{where}: there is no score of the system", hint=HOW)
+    if not isinstance(segments, list) or not segments:
+        raise InputError(f"{where}: there are no scores of segments", hint=HOW)
+    for number, score in enumerate(segments, start=1):
+        if not _number(score):
+            raise InputError(f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a finite number")
+    return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _check_sizes(report: Report, path: str) -> None:
+    first: tuple[str, int] | None = None
+    for name, column in report.columns.items():
+        for system, scores in column.scores.items():
+            here, size = f"{system} by {name}", len(scores.segments)
+            first = first or (here, size)
+            if size != first[1]:
+                raise InputError(f"{path}: {here} has {size} segments, but {first[0]} has {first[1]}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InputError(f"a score is {name}, not a finite number")

@@ -1,0 +1,185 @@
+"""Metrics by name: scoring models and functions as metrics of systems."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from quitmt.errors import InputError, RerankError, UsageError
+from quitmt.evaluate.metrics import METRICS, TABLE, Progress, ScorerMetric, TestSet, find, load
+from quitmt.metrics.scorer import KINDS, Example, Hardware
+
+
+class FakeScorer:
+    """The length of all texts; negative, as a scorer of a metric that is published the other way round."""
+
+    signature = "fake|x:1"
+
+    def __init__(self, sign: int = 1) -> None:
+        self.calls: list[list[Example]] = []
+        self.sign = sign
+
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> npt.NDArray[np.float64]:
+        self.calls.append(list(examples))
+        for _ in examples:
+            if progress:
+                progress(1)
+        return np.array([self.sign * float(len(f"{e.source}{e.translation}{e.reference}")) for e in examples])
+
+
+SET = TestSet(("s", "ss", "s"), (("r", "rr", "r"), ("rrr", "rrr", "rrr")))
+SYSTEMS = [["a", "aa", "a"], ["a", "bbb", "a"]]
+
+
+def test_references_are_averaged_and_examples_scored_once() -> None:
+    scorer = FakeScorer()
+    metric = ScorerMetric("comet", scorer)
+    reported: list[int] = []
+    found = metric.evaluate(SET, SYSTEMS, reported.append)
+    assert [scores.segments.tolist() for scores in found] == [[4.0, 6.5, 4.0], [4.0, 7.5, 4.0]]
+    assert [scores.system for scores in found] == [14.5 / 3, 15.5 / 3]
+    (examples,) = scorer.calls
+    assert len(examples) == len(set(examples)) == 6  # of 2 systems × 2 references × 3 segments
+    assert sum(reported) == 6 and len(reported) == 6  # 2 systems × 3 segments
+    assert (metric.name, metric.signature) == ("COMET", "fake|x:1|refs:2,mean")
+    assert metric.needs_source and metric.needs_reference and not metric.lower_is_better
+
+
+def test_one_reference_and_none() -> None:
+    one = ScorerMetric("comet", FakeScorer())
+    one.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
+    assert one.signature == "fake|x:1"
+    scorer = FakeScorer()
+    none = ScorerMetric("kiwi", scorer)
+    none.evaluate(SET, SYSTEMS)
+    assert not none.needs_reference and none.signature == "fake|x:1"
+    assert scorer.calls == [[Example("s", "a"), Example("ss", "aa"), Example("ss", "bbb")]]
+
+
+def test_lower_is_better_is_published_so() -> None:
+    metric = ScorerMetric("metricx", FakeScorer(sign=-1))
+    found = metric.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
+    assert metric.lower_is_better and found[1].segments.tolist() == [3.0, 7.0, 3.0]
+    assert found[1].system == pytest.approx(13 / 3)
+
+
+def test_bad_scores_are_refused() -> None:
+    class Bad(FakeScorer):
+        def score(self, examples: Sequence[Example], progress: Progress | None = None) -> npt.NDArray[np.float64]:
+            return np.array([1.0, np.nan, 1.0])[: self.sign]
+
+    with pytest.raises(RerankError, match="CometKiwi: the score of 'aa' is nan"):
+        ScorerMetric("kiwi", Bad(3)).evaluate(SET, SYSTEMS)
+    with pytest.raises(RerankError, match="CometKiwi gave 2 scores for 3 examples"):
+        ScorerMetric("kiwi", Bad(2)).evaluate(SET, SYSTEMS)
+
+
+def test_a_ragged_test_set() -> None:
+    with pytest.raises(InputError, match="sources and references have 1 and 2 segments"):
+        TestSet(("a",), (("b", "c"),))
+
+
+def test_every_name_is_explained_and_knows_what_it_needs() -> None:
+    assert {*TABLE} == {"chrf", "chrf++", "bleu", *KINDS} == {*METRICS} - {"module:attribute"}
+    for name, kind in KINDS.items():
+        entry, argument = find(f"{name}:some/model")
+        assert (entry.needs_source, entry.needs_reference, argument) == (True, kind.needs_reference, "some/model")
+    assert not find("chrf")[0].needs_source and find("chrf")[0].needs_reference
+
+
+def test_models_are_loaded_with_their_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Hardware]] = []
+
+    def load_scorer(spec: str, hardware: Hardware) -> FakeScorer:
+        asked.append((spec, hardware))
+        return FakeScorer()
+
+    monkeypatch.setattr("quitmt.metrics.scorer.load", load_scorer)
+    hardware = Hardware("cpu", "float32", 99)
+    assert load("comet", hardware).name == "COMET"
+    assert load("kiwi:Unbabel/wmt23-cometkiwi-da-xl", hardware).name == "CometKiwi:wmt23-cometkiwi-da-xl"
+    assert asked == [("comet", hardware), ("kiwi:Unbabel/wmt23-cometkiwi-da-xl", hardware)]
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match=r"unknown metric 'commet' \(did you mean 'comet'\?\)"):
+        load("commet")
+    with pytest.raises(UsageError, match="there is no module no_such_module"):
+        load("no_such_module:f")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = "metrics_of_a_user"
+    (tmp_path / f"{name}.py").write_text(
+        """
+calls = []
+def two(translation, reference, factor=10):
+    calls.append((translation, reference))
+    return factor * len(translation) - len(reference)
+def three(source, translation, reference): return len(source) * len(translation)
+three.lower_is_better = True
+def one(translation): return 0
+def four(a, b, c, d): return 0
+def named(translation, reference, *, factor): return 0
+def broken(translation, reference): return 1 // (len(translation) - 2)
+def endless(translation, reference): return float("inf") if translation == "bbb" else 0
+def word(translation, reference): return "good"
+number = 7
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)  # that of another test
+    return name
+
+
+def test_a_function_of_two(module: str) -> None:
+    metric = load(f"{module}:two")
+    reported: list[int] = []
+    found = metric.evaluate(TestSet(None, SET.references), SYSTEMS, reported.append)
+    assert [scores.segments.tolist() for scores in found] == [[8.0, 17.5, 8.0], [8.0, 27.5, 8.0]]
+    assert found[0].system == 33.5 / 3 and sum(reported) == 6
+    assert (metric.name, metric.signature) == ("two", f"function:{module}:two|refs:2,mean")
+    assert not metric.needs_source and metric.needs_reference and not metric.lower_is_better
+    calls = sys.modules[module].calls
+    assert len(calls) == len(set(calls)) == 6
+
+
+def test_a_function_of_three(module: str) -> None:
+    metric = load(f"{module}:three")
+    found = metric.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
+    assert found[1].segments.tolist() == [1.0, 6.0, 1.0]
+    assert metric.needs_source and metric.lower_is_better and metric.signature == f"function:{module}:three"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing", "has no missing"),
+        ("number", r"number is not a function but a int"),
+        ("one", r"one takes 1 texts \(it must take \(translation, reference\) or \(source, translation, reference\)\)"),
+        ("four", "four takes 4 texts"),
+        ("named", "named cannot do without factor="),
+    ],
+)
+def test_functions_that_cannot_be_metrics(name: str, message: str, module: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(f"{module}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", "broken failed at segment 2: ZeroDivisionError: "),
+        ("endless", "endless gave inf for segment 2, not a finite number"),
+        ("word", "word failed at segment 1: ValueError: could not convert"),
+    ],
+)
+def test_functions_that_fail(name: str, message: str, module: str) -> None:
+    with pytest.raises(RerankError, match=message):
+        load(f"{module}:{name}").evaluate(SET, SYSTEMS)
