@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 
 from quitmt.cli.main import main
+
+# Before torch is imported: with tiny models on busy cores, its threads would mostly spin and wait for each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("quitmt", deadline=None)
+hypothesis.settings.load_profile("quitmt")
 
 WORDS = "o a um gato cão casa rua velha nova viu comeu dormiu perto longe de da do muito pouco hoje".split()
 

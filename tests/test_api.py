@@ -126,3 +126,13 @@ def test_every_public_name_is_there() -> None:
         assert getattr(quitmt, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = quitmt.nonsense
+
+
+def test_filters_go_with_rerankers_given_by_name() -> None:
+    pool = [quitmt.Candidate("aaaa", scores={"q": 1.0}), quitmt.Candidate("b", scores={"q": 3.0})]
+    pool += [quitmt.Candidate("aaaa", scores={"q": 2.0}), quitmt.Candidate("b", scores={"q": 0.0})] * 2
+    assert quitmt.rerank_pool(pool, rule="full").index == 0
+    assert quitmt.rerank_pool(pool, rule="full", filter="qe:recorded:q", keep=1).index == 1
+    assert quitmt.rerank_pool(pool, rule="full", filter="qe:recorded:q", keep=3).index == 2
+    with pytest.raises(TypeError, match="filter, keep and hardware go with a reranker given by name"):
+        quitmt.rerank_pool(pool, reranker=quitmt.qe(lambda s, c: 1.0), keep=3)

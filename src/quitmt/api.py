@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from quitmt import generate, rerank, stop
 from quitmt.corpus import item
+from quitmt.devices import Hardware
 from quitmt.engine.bridge import iterate
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.engine.engine import Finished, Observer
@@ -51,7 +52,8 @@ class Translator:
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
     that gives the candidates start..stop of a source. To a model given by name go ``languages`` (source, target),
     ``sampling`` (temperature, top_k, top_p, epsilon, seed) and ``options`` (the backend's own, such as base_url); to a
-    rule given by name k, w, alpha and n.
+    reranker given by name ``mbr`` (a faster kind of it, such as prune), ``filter`` and ``keep`` (MBR among the best by
+    QE) and ``hardware`` (of scoring models); to a rule given by name k, w, alpha and n.
 
     >>> def sample(source, start, stop):
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
@@ -72,6 +74,10 @@ class Translator:
         n: int = 512,
         in_flight: int | None = None,
         speculate: bool = False,
+        mbr: str = "exact",
+        filter: str | None = None,
+        keep: int | None = None,
+        hardware: Hardware | None = None,
         languages: tuple[str | None, str | None] = (None, None),
         options: Mapping[str, Any] | None = None,
         **sampling: Any,
@@ -87,7 +93,13 @@ class Translator:
             raise TypeError(f"{', '.join(sampling)}: sampling settings go with a model given by name")
         else:
             self.generator = cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
-        self.reranker = rerank.load(reranker, languages=languages) if isinstance(reranker, str) else reranker
+        if isinstance(reranker, str):
+            settings: dict[str, Any] = {"hardware": hardware, "filter": filter, "keep": keep, "variant": mbr}
+            self.reranker: Reranker[Any] = rerank.load(reranker, languages=languages, **settings)
+        elif (mbr, filter, keep, hardware) != ("exact", None, None, None):
+            raise TypeError("mbr, filter, keep and hardware go with a reranker given by name")
+        else:
+            self.reranker = reranker
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
         """One outcome a source, in order."""

@@ -97,7 +97,17 @@ class StoppingRule(Protocol):
 
 
 class Utility(Protocol[Arena]):
-    """Compares texts pairwise, for MBR. An arena holds one segment's distinct texts in the utility's own features."""
+    """Compares texts pairwise, for MBR. An arena holds one segment's distinct texts in the utility's own features.
+
+    Accelerated MBR makes use of more, where a utility has it (texts by their numbers in the arena, utilities one way):
+
+    - ``block(arena, rows, columns)``: u(row as hypothesis, column as reference) for an array of rows and a range of
+      columns;
+    - ``pairs(arena, rows, columns)``: the same for pairs, from two arrays of one length;
+    - ``against(arena, rows, weights)``: the utilities of a range of rows with references that are weighted means of the
+      arena's first texts, one for each row of ``weights``;
+    - ``vectors(arena)``: a vector a text, for clustering.
+    """
 
     @property
     def signature(self) -> str: ...
@@ -115,11 +125,16 @@ class Utility(Protocol[Arena]):
 
 
 class QualityEstimator(Protocol):
-    """Scores a candidate by its source alone."""
+    """Scores a candidate by its source alone.
+
+    One that looks at more of a candidate than its text (recorded scores, say) has an attribute ``distinct = False``
+    and is asked for every candidate; others are asked once for each distinct text of a segment.
+    """
 
     @property
     def signature(self) -> str: ...
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.ArrayLike:
-        """One score a pair. The pairs come from many segments and hold no (source, text) twice within a call."""
+        """One score a pair, higher is better. The pairs come from many segments; unless ``distinct`` is False, no text
+        of a segment comes twice within a call."""
         ...

@@ -94,6 +94,18 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """What MBR computed for one segment."""
+
+    evaluations: int
+    """Utilities of a hypothesis and a reference."""
+    possible: int
+    """Those of all candidates with all, n²."""
+    encoded: int
+    """Texts that went through the encoder; identical candidates are one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one segment. A failed one keeps the best translation known when it failed, if there was any."""
 
@@ -109,3 +121,5 @@ class Outcome:
     seconds: Seconds = field(default_factory=Seconds)
     signature: str = ""
     error: str | None = None
+    effort: Effort | None = None
+    """Of rerankers that can tell."""

@@ -40,7 +40,9 @@ def test_an_outcome_line_has_what_is_promised(quitmt: Quitmt, pools: Path) -> No
     first = outcomes(ran.out)[0]
     assert list(first) == [
         "id", "source", "translation", "index", "score", "size", "stop", "trajectory", "seconds", "signature",
+        "effort",
     ]  # fmt: skip
+    assert set(first["effort"]) == {"evaluations", "possible", "encoded"}
     assert first["id"] == "p0" and first["stop"] in ("stable", "budget", "exhausted")
     assert set(first["seconds"]) == {"generate", "rerank"}
     assert first["signature"].startswith("quit|k:4|w:2|a:0.001|n:32|gen:recorded|rerank:mbr:chrF2")

@@ -83,6 +83,7 @@ def test_nothing_to_continue_simply_starts(
         (["--alpha", "0.01"], "--alpha was 0.001 in the run that"),
         (["-w", "4"], "-w was 8"),
         (["--rerank", "qe:recorded:x"], "--rerank was mbr:chrf"),
+        (["--filter", "qe:recorded:x"], "--filter was None"),
     ],
 )
 def test_other_settings_are_refused(

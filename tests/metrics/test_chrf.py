@@ -68,7 +68,7 @@ def sentences(count: int, seed: int = 5, words: int = 24) -> list[str]:
 
 
 @given(POOLS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_equals_sacrebleu(texts: list[str]) -> None:
     forward, backward = everything(Chrf(), texts)
     expected = by_sacrebleu(texts)
@@ -77,7 +77,7 @@ def test_equals_sacrebleu(texts: list[str]) -> None:
 
 
 @given(POOLS, st.integers(1, 9), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_sacrebleu_for_other_orders_and_betas(texts: list[str], order: int, beta: int) -> None:
     forward, _ = everything(Chrf(order, beta), texts)
     np.testing.assert_allclose(forward, by_sacrebleu(texts, order, beta), rtol=0, atol=1e-15)
@@ -119,7 +119,7 @@ def test_rows_are_hypotheses_going_forward() -> None:
 
 
 @given(POOLS, st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_growing_changes_no_bit(texts: list[str], data: st.DataObject) -> None:
     utility = Chrf()
     forward, backward = everything(utility, texts)
@@ -133,7 +133,7 @@ def test_growing_changes_no_bit(texts: list[str], data: st.DataObject) -> None:
 
 
 @given(POOLS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_pair_does_not_depend_on_the_others(texts: list[str], data: st.DataObject) -> None:
     utility = Chrf()
     forward, _ = everything(utility, texts)

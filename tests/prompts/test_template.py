@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from quitmt.errors import InputError, UsageError
-from quitmt.prompts.template import Prompt, for_model, load, names
+from quitmt.metrics.gemba_answers import read
+from quitmt.prompts.template import Judged, Prompt, for_model, judges, load, names
 from quitmt.types import Segment
 
 SEGMENT = Segment("1", "A {source} of {joy}.")
@@ -78,6 +79,7 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     [
         ("t.txt", "Translate this", r"has no \{source\} \(that is where the text goes\)"),
         ("t.txt", "{source} {adress}", r"unknown placeholder \{adress\}"),
+        ("t.txt", "{source} {translation}", r"unknown placeholder \{translation\}"),
         ("t.toml", "messages = [", "is not TOML"),
         ("t.toml", "mesages = []", "unknown field 'mesages'"),
         ("t.toml", 'messages = [{role = "user"}]', "message without role or content"),
@@ -88,6 +90,34 @@ def test_bad_templates(file: str, text: str, message: str, tmp_path: Path) -> No
     (tmp_path / file).write_text(text)
     with pytest.raises(InputError, match=message):
         load(str(tmp_path / file))
+
+
+def test_judges_are_kept_apart() -> None:
+    assert judges() == ["judges/gemba-mqm", "judges/gemba-mqm-qwen3"]
+    assert not [name for name in names() if "gemba" in name]
+    with pytest.raises(UsageError, match="unknown prompt template 'gemba-mqm'"):
+        load("gemba-mqm")
+
+
+@pytest.mark.parametrize("name", judges())
+def test_every_judge_has_source_and_translation_and_nothing_left_to_fill(name: str) -> None:
+    messages = filled(name, "en", "de", Judged("1", "SOURCE", "", "TRANSLATION {source}"))
+    last = str(messages.pop()["content"])
+    assert "English source" in last and "SOURCE" in last and "TRANSLATION {source}" in last
+    assert "{" not in str([message["content"] for message in messages])
+
+
+def test_the_judges_own_examples_can_be_read() -> None:
+    answers = [str(message["content"]) for message in filled("judges/gemba-mqm") if message["role"] == "assistant"]
+    assert [[error.severity for error in read(answer) or []] for answer in answers] == [
+        ["major", "minor"], ["critical", "major"], [],
+    ]  # fmt: skip
+    assert None not in [read(answer) for answer in answers]
+
+
+def test_judges_for_qwen3_do_not_think() -> None:
+    assert load("judges/gemba-mqm-qwen3").chat_template_kwargs == {"enable_thinking": False}
+    assert load("judges/gemba-mqm-qwen3").messages == load("judges/gemba-mqm").messages
 
 
 def test_unknown_names() -> None:

@@ -10,14 +10,17 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from quitmt import stop
+from quitmt import rerank, stop
 from quitmt._version import __version__
 from quitmt.cli.run import Outputs
+from quitmt.devices import Hardware
 from quitmt.errors import OutputError, UsageError
 from quitmt.files.journal import Journal
 from quitmt.files.outputs import STDOUT, Output
-from quitmt.protocols import StoppingRule
+from quitmt.protocols import Reranker, StoppingRule
 from quitmt.rerank import RERANKERS
+from quitmt.rerank.filtered import KEEP
+from quitmt.rerank.variants import METHODS
 from quitmt.stop import RULES
 
 
@@ -29,12 +32,19 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-NAMES = listed("rerankers", RERANKERS) + listed("stopping rules", RULES)
+NAMES = listed("rerankers", RERANKERS) + listed("kinds of MBR (--mbr)", METHODS) + listed("stopping rules", RULES)
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("method")
     group.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help="mbr:chrf, or another of the list below")
+    group.add_argument(
+        "--mbr", default="exact", metavar="KIND", help="with mbr: exact, or one of the faster kinds in the list below"
+    )
+    group.add_argument(
+        "--filter", metavar="NAME", help="with mbr: only among the candidates that this qe: reranker likes best"
+    )
+    group.add_argument("--keep", type=int, metavar="M", help=f"with --filter: how many candidates it keeps ({KEEP})")
     group.add_argument("--stop", default="quit", metavar="NAME", help="quit, or another of the list below")
     group.add_argument("-k", "--step", type=int, default=8, metavar="K", help="candidates a step (8)")
     group.add_argument("-w", "--window", type=int, default=8, metavar="W", help="steps a window (8)")
@@ -47,6 +57,15 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--src", metavar="LANG", help="source language (the model's, or en)")
     group.add_argument("--tgt", metavar="LANG", help="target language (the model's, or pt)")
+
+
+def add_scoring(parser: argparse.ArgumentParser, *, device: bool) -> None:
+    """For rerankers that are scoring models; ``device`` is False where another option of that name serves them too."""
+    group = parser.add_argument_group("scoring models (comet, kiwi, xcomet, metricx)")
+    if device:
+        group.add_argument("--device", help="where they run: cpu, cuda, mps (the best there is)")
+    group.add_argument("--metric-dtype", metavar="TYPE", help="their number format (float32): bfloat16, float16")
+    group.add_argument("--batch-tokens", type=int, metavar="N", help="tokens they read at a time (as memory allows)")
 
 
 def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
@@ -77,10 +96,35 @@ def rule_of(args: argparse.Namespace) -> StoppingRule:
     )
 
 
+SCORING = ("device", "metric_dtype", "batch_tokens")
+
+
+def reranker_of(
+    args: argparse.Namespace, languages: tuple[str | None, str | None], *, shared: tuple[str, ...] = ()
+) -> Reranker[Any]:
+    """For every command the same, so that replaying a run means what the run meant.
+
+    Settings of scoring models are refused where there is none, except those ``shared`` with others who take them.
+    """
+    given: dict[str, Any] = {"filter": args.filter, "keep": args.keep, "variant": args.mbr}
+    if rerank.is_neural(args.rerank, args.filter):
+        hardware = Hardware(args.device, args.metric_dtype, args.batch_tokens)
+        return rerank.load(args.rerank, languages=languages, hardware=hardware, **given)
+    for name in SCORING:
+        if name not in shared and getattr(args, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} goes with scoring models such as mbr:comet, not with {args.rerank}")
+    return rerank.load(args.rerank, languages=languages, **given)
+
+
 def method_settings(args: argparse.Namespace) -> dict[str, Any]:
     """What changes the results, by the name the user knows it by."""
     return {
         "--rerank": args.rerank,
+        "--mbr": args.mbr,
+        "--filter": args.filter,
+        "--keep": args.keep,
+        "--metric-dtype": args.metric_dtype,
         "--stop": args.stop,
         "-k": args.step,
         "-w": args.window,

@@ -32,6 +32,7 @@ class Progress:
             smoothing=0.05,
             delay=0.3,
         )
+        self._evaluations = self._pairs = 0
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
 
@@ -61,6 +62,9 @@ class Progress:
             self.stops[outcome.stop] += 1
             self.used += outcome.size
             self._possible += outcome.size if outcome.stop is Verdict.EXHAUSTED else self._budget
+        if outcome.effort:
+            self._evaluations += outcome.effort.evaluations
+            self._pairs += outcome.effort.possible
         self._bar.update()
 
     def _saved(self) -> float:
@@ -72,8 +76,9 @@ class Progress:
         if summary and not self._quiet and self.segments:
             mean = self.used / self.segments
             stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
+            share = f"; {self._evaluations / self._pairs:.1%} of all pairs compared" if self._pairs else ""
             print(
                 f"quitmt: {self.segments} segments, {mean:.1f} of {self._budget} candidates each on average "
-                f"({self._saved():.1%} saved); {stops}",
+                f"({self._saved():.1%} saved); {stops}{share}",
                 file=sys.stderr,
             )

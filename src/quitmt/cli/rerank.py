@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from quitmt import rerank
 from quitmt.cli import options
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
@@ -29,6 +28,8 @@ examples:
   quitmt rerank pools.jsonl.gz -o chosen.txt
   quitmt rerank pools.jsonl --stop full --jsonl full.jsonl -o /dev/null
   quitmt rerank pools.jsonl --rerank qe:recorded:kiwi -w 4
+  quitmt rerank pools.jsonl --rerank qe:0.7*recorded:kiwi+0.3*likelihood
+  quitmt rerank pools.jsonl --rerank mbr:chrf --filter qe:recorded:kiwi --keep 32
   quitmt rerank samples.txt --num-candidates 64 --sources news.en"""
 
 
@@ -44,6 +45,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
     options.add_method(parser)
+    options.add_scoring(parser, device=True)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
@@ -54,7 +56,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
     rule = options.rule_of(args)
-    reranker = rerank.load(args.rerank, languages=(args.src or "en", args.tgt or "pt"))
+    reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
     generator = RecordedGenerator()
     in_flight = 64 if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, quiet=args.quiet)

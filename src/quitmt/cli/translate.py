@@ -32,6 +32,7 @@ examples:
   quitmt translate news.en -o news.pt --jsonl news.outcomes.jsonl
   quitmt translate news.en -o news.pt --resume              # after a crash or Ctrl-C
   quitmt translate news.en --rerank qe:likelihood -w 4 -o news.pt
+  quitmt translate news.en --filter qe:likelihood --keep 32 -o news.pt       # MBR among the 32 best by QE
   quitmt translate --src pt --tgt en carta.pt               # the other direction
   quitmt translate news.en --stop full --keep-pools pools.jsonl -o full.pt   # sample once, replay with rerank"""
 
@@ -47,6 +48,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
     add_model(parser)
     options.add_method(parser)
+    options.add_scoring(parser, device=False)
     options.add_output(parser, pools=True)
     parser.set_defaults(prepare=prepare)
 
@@ -77,7 +79,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-clean", dest="clean", action="store_false", default=None, help="keep answers as they are")
     group.add_argument("--context", type=int, default=0, metavar="N", help="chat models: show N lines before (0)")
-    group.add_argument("--device", help="hf, ct2: cpu, cuda, mps (the best there is)")
+    group.add_argument("--device", help="hf, ct2, and scoring models: cpu, cuda, mps (the best there is)")
     group.add_argument("--dtype", help="hf, vllm: float32, bfloat16, … (what is fast there)")
     group.add_argument("--compute-type", metavar="TYPE", help="ct2: int8, float16, … (as the model was converted)")
     group.add_argument("--batch", type=int, metavar="N", help="hf: candidates decoded together (as memory allows)")
@@ -127,9 +129,9 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         args.model,
         Sampling(args.temperature, args.top_k, args.top_p, args.epsilon, args.seed),
         languages=(args.src, args.tgt),
-        options={name: getattr(args, name) for name in ENGINE_OPTIONS},
+        options=engine_options(args),
     )
-    reranker = rerank.load(args.rerank, languages=(args.src, args.tgt))
+    reranker = options.reranker_of(args, (args.src, args.tgt), shared=("device",))
     backend = generate.BACKENDS[args.model.partition(":")[0]]
     in_flight = backend.in_flight if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
@@ -145,6 +147,15 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     settings = {**settings_of(args), "what produces the results": driver.signature}
     outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
     return Run(driver, outputs, progress, journal), items(args.input, driver.signature, args.context)
+
+
+def engine_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What goes to the engine. --device does not, if the engine has none and a reranker has."""
+    given = {name: getattr(args, name) for name in ENGINE_OPTIONS}
+    backend = generate.BACKENDS.get(args.model.partition(":")[0])
+    if backend and "device" not in backend.options and rerank.is_neural(args.rerank, args.filter):
+        del given["device"]
+    return given
 
 
 def is_outcomes(path: str) -> bool:

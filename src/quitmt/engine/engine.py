@@ -23,7 +23,7 @@ from typing import Generic
 
 from quitmt.errors import InputError, QuitmtError
 from quitmt.protocols import Reranker, State, StoppingRule, Update, Watch
-from quitmt.types import Ask, Candidate, Draw, Outcome, Seconds, Segment, Standing, Verdict
+from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
 
 Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
 """Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
@@ -89,6 +89,7 @@ class Engine(Generic[State]):
         speculate: bool = False,
     ) -> None:
         self._reranker = reranker
+        self._effort: Callable[[State], Effort | None] = getattr(reranker, "effort", lambda state: None)
         self._rule = rule
         self._signature = signature
         self._observer = observer
@@ -233,6 +234,7 @@ class Engine(Generic[State]):
             seconds=Seconds(slot.generate_seconds, slot.rerank_seconds),
             signature=self._signature,
             error=str(error) if error else None,
+            effort=self._effort(slot.state),
         )
         self._finished.append(Finished(slot.segment, outcome, slot.pool[:size]))
 

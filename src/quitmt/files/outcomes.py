@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from quitmt.types import Outcome, Seconds, Verdict
+from quitmt.types import Effort, Outcome, Seconds, Verdict
 
 
 def format_outcome(outcome: Outcome) -> str:
@@ -13,7 +14,7 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``error`` only where there is one."""
+    """In the order people read them; ``effort`` and ``error`` only where there is one."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -29,6 +30,8 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         },
         "signature": outcome.signature,
     }
+    if outcome.effort is not None:
+        fields["effort"] = asdict(outcome.effort)
     if outcome.error is not None:
         fields["error"] = outcome.error
     return fields
@@ -39,4 +42,5 @@ def from_fields(fields: dict[str, Any]) -> Outcome:
     known["stop"] = Verdict(known["stop"])
     known["trajectory"] = tuple(known["trajectory"])
     known["seconds"] = Seconds(**known["seconds"])
+    known["effort"] = Effort(**known["effort"]) if "effort" in known else None
     return Outcome(**known)

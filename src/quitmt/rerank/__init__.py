@@ -1,55 +1,72 @@
-"""Rerankers: MBR and QE, and the names they go by."""
+"""Rerankers: MBR, QE and MBR filtered by QE, and the names they go by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from quitmt.devices import Hardware
 from quitmt.errors import UsageError, unknown
-from quitmt.protocols import Reranker
+from quitmt.metrics.function import as_estimator, as_utility
+from quitmt.protocols import QualityEstimator, Reranker, Utility
+from quitmt.rerank import specs, variants
+from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.filtered import KEEP, Filtered
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.rerank.specs import RERANKERS
 
-RERANKERS = {
-    "mbr:chrf": "the candidate the others agree with most, by chrF (exact)",
-    "qe:likelihood": "the candidate from which the reverse model would most likely recover the source; "
-    "qe:likelihood:MODEL takes another reverse model",
-    "qe:recorded:NAME": "the candidate with the highest recorded score NAME of its pool",
-}
+__all__ = ["RERANKERS", "is_neural", "load", "mbr", "qe"]
 
 
-def load(spec: str, *, languages: tuple[str | None, str | None] = ("en", "pt")) -> Reranker[Any]:
-    """The reranker a text like ``mbr:chrf`` or ``qe:recorded:kiwi`` names."""
+def load(
+    spec: str,
+    *,
+    languages: tuple[str | None, str | None] = ("en", "pt"),
+    hardware: Hardware | None = None,
+    filter: str | None = None,
+    keep: int | None = None,
+    variant: str = "exact",
+) -> Reranker[Any]:
+    """The reranker a text like ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood`` names.
+
+    ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
+    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``hardware`` is for the scoring models among them.
+    """
     kind, _, rest = spec.partition(":")
-    metric, _, argument = rest.partition(":")
-    if (kind, rest) == ("mbr", "chrf"):
-        from quitmt.metrics.chrf import Chrf
-
-        return Mbr(Chrf())
-    if (kind, metric) == ("qe", "recorded"):
-        from quitmt.metrics.recorded import RecordedScores
-
-        if not argument:
-            raise UsageError("qe:recorded needs the name of a score, such as qe:recorded:likelihood")
-        return Qe(RecordedScores(argument), distinct=False)
-    if (kind, metric) == ("qe", "likelihood"):
-        from quitmt.metrics.likelihood import Likelihood
-
-        return Qe(Likelihood(argument or _reverse_model(*languages)))
+    if keep is not None and filter is None:
+        raise UsageError("--keep goes with --filter", hint="as in --rerank mbr:chrf --filter qe:likelihood --keep 64")
+    if not rest:
+        raise unknown("reranker", spec, RERANKERS)
+    if kind == "mbr" and filter is not None:
+        filter_kind, _, filter_rest = filter.partition(":")
+        if filter_kind != "qe":
+            raise UsageError(f"the filter {filter!r} is no QE metric", hint="as in --filter qe:likelihood")
+        if variant != "exact":
+            raise UsageError("--mbr and --filter do not go together", hint="filtered MBR is exact among those kept")
+        m = KEEP if keep is None else keep
+        return Filtered(specs.estimator(filter_rest, languages, hardware), specs.utility(rest, hardware), keep=m)
+    if kind == "mbr":
+        method = variants.load(variant)
+        utility = specs.utility(rest, hardware)
+        return Accelerated(utility, method) if method else Mbr(utility)
+    if kind == "qe" and variant != "exact":
+        raise UsageError(f"--mbr goes with an mbr: reranker, not with {spec}")
+    if kind == "qe" and filter is not None:
+        raise UsageError(f"--filter goes with an mbr: reranker, not with {spec}", hint="or combine them: qe:A*X+B*Y")
+    if kind == "qe":
+        return Qe(specs.estimator(rest, languages, hardware))
     raise unknown("reranker", spec, RERANKERS)
 
 
-def _reverse_model(source: str | None, target: str | None) -> str:
-    if not (source and target):
-        raise UsageError(
-            "qe:likelihood needs a model of the reverse direction",
-            hint="name one, as in qe:likelihood:bergamot:PATH, or give --src and --tgt for an embedded one",
-        )
-    return f"embedded:{target}-{source}"
+def is_neural(spec: str, filter: str | None = None) -> bool:
+    """Whether ``load`` would load a scoring model, the only ones that ``hardware`` is for."""
+    return specs.is_neural(spec) or (filter is not None and specs.is_neural(filter))
 
 
-def mbr(utility: Callable[[str, str], float], *, name: str | None = None) -> Reranker[Any]:
-    """MBR with any function ``u(hypothesis, reference)``, higher is better.
+def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None) -> Reranker[Any]:
+    """MBR with any function ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)``, higher is better, or
+    with a ``Utility`` of ``quitmt.protocols``.
 
     >>> import quitmt
     >>> def same_length(hypothesis, reference):
@@ -57,19 +74,16 @@ def mbr(utility: Callable[[str, str], float], *, name: str | None = None) -> Rer
     >>> quitmt.rerank_pool(["aa", "bbbb", "ccc"], reranker=quitmt.mbr(same_length)).translation
     'ccc'
     """
-    from quitmt.metrics.function import FunctionUtility
-
-    return Mbr(FunctionUtility(utility, name=name))
+    return Mbr(as_utility(utility, name))
 
 
-def qe(score: Callable[[str, str], float], *, name: str | None = None) -> Reranker[Any]:
-    """QE reranking with any function ``score(source, candidate)``, higher is better.
+def qe(score: Callable[[str, str], float] | QualityEstimator, *, name: str | None = None) -> Reranker[Any]:
+    """QE reranking with any function ``score(source, candidate)``, higher is better, or with a ``QualityEstimator`` of
+    ``quitmt.protocols``.
 
     >>> import quitmt
     >>> longest = quitmt.qe(lambda source, candidate: len(candidate))
     >>> quitmt.rerank_pool(["a", "abc", "ab"], reranker=longest).translation
     'abc'
     """
-    from quitmt.metrics.function import FunctionEstimator
-
-    return Qe(FunctionEstimator(score, name=name))
+    return Qe(as_estimator(score, name))

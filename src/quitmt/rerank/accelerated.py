@@ -1,0 +1,72 @@
+"""MBR by methods that compute fewer utilities: the reranker they share.
+
+A method looks at the first n candidates of a segment and says how good each distinct text of them is, by fewer
+utilities than all; the winner is the best of them (ties: the lowest index). At each standing it is run on those n
+alone, with the segment's own random stream, and utilities that were computed before are not computed again: the winner
+after n candidates is that of the method on those n, whatever the steps in which the pool grew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol
+
+import numpy as np
+
+from quitmt.errors import QuitmtError, RerankError
+from quitmt.protocols import Arena, Update, Utility
+from quitmt.rerank.cells import Cells, Floats, encode_new
+from quitmt.types import Effort, Segment, Standing
+
+
+class Method(Protocol):
+    """A way of estimating expected utilities."""
+
+    @property
+    def signature(self) -> str: ...
+
+    def check(self, utility: Utility[Any]) -> None:
+        """Refuse a utility that lacks what the method needs."""
+        ...
+
+    def estimate(self, cells: Cells[Any], size: int) -> Floats:
+        """The expected utility of each distinct text of the first ``size`` candidates; −inf for those ruled out."""
+        ...
+
+
+class Accelerated(Generic[Arena]):
+    """MBR with a utility, by a method."""
+
+    def __init__(self, utility: Utility[Arena], method: Method) -> None:
+        method.check(utility)
+        self.utility, self.method = utility, method
+        self.signature = f"mbr:{utility.signature}|{method.signature}"
+
+    def open(self, segment: Segment) -> Cells[Arena]:
+        return Cells(segment, self.utility)
+
+    def effort(self, state: Cells[Arena]) -> Effort:
+        return state.effort
+
+    def extend(self, updates: Sequence[Update[Cells[Arena]]]) -> list[list[Standing] | QuitmtError]:
+        starts = [update.state.size for update in updates]
+        for update in updates:
+            update.state.add(update.candidates)
+        if error := encode_new(self.utility, [update.state for update in updates]):
+            return [error] * len(updates)
+        return [self._walk(update, start) for update, start in zip(updates, starts, strict=True)]
+
+    def _walk(self, update: Update[Cells[Arena]], start: int) -> list[Standing] | QuitmtError:
+        cells = update.state
+        ends = [*range(start + update.stride, cells.size, update.stride), cells.size] if cells.size > start else []
+        try:
+            return [self._stand(cells, size) for size in ends]
+        except QuitmtError as error:
+            return error
+        except Exception as error:
+            return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")
+
+    def _stand(self, cells: Cells[Arena], size: int) -> Standing:
+        estimates = self.method.estimate(cells, size)
+        best = int(np.argmax(estimates))  # numbers are in order of first appearance
+        return Standing(size, cells.first[best], float(estimates[best]))

@@ -1,0 +1,32 @@
+"""Reference aggregation (Vamvas & Sennrich 2024): the mean of the support is the one reference.
+
+For chrF it is the mean of the n-gram counts, for COMET the mean of the vectors. All candidates are scored against it,
+and the ``top`` best of them against the whole support, exactly. With ``top`` 0 the aggregate alone decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from quitmt.errors import UsageError
+from quitmt.protocols import Utility
+from quitmt.rerank.cells import Cells, Floats
+
+
+class Aggregate:
+    signature = "aggregate"
+
+    def check(self, utility: Utility[Any]) -> None:
+        if not hasattr(utility, "against"):
+            raise UsageError(
+                f"an aggregate needs a utility with counts or vectors of texts, and {utility.signature} has neither",
+                hint="take mbr:chrf or mbr:comet, or another --mbr",
+            )
+
+    def estimate(self, cells: Cells[Any], size: int) -> Floats:
+        counts = cells.counts(size)
+        found = cells.utility.against(cells.arena, range(len(counts)), (counts / size)[None])  # type: ignore[attr-defined]
+        cells.evaluations += found.size
+        return np.asarray(found[:, 0])

@@ -1,0 +1,157 @@
+"""The utilities of some pairs of a segment's candidates, computed when they are wanted and kept: for methods that do
+without most of them.
+
+Identical candidates share their cells: a cell belongs to a pair of distinct texts, so duplicates cost nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, Generic
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import QuitmtError, RerankError
+from quitmt.protocols import Arena, Utility
+from quitmt.types import Candidate, Effort, Segment
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Cells(Generic[Arena]):
+    """One segment's candidates and the cells known so far. Distinct texts are numbered in the order they came."""
+
+    def __init__(self, segment: Segment, utility: Utility[Arena]) -> None:
+        self.segment = segment
+        self.utility = utility
+        self.arena = utility.open(segment)
+        self.number: dict[str, int] = {}
+        self.first: list[int] = []
+        """Number → the index of its first candidate."""
+        self.order: list[int] = []
+        """Candidate index → number."""
+        self.encoded = 0
+        self.evaluations = 0
+        """Utilities computed, those of a method's own references (centroids, means) included."""
+        self._values: Floats = np.empty((0, 0))
+        """[hypothesis, reference] by number; NaN where it is not known."""
+
+    @property
+    def size(self) -> int:
+        return len(self.order)
+
+    @property
+    def effort(self) -> Effort:
+        return Effort(self.evaluations, self.size**2, self.encoded)
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        for candidate in candidates:
+            number = self.number.setdefault(candidate.text, len(self.number))
+            if number == len(self.first):
+                self.first.append(len(self.order))
+            self.order.append(number)
+
+    @property
+    def new(self) -> list[str]:
+        """Texts that are not encoded yet."""
+        return list(self.number)[self.encoded :]
+
+    def made_room(self) -> None:
+        """The new texts have been encoded."""
+        self.encoded = len(self.first)
+        if self.encoded > len(self._values):
+            capacity = max(self.encoded, 2 * len(self._values))
+            larger = np.full((capacity, capacity), np.nan)
+            larger[: len(self._values), : len(self._values)] = self._values
+            self._values = larger
+
+    def counts(self, size: int) -> Ints:
+        """How often each distinct text is among the first ``size`` candidates; as long as there are texts in them."""
+        return np.bincount(np.array(self.order[:size], np.int64))
+
+    def block(self, rows: Ints, columns: range) -> Floats:
+        """The utilities of some texts against a range of texts, computed where they are missing."""
+        wanted = self._values[rows, columns.start : columns.stop]
+        missing = np.isnan(wanted)
+        if missing.any():
+            # Rows that lack the same cells go together; what a row lacks is a range, for ranges is what it was given.
+            starts, stops = _spans(missing)
+            for start, stop in sorted(set(zip(starts.tolist(), stops.tolist(), strict=True)) - {(0, 0)}):
+                group = rows[(starts == start) & (stops == stop)]
+                across = range(columns.start + start, columns.start + stop)
+                found = block(self.utility, self.arena, group, across)
+                self._check(found, group[:, None], np.array(across)[None])
+                self._values[group, across.start : across.stop] = found
+                self.evaluations += found.size
+            wanted = self._values[rows, columns.start : columns.stop]
+        return wanted
+
+    def pairs(self, rows: Ints, columns: Ints) -> Floats:
+        """The utilities of pairs of texts, computed where they are missing."""
+        missing = np.isnan(self._values[rows, columns])
+        if missing.any():
+            codes = np.unique(rows[missing] * len(self._values) + columns[missing])
+            down, across = np.divmod(codes, len(self._values))
+            found = pairs(self.utility, self.arena, down, across)
+            self._check(found, down, across)
+            self._values[down, across] = found
+            self.evaluations += len(codes)
+        return self._values[rows, columns]
+
+    def _check(self, found: Floats, rows: Ints, columns: Ints) -> None:
+        if not np.isfinite(found).all():
+            place = tuple(np.argwhere(~np.isfinite(found))[0])
+            row, column = (int(np.broadcast_to(numbers, found.shape)[place]) for numbers in (rows, columns))
+            raise RerankError(
+                f"segment {self.segment.id}: the utility of candidates {self.first[row]} and {self.first[column]} is "
+                f"{found[place]}, not a finite number"
+            )
+
+    def random(self, seed: int, *more: int) -> np.random.Generator:
+        """The segment's own stream of random numbers, or one of several."""
+        return np.random.default_rng([seed, zlib.crc32(self.segment.id.encode()), *more])
+
+
+def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> QuitmtError | None:
+    """Encode what was added to several segments; what went wrong, if anything."""
+    try:
+        utility.encode([(cells.arena, new) for cells in segments if (new := cells.new)])
+    except QuitmtError as error:
+        return error
+    except Exception as error:
+        return RerankError(f"the utility failed: {type(error).__name__}: {error}")
+    for cells in segments:
+        cells.made_room()
+    return None
+
+
+def block(utility: Any, arena: Any, rows: Ints, columns: range) -> Floats:
+    """u(row as hypothesis, column as reference), by the utility's own way if it has one."""
+    if hasattr(utility, "block"):
+        return np.asarray(utility.block(arena, rows, columns), np.float64)
+    if hasattr(utility, "pairs"):
+        flat = utility.pairs(arena, np.repeat(rows, len(columns)), np.tile(np.array(columns), len(rows)))
+        return np.asarray(flat, np.float64).reshape(len(rows), len(columns))
+    return np.concatenate([utility.compare(arena, range(row, row + 1), columns)[0] for row in rows.tolist()])
+
+
+def pairs(utility: Any, arena: Any, rows: Ints, columns: Ints) -> Floats:
+    """u(rows[i] as hypothesis, columns[i] as reference), by the utility's own way if it has one."""
+    if hasattr(utility, "pairs"):
+        return np.asarray(utility.pairs(arena, rows, columns), np.float64)
+    found = [
+        utility.compare(arena, range(row, row + 1), range(column, column + 1))[0][0, 0]
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+    ]
+    return np.array(found, np.float64)
+
+
+def _spans(missing: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """For each row, the shortest range that has all of its missing cells; 0, 0 if it has none."""
+    some = missing.any(axis=1)
+    starts = np.where(some, missing.argmax(axis=1), 0)
+    stops = np.where(some, missing.shape[1] - missing[:, ::-1].argmax(axis=1), 0)
+    return starts, stops

@@ -1,0 +1,99 @@
+"""PMBR (Trabelsi et al. 2024): a part of the utility matrix is computed, the rest completed as a product of rank r.
+
+Which cells are computed is drawn at random: of the n² cells of the first n candidates, the n²/``reduction`` that have
+the lowest random numbers, which belong to the cells for good; so most cells of a smaller pool serve the larger one too.
+Alternating least squares minimise Σ (u − x·y)² + λ(|x|² + |y|²) over the computed cells. They end when a sweep changes
+the error by less than a share ``tolerance`` of it: an absolute test would stop after one sweep on another scale. Cells
+that were computed keep their value.
+
+Duplicates share their cells, so more than 1/``reduction`` of the n² may be known at the same cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import UsageError
+from quitmt.protocols import Utility
+from quitmt.rerank.cells import Cells, Floats
+from quitmt.signature import field
+
+SWEEPS = 50
+
+
+class LowRank:
+    """With ``rank`` 0 nothing is completed, and the estimate is the mean of the cells that were computed: the simplest
+    rival, to be looked at whenever this method is."""
+
+    def __init__(
+        self, reduction: int = 8, rank: int = 10, penalty: float = 0.1, tolerance: float = 1e-4, seed: int = 0
+    ) -> None:
+        if reduction < 1:
+            raise UsageError(f"the reduction of low-rank MBR must be 1 or more, not {reduction}")
+        if rank < 0 or penalty <= 0:
+            raise UsageError("the rank of low-rank MBR must be 0 or more and its penalty positive")
+        self.reduction, self.rank, self.penalty, self.tolerance, self.seed = reduction, rank, penalty, tolerance, seed
+        name = f"lowrank,rank:{rank},l:{field(penalty)}" if rank else "sample"
+        self.signature = f"{name},1/{reduction},seed:{seed}"
+
+    def check(self, utility: Utility[Any]) -> None:
+        """Any utility will do."""
+
+    def estimate(self, cells: Cells[Any], size: int) -> Floats:
+        counts = cells.counts(size)
+        drawn = self._drawn(cells, size, len(counts))
+        rows, columns = np.nonzero(drawn)
+        known = np.zeros(drawn.shape)
+        known[rows, columns] = cells.pairs(rows, columns)
+        if not self.rank:
+            times = drawn.sum(axis=1)
+            return np.where(times > 0, (known * drawn).sum(axis=1) / np.maximum(times, 1), -np.inf)
+        completed = self._completed(known, drawn > 0, cells)
+        return np.where(drawn > 0, known, completed) @ counts / size
+
+    def _drawn(self, cells: Cells[Any], size: int, texts: int) -> npt.NDArray[np.int64]:
+        """How often each cell of distinct texts was drawn; duplicates may draw one several times."""
+        wanted = max(1, size * size // self.reduction)
+        numbers = self._random_numbers(cells, size).ravel()
+        chosen = np.argpartition(numbers, wanted - 1)[:wanted]
+        order = np.array(cells.order[:size])
+        cell = order[chosen // size] * texts + order[chosen % size]
+        return np.bincount(cell, minlength=texts * texts).reshape(texts, texts)
+
+    def _random_numbers(self, cells: Cells[Any], size: int) -> npt.NDArray[np.uint64]:
+        """One for each cell, a function of (seed, segment, row, column) alone."""
+        key = cells.random(self.seed).integers(0, 1 << 62, dtype=np.uint64)
+        index = np.arange(size, dtype=np.uint64)
+        return _mixed(_mixed(index + key)[:, None] ^ (index + (key >> np.uint64(7)))[None])
+
+    def _completed(self, known: Floats, observed: npt.NDArray[np.bool_], cells: Cells[Any]) -> Floats:
+        mask = observed.astype(np.float64)
+        right = cells.random(self.seed, 1).standard_normal((known.shape[1], self.rank)) / np.sqrt(self.rank)
+        before = np.inf
+        for _ in range(SWEEPS):
+            left = _solved(known, mask, right, self.penalty)
+            right = _solved(known.T, mask.T, left, self.penalty)
+            completed = left @ right.T
+            error = float((((completed - known) * mask) ** 2).sum())
+            if error >= (1 - self.tolerance) * before:
+                break
+            before = error
+        return completed
+
+
+def _solved(known: Floats, mask: Floats, factors: Floats, penalty: float) -> Floats:
+    """The least squares of each row, given the factors of the columns."""
+    rank = factors.shape[1]
+    squares = (factors[:, :, None] * factors[:, None, :]).reshape(len(factors), -1)
+    systems = (mask @ squares).reshape(-1, rank, rank) + penalty * np.eye(rank)
+    return np.asarray(np.linalg.solve(systems, (known @ factors)[:, :, None])[:, :, 0])
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Scrambles 64 bits (the finaliser of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

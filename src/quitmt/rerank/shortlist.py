@@ -1,0 +1,43 @@
+"""Two methods in a row: a cheap one for a short list, then a better one for the winner among it.
+
+The second sees only the ``top`` texts that the first likes best (ties: the lower index), against the whole support.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from quitmt.errors import UsageError
+from quitmt.protocols import Utility
+from quitmt.rerank.accelerated import Method
+from quitmt.rerank.cells import Cells, Floats
+from quitmt.rerank.prune import Prune
+
+
+class Exact:
+    """All of the support."""
+
+    signature = "exact"
+
+    def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
+        counts = cells.counts(size)
+        found = np.full(len(counts), -np.inf)
+        found[rows] = cells.block(rows, range(len(counts))) @ counts / size
+        return found
+
+
+class Shortlist:
+    def __init__(self, first: Method, second: Exact | Prune, top: int) -> None:
+        if top < 1:
+            raise UsageError(f"a short list must have at least 1 candidate, not {top}")
+        self._first, self._second, self._top = first, second, top
+        self.signature = f"{first.signature},top:{top},{second.signature}"
+
+    def check(self, utility: Utility[Any]) -> None:
+        self._first.check(utility)
+
+    def estimate(self, cells: Cells[Any], size: int) -> Floats:
+        coarse = self._first.estimate(cells, size)
+        return self._second.among(cells, size, np.sort(np.argsort(-coarse, kind="stable")[: self._top]))
