@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-vllm lint format bench clean
+.PHONY: demo test test-vllm test-comet lint format bench clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
@@ -16,7 +16,11 @@ test: $(VENV)/.dev  ## run the whole test suite
 
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
+	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2-3 3
 	$(VENV)-vllm/bin/python -m pytest tests/vllm
+
+test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original, in an environment of its own
+	$(VENV)-comet/bin/python -m pytest --confcutdir=tests/comet -o filterwarnings= tests/comet
 
 lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
 	$(BIN)/ruff check src tests benchmarks
@@ -47,6 +51,13 @@ $(VENV)-vllm/.done: pyproject.toml
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet --editable '.[openai]'
 	touch $@
 
+# unbabel-comet has pins of its own (transformers 4, numpy 1). It makes tests/comet/, and quitmt is not needed there.
+$(VENV)-comet/.done: Makefile
+	test -x $(VENV)-comet/bin/python || $(PYTHON) -m venv $(VENV)-comet
+	PIP_CONSTRAINT= $(VENV)-comet/bin/pip install --quiet torch==2.13.0
+	PIP_CONSTRAINT= $(VENV)-comet/bin/pip install --quiet unbabel-comet==2.2.7 'setuptools<81' pytest pyyaml
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-vllm build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-comet build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

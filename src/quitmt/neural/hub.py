@@ -1,16 +1,23 @@
 """Files of published models: from a folder, from the Hugging Face cache, or from the hub, in this order.
 
-What is cached is taken without asking the hub, so that a run offline and a run online have the same weights.
+What is cached is taken without asking the hub, so that a run offline and a run online have the same weights. Whether
+the hub can be reached is tried once and without noise; a download that has begun is resumed as often as the hub's own
+library likes, and shows its progress.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from quitmt.errors import ModelError
 
 log = logging.getLogger(__name__)
+
+NOISY = ("huggingface_hub", "httpx", "httpx2")
+"""Loggers that tell of every attempt; httpx2 is what newer versions of the hub's library speak with."""
 
 
 class Absent(ModelError):
@@ -23,7 +30,7 @@ def is_folder(model: str) -> bool:
 
 
 def file(model: str, name: str, *, purpose: str) -> Path:
-    """A file of a model; ``purpose`` is what the model is for, such as "COMET", for the error."""
+    """A file of a model. ``purpose`` is for the error: "COMET", or which part of another model it is: "the encoder of …"."""
     if is_folder(model):
         path = Path(model).expanduser() / name
         hint = f"{purpose} takes a folder or a name on the hub"
@@ -74,7 +81,9 @@ def _downloaded(model: str, name: str, purpose: str) -> Path:
 
     page = f"https://huggingface.co/{model}"
     try:
-        return Path(hf_hub_download(model, name))
+        with quiet():
+            _reach(model, name)
+            return Path(hf_hub_download(model, name))
     except errors.GatedRepoError:
         hint = f"accept its licence at {page}, then log in with `hf auth login` or set HF_TOKEN"
         raise ModelError(f"{model} is gated: its authors want to know who uses it", hint=hint) from None
@@ -88,5 +97,38 @@ def _downloaded(model: str, name: str, purpose: str) -> Path:
     except Exception as error:  # the many ways in which a network fails
         reason = error
     log.debug("downloading failed", exc_info=reason)
-    hint = f"download it where there is a network with `hf download {model}`, or name a folder that holds it"
-    raise ModelError(f"{model} is not in the cache, and the hub cannot be reached", hint=hint)
+    raise ModelError(f"{model} is not in the cache, and the hub cannot be reached", hint=_remedy(model, purpose))
+
+
+def _remedy(model: str, purpose: str) -> str:
+    if not purpose.startswith("the "):
+        return f"download it where there is a network with `hf download {model}`, or name a folder that holds it"
+    # Of an encoder only the configuration and the tokenizer are needed, and its weights are many gigabytes.
+    command = f"hf download {model} --include '*.json' --include '*.model'"
+    return f"it is {purpose}; download it where there is a network with `{command}`"
+
+
+def _reach(model: str, name: str) -> None:
+    """Ask for the file's size, once: the download itself would try for half a minute where there is no network."""
+    from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
+
+    if constants.HF_HUB_OFFLINE:  # then downloading fails without an attempt
+        return
+    try:
+        get_hf_file_metadata(hf_hub_url(model, name), timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except errors.HfHubHTTPError as error:  # an answer: what to make of it, and whether to try again, is known below
+        log.debug("the hub said", exc_info=error)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the hub's library, except for its progress bars; not while we are being debugged."""
+    loggers = [] if log.isEnabledFor(logging.DEBUG) else [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
