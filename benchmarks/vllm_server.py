@@ -20,16 +20,16 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import aiohttp
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.openai import CHOICES_A_REQUEST, OpenAIGenerator
-from quitmt.protocols import StoppingRule, Watch
+from quitmt.protocols import StoppingRule
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment, Standing, Verdict
+from quitmt.types import Ask, Segment
+from simulation.replay import StepAtATime
 
 SUBJECTS = (
     "The teacher",
@@ -47,31 +47,6 @@ ACTIONS = (
     "will travel to the coast tomorrow.", "has never seen the sea.",
 )  # fmt: skip
 MAX_TOKENS, SEQUENCES = 16, 64
-
-
-@dataclass(frozen=True)
-class OneStepAtATime:
-    """The same rule, asking for k candidates at a time."""
-
-    rule: StoppingRule
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.rule, name)
-
-    def open(self) -> Watch:
-        return _Impatient(self.rule.open(), self.rule)  # type: ignore[return-value]
-
-
-@dataclass
-class _Impatient:
-    watch: Watch
-    rule: StoppingRule
-
-    def observe(self, standing: Standing) -> Verdict | None:
-        return self.watch.observe(standing)
-
-    def horizon(self, size: int) -> int:
-        return min(size + self.rule.step, self.rule.budget)
 
 
 class Bench:
@@ -98,7 +73,7 @@ class Bench:
     ):  # type: ignore[no-untyped-def]
         """Sizes, tokens and seconds of a run."""
         rule: StoppingRule = stop.load("quit", k=8, w=2, alpha=1e-3, n=32)
-        rule = OneStepAtATime(rule) if k_at_a_time else rule  # type: ignore[assignment]
+        rule = StepAtATime(rule) if k_at_a_time else rule
         generator = self.generator()
         driver = Driver(generator, rerank.load("mbr:chrf"), rule, in_flight=in_flight, speculate=speculate)
         before, start = await self.tokens(), time.perf_counter()

@@ -12,7 +12,7 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.protocols import QualityEstimator, Update
 from quitmt.rerank.quality import Quality, Scored
-from quitmt.types import Segment, Standing
+from quitmt.types import Candidate, Segment, Standing
 
 
 class Ranking:
@@ -41,6 +41,10 @@ class Qe:
 
     def open(self, segment: Segment) -> Ranking:
         return Ranking(segment)
+
+    def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
+        """Of all candidates of some segments, whoever wins."""
+        return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
 
     def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Standing] | QuitmtError]:
         found = self._quality.score([(update.state.scored, update.candidates) for update in updates])

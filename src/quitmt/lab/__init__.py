@@ -1,0 +1,1 @@
+"""The lab: sample pools once, replay every rule on them, evaluate, and report (METHOD.md)."""

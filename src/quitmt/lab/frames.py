@@ -1,0 +1,98 @@
+"""What the lab computes with: arrays over (segment, pool size) and (segment, candidate), one row a segment.
+
+A replay never samples and never scores: everything it needs is in these arrays, which come from the pools once.
+
+Invariants:
+- ``best[s, n - 1]`` is the index of the winner among the first n candidates of segment s, ``score[s, n - 1]`` its score
+  there: exactly what a live run over the same pool would have seen. Where a pool has fewer than n candidates, its last
+  standing is repeated.
+- Seconds that were measured live and seconds estimated from a replay never meet in one column: ``Seconds`` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories:
+    """One reranker over all pools. N is the largest pool's size."""
+
+    reranker: str
+    """As the study names it: ``mbr:chrf``, ``qe:likelihood``."""
+    signature: str
+    ids: tuple[str, ...]
+    sizes: Ints
+    """[S]: how many candidates each pool has."""
+    best: Ints
+    """[S, N]"""
+    score: Floats
+    """[S, N]"""
+    final: Floats
+    """[S, N]: each candidate's score on the whole pool; NaN where there is no candidate."""
+    generate_seconds: Floats
+    """[S]: measured, for the whole pool."""
+    rerank_seconds: Floats
+    """[S]: measured, for the whole pool at once."""
+
+    @property
+    def is_mbr(self) -> bool:
+        return self.reranker.startswith("mbr:")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a rule would have done on each segment."""
+
+    name: str
+    """As tables have it: ``Unaccelerated``, ``QUIT w=8``, ``Fixed-N* (w=8)``, ``PruneMBR``."""
+    reranker: str
+    size: Ints
+    """[S]: candidates used."""
+    index: Ints
+    """[S]: the winner."""
+    score: Floats
+    """[S]: the winner's score on the whole pool, which makes rules comparable."""
+    full: npt.NDArray[np.bool_]
+    """[S]: whether the whole budget was used."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """k, w, alpha, n of QUIT; n of a fixed size."""
+
+    @property
+    def mean_size(self) -> float:
+        return float(self.size.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """One external metric's scores of candidates, in its published direction and scale."""
+
+    metric: str
+    signature: str
+    lower_is_better: bool
+    values: Floats
+    """[S, N]: NaN where nobody needed it."""
+
+    def of(self, replayed: Replayed) -> Floats:
+        """[S]: of what a rule chose."""
+        return np.asarray(self.values[np.arange(len(replayed.index)), replayed.index])
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """What a rule cost in all; ``live`` if it was measured in a run of that rule, else estimated from a replay."""
+
+    generate: float
+    rerank: float
+    live: bool
+
+    @property
+    def total(self) -> float:
+        return self.generate + self.rerank

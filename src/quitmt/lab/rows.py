@@ -1,0 +1,144 @@
+"""What tables, figures and the summary are made of: one row a rule, a pair of settings, or a risk.
+
+Plain values, computed elsewhere; whoever shows them computes nothing but ratios of what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from quitmt.errors import UsageError
+from quitmt.evaluate.equivalence import Comparison
+from quitmt.lab.frames import Replayed, Seconds
+
+UNACCELERATED = "Unaccelerated"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is shown."""
+
+    name: str
+    """Its key: ``rerank``, ``chrfpp``, ``xcomet``."""
+    heading: str
+    decimals: int = 2
+    lower_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A metric's mean over segments of what a rule chose."""
+
+    value: float
+    base: Comparison | None = None
+    """Against Unaccelerated."""
+    fixed: Comparison | None = None
+    """Against Fixed-N* at equal mean cost."""
+
+    @property
+    def mark(self) -> str:
+        """†† within the narrowest margin (0.02σ), † within the widest (0.05σ)."""
+        return "" if self.base is None else "†" * min(2, len(self.base.within))
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the paper prints in a cell."""
+
+    value: float
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One rule with one reranker."""
+
+    reranker: str
+    rule: str
+    """As ``Replayed`` has it: ``Unaccelerated``, ``QUIT w=8``, ``Fixed-N* (w=8)``."""
+    mean_size: float
+    full: float
+    """The share of segments that used the whole budget, 0 to 1."""
+    scores: Mapping[str, Score]
+    """By the metric's name; the reranker's own is ``rerank``."""
+    estimated: float | None = None
+    """Speedup from a replay."""
+    live: float | None = None
+    """Speedup measured live."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """k, w, alpha."""
+    worse_better: tuple[int, int] | None = None
+    """How many comparisons are significantly worse and better than α = 1e-3."""
+    paper: Mapping[str, Printed] = field(default_factory=dict)
+    """By the column's key: ``mean_n``, ``full_percent``, ``speedup_estimated``, ``speedup_live``, ``worse``,
+    ``better``, or a metric's name."""
+    dataset: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        replayed: Replayed,
+        scores: Mapping[str, Score],
+        *,
+        estimated: float | None = None,
+        live: float | None = None,
+        worse_better: tuple[int, int] | None = None,
+        paper: Mapping[str, Printed] | None = None,
+        dataset: str = "",
+    ) -> RuleRow:
+        return cls(
+            replayed.reranker,
+            replayed.name,
+            replayed.mean_size,
+            float(replayed.full.mean()),
+            scores,
+            estimated,
+            live,
+            replayed.settings,
+            worse_better,
+            paper or {},
+            dataset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MeanSize:
+    """The mean number of candidates with one step and one window."""
+
+    reranker: str
+    k: int
+    w: int
+    value: float
+    paper: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prr:
+    """How well the window range ranks one risk; None where that is undefined."""
+
+    reranker: str
+    w: int
+    risk: str
+    """``proxy``, or a metric's name."""
+    value: float | None
+    paper: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRow:
+    """What one rule cost, estimated and live."""
+
+    reranker: str
+    rule: str
+    estimated: Seconds | None = None
+    live: Seconds | None = None
+    paper: Mapping[str, float] = field(default_factory=dict)
+    """By the column's key: ``generation_seconds_live``, ``speedup_estimated`` and so on."""
+
+    def __post_init__(self) -> None:
+        if (self.estimated and self.estimated.live) or (self.live and not self.live.live):
+            raise UsageError(f"estimated and live seconds of {self.rule} are mixed up")
+
+    def seconds(self, basis: str) -> Seconds | None:
+        return self.live if basis == "live" else self.estimated

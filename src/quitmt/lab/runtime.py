@@ -1,0 +1,74 @@
+"""What a rule cost in seconds, and how much faster that is: speedup = unaccelerated total / accelerated total.
+
+A total is generation and reranking. Seconds that were measured in a run of the rule and seconds estimated from a replay
+are never compared: a table is of one kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from quitmt.errors import UsageError, unknown
+from quitmt.lab.frames import Replayed, Seconds, Trajectories
+
+UNACCELERATED = "Unaccelerated"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rule in a table of seconds."""
+
+    name: str
+    generation: float
+    reranking: float
+    total: float
+    speedup: float | None
+    """None if a total is not known or 0."""
+    live: bool
+
+
+def estimated(trajectories: Trajectories, replayed: Replayed) -> Seconds:
+    """An estimate of what a rule would have cost, from what each segment's whole pool of n candidates cost.
+
+    For a rule that used m of them: m / n of its generation, as if all candidates took the same time and batches were as
+    full; of its reranking m / n with QE and (m / n)² with MBR, which compares every pair. The estimate knows neither
+    what a live run loses in emptier batches nor what it gains where generating and reranking overlap, and nothing of
+    accelerated MBR, whose reranking must be measured.
+    """
+    share = replayed.size / trajectories.sizes
+    reranked = share**2 if trajectories.is_mbr else share
+    return Seconds(
+        generate=float(np.sum(trajectories.generate_seconds * share)),
+        rerank=float(np.sum(trajectories.rerank_seconds * reranked)),
+        live=False,
+    )
+
+
+def speedup(base: Seconds, other: Seconds) -> float | None:
+    """How many times faster ``other`` is than ``base``, the unaccelerated; None if that is not known.
+
+    >>> speedup(Seconds(90.0, 10.0, live=True), Seconds(20.0, 5.0, live=True))
+    4.0
+    """
+    if base.live != other.live:
+        raise UsageError(
+            "seconds measured live cannot be compared with seconds estimated from a replay",
+            hint="measure both or estimate both",
+        )
+    if not (math.isfinite(base.total) and math.isfinite(other.total) and base.total > 0 and other.total > 0):
+        return None
+    return base.total / other.total
+
+
+def rows(seconds: Mapping[str, Seconds], base: str = UNACCELERATED) -> list[Row]:
+    """A table of rules by name, in their order; all measured or all estimated."""
+    if base not in seconds:
+        raise unknown("rule", base, seconds)
+    return [
+        Row(name, one.generate, one.rerank, one.total, speedup(seconds[base], one), one.live)
+        for name, one in seconds.items()
+    ]

@@ -1,0 +1,137 @@
+"""Full pools for a study: sampled once and kept, or read from a file.
+
+Kept pools are lines of JSON that ``quitmt rerank`` reads as well, with the seconds that sampling took. They belong to
+what they were sampled with: another model or seed is another file; more segments, or a larger test set with the same
+ones in it, are added to it. A run that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quitmt import generate, stop
+from quitmt.engine.driver import Driver
+from quitmt.errors import InputError, UsageError
+from quitmt.files.pools import format_pool, parse_pool, read_pools
+from quitmt.lab.store import key_of
+from quitmt.lab.study import ModelSettings
+from quitmt.protocols import Generator
+from quitmt.rerank import qe
+from quitmt.sampling import Sampling
+from quitmt.types import Candidate, Segment, Verdict
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    segment: Segment
+    candidates: tuple[Candidate, ...]
+    generate_seconds: float
+    """Measured when it was sampled; NaN for pools from elsewhere."""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.segment.source, *(candidate.text for candidate in self.candidates))
+
+
+def sampler(settings: ModelSettings) -> tuple[Generator, tuple[str | None, str | None]]:
+    """The generator of a study, and the languages it has."""
+    name, source, target = generate.resolve(settings.name, settings.source_language, settings.target_language)
+    sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.epsilon, settings.seed)
+    return generate.load(name, sampling, languages=(source, target), options=settings.options), (source, target)
+
+
+def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:
+    """Pools that were sampled elsewhere, by the ids of the segments, or by their order if no id is known."""
+
+    async def collect() -> list[Any]:
+        return [pool async for pool in read_pools(path)]
+
+    pools = asyncio.run(collect())
+    by_id = {pool.segment.id: pool for pool in pools}
+    if not any(segment.id in by_id for segment in segments):
+        by_id = {segment.id: pool for segment, pool in zip(segments, pools, strict=False)}
+    found = []
+    for segment in segments:
+        if segment.id not in by_id:
+            raise InputError(f"{path} has no pool for segment {segment.id}")
+        pool = by_id[segment.id]
+        if pool.segment.source and pool.segment.source != segment.source:
+            raise InputError(f"{path}: the pool of segment {segment.id} has another source than the test set")
+        found.append(Pool(segment, pool.candidates[:budget], float("nan")))
+    return found
+
+
+def sampled(
+    settings: ModelSettings, segments: Sequence[Segment], folder: Path, progress: Progress | None = None
+) -> list[Pool]:
+    """A pool of ``budget`` candidates for each segment, those kept in ``folder`` among them."""
+    generator, _ = sampler(settings)
+    path = folder / f"pools-{key_of(generator.signature, str(settings.budget))}.jsonl"
+    kept = _read(path)
+    missing = [segment for segment in segments if (segment.id, segment.source) not in kept]
+    if progress:
+        progress(len(segments) - len(missing))
+    if missing:
+        backend = generate.BACKENDS[settings.name.partition(":")[0]]
+        asyncio.run(
+            _sample(generator, settings.budget, missing, settings.in_flight or backend.in_flight, path, progress)
+        )
+        kept = _read(path)
+    return [kept[segment.id, segment.source] for segment in segments]
+
+
+def _read(path: Path) -> dict[tuple[str, str], Pool]:
+    """What is kept; a last line that a kill cut off is cut off for good."""
+    found: dict[tuple[str, str], Pool] = {}
+    if not path.exists():
+        return found
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        path.write_bytes(whole)
+    for line in whole.decode("utf-8").splitlines():
+        pool = parse_pool(line)
+        seconds = float(json.loads(line)["generate_seconds"])
+        found[pool.segment.id, pool.segment.source] = Pool(pool.segment, pool.candidates, seconds)
+    return found
+
+
+async def _sample(
+    generator: Generator,
+    budget: int,
+    segments: Sequence[Segment],
+    in_flight: int,
+    path: Path,
+    progress: Progress | None,
+) -> None:
+    rule = stop.load("full", k=min(8, budget), w=2, alpha=0.0, n=budget)
+    driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=in_flight)
+    await driver.check()
+    failed: list[str] = []
+    with path.open("a", encoding="utf-8") as file:
+        async for finished in _finished(driver, segments):
+            outcome = finished.outcome
+            if outcome.stop is Verdict.FAILED:
+                failed.append(f"segment {outcome.id}: {outcome.error}")
+            else:
+                fields = json.loads(format_pool(finished.segment, finished.candidates))
+                fields["generate_seconds"] = outcome.seconds.generate
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                file.flush()
+            if progress:
+                progress(1)
+    if failed:
+        hint = "run it again: what was sampled is kept"
+        raise UsageError(f"{len(failed)} segments could not be sampled; the first: {failed[0]}", hint=hint)
+
+
+async def _finished(driver: Driver, segments: Sequence[Segment]) -> AsyncIterator[Any]:
+    async for _, finished in driver.run(list(segments)):
+        yield finished

@@ -1,0 +1,240 @@
+"""A study as its file says it: what to sample, how to rerank, which rules to replay, what to evaluate by.
+
+Every field has a default but the test set; a field that does not exist is refused, so that a typing error never passes
+for a setting.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from quitmt.errors import InputError, unknown
+
+WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
+ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+
+
+@dataclass(frozen=True, slots=True)
+class TestSetSettings:
+    """One of ``tsv``, ``sources`` (with ``references``), ``name`` or ``jsonl``."""
+
+    tsv: str | None = None
+    sources: str | None = None
+    references: tuple[str, ...] = ()
+    name: str | None = None
+    jsonl: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Where candidates come from: ``name``, or ``pools`` that were recorded elsewhere."""
+
+    name: str = "embedded:en-pt"
+    pools: str | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    budget: int = 512
+    temperature: float = 1.2
+    top_k: int | None = None
+    top_p: float | None = None
+    epsilon: float | None = None
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The backend's own, such as base_url."""
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings:
+    rerankers: tuple[str, ...] = ("mbr:chrf", "qe:likelihood")
+    accelerated: tuple[str, ...] = ("prune", "lowrank")
+    """Kinds of MBR to run on the whole pools, for each mbr: reranker."""
+    keep_pairs: bool = False
+    """Keep the utilities of all pairs as well, for rules that want them."""
+    device: str | None = None
+    dtype: str | None = None
+    batch_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    k: int = 8
+    alpha: float = 1e-3
+    windows: tuple[int, ...] = WINDOWS
+    alphas: tuple[float, ...] = ALPHAS
+    alpha_windows: tuple[int, ...] = (4, 8, 16)
+    steps: tuple[int, ...] = (4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateSettings:
+    metrics: tuple[str, ...] = ("chrf++",)
+    resamples: int = 10_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    windows: tuple[int, ...] = (4, 8, 16)
+    limit: int | None = None
+    """Segments to re-run, from the first; all if absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperSettings:
+    """Which of the paper's settings stands beside ours; nothing is looked up without."""
+
+    dataset: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    test_set: TestSetSettings
+    title: str = "A study of early stopping"
+    output: str = "study"
+    model: ModelSettings = field(default_factory=ModelSettings)
+    rerank: RerankSettings = field(default_factory=RerankSettings)
+    rules: RuleSettings = field(default_factory=RuleSettings)
+    evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
+    paper: PaperSettings = field(default_factory=PaperSettings)
+
+
+SECTIONS = {
+    "test_set": TestSetSettings,
+    "model": ModelSettings,
+    "rerank": RerankSettings,
+    "rules": RuleSettings,
+    "evaluate": EvaluateSettings,
+    "live": LiveSettings,
+    "paper": PaperSettings,
+}
+
+
+def load(path: str) -> Study:
+    try:
+        found = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="quitmt lab init writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    return parse(found, path)
+
+
+def parse(found: Mapping[str, Any], where: str) -> Study:
+    given: dict[str, Any] = {}
+    for name, value in found.items():
+        if name in SECTIONS:
+            if not isinstance(value, dict):
+                raise InputError(f"{where}: [{name}] must be a section")
+            given[name] = _section(SECTIONS[name], value, f"{where}, [{name}]")
+        elif name in ("title", "output") and isinstance(value, str):
+            given[name] = value
+        else:
+            raise _wrong(f"{where}: field", name, ["title", "output", *SECTIONS])
+    if "test_set" not in given:
+        raise InputError(f"{where} names no test set", hint="a section [test_set] with tsv, sources, name or jsonl")
+    study = Study(**given)
+    chosen = [kind for kind in ("tsv", "sources", "name", "jsonl") if getattr(study.test_set, kind) is not None]
+    if len(chosen) != 1:
+        raise InputError(f"{where}, [test_set]: exactly one of tsv, sources, name and jsonl must be there")
+    return study
+
+
+def _section(kind: Any, found: Mapping[str, Any], where: str) -> Any:
+    known = {one.name: one for one in fields(kind)}
+    given = {}
+    for name, value in found.items():
+        if name not in known:
+            raise _wrong(f"{where}: field", name, known)
+        given[name] = _converted(value, known[name], f"{where}, {name}")
+    return kind(**given)
+
+
+def _converted(value: Any, target: Any, where: str) -> Any:
+    """The value as its field's type, which the annotation and the default tell."""
+    wanted = str(target.type)
+    if wanted.startswith("tuple["):
+        if not isinstance(value, list):
+            raise InputError(f"{where} must be a list, not {value!r}")
+        inner = wanted[len("tuple[") :].partition(",")[0]
+        return tuple(_scalar(one, inner, where) for one in value)
+    if wanted.startswith("Mapping"):
+        if not isinstance(value, dict):
+            raise InputError(f"{where} must be a table, not {value!r}")
+        return value
+    return _scalar(value, wanted.removesuffix(" | None"), where)
+
+
+def _scalar(value: Any, wanted: str, where: str) -> Any:
+    kinds: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
+    right = isinstance(value, kinds[wanted]) and (wanted == "bool" or not isinstance(value, bool))
+    if not right:
+        raise InputError(f"{where} must be {'a text' if wanted == 'str' else f'of type {wanted}'}, not {value!r}")
+    return float(value) if wanted == "float" else value
+
+
+def _wrong(kind: str, name: str, known: Any) -> InputError:
+    error = unknown(kind, name, known)
+    return InputError(error.args[0], hint=error.hint)
+
+
+def template(name: str = "NEWS.tsv") -> str:
+    """A study file with every field, its meaning and its default."""
+    return TEMPLATE.replace("NEWS.tsv", name)
+
+
+TEMPLATE = """\
+# A study of early stopping: run it with `quitmt lab run study.toml`. What is commented out is the default.
+title = "A study of early stopping"
+output = "study"                     # tables, figures, report.html; cached results in study/cache
+
+[test_set]
+tsv = "NEWS.tsv"                     # source <tab> reference [<tab> reference …], a segment a line
+# sources = "news.en"                # or plain files, a segment a line
+# references = ["news.ref.pt"]
+# name = "wmt24:en-de"               # or one of sacrebleu's
+# jsonl = "wmt25-genmt.jsonl"        # or the WMT25 release
+limit = 200                          # the first segments only
+
+[model]
+name = "embedded:en-pt"              # any of `quitmt models`
+# pools = "pools.jsonl.gz"           # or recorded pools, by the ids of the segments
+# source_language = "en"
+# target_language = "pt"
+# budget = 512                       # candidates a segment
+# temperature = 1.2
+# seed = 0
+# options = { base_url = "http://localhost:8000/v1" }
+
+[rerank]
+# rerankers = ["mbr:chrf", "qe:likelihood"]
+# accelerated = ["prune", "lowrank"] # kinds of MBR to compare with, on the whole pools
+# keep_pairs = false                 # keep all utilities of pairs (large)
+
+[rules]
+# k = 8
+# alpha = 1e-3
+# windows = [2, 4, 6, 8, 10, 12, 14, 16]
+# alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+# alpha_windows = [4, 8, 16]
+# steps = [4, 8, 16]
+
+[evaluate]
+# metrics = ["chrf++"]               # of `quitmt score`
+# resamples = 10000
+
+[live]                               # for `quitmt lab live`
+# windows = [4, 8, 16]
+# limit = 100                        # segments to re-run
+
+# [paper]                            # put the paper's numbers beside ours
+# dataset = "WMT24"
+# model = "Qwen3"
+"""
