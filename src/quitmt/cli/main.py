@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import compare, models, rerank, score, translate
+from quitmt.cli import compare, lab, models, rerank, score, translate
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import QuitmtError
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     rerank.add_parser(commands)
     score.add_parser(commands)
     compare.add_parser(commands)
+    lab.add_parser(commands)
     models.add_parser(commands)
     return top
 
@@ -54,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a locale that lacks a character is no reason to stop
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(words)
-    logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING, format="quitmt: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
+    logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.WARNING)
     try:
         if hasattr(args, "act"):
             code = int(args.act(args))

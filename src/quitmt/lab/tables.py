@@ -119,13 +119,14 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A floating table; needs booktabs."""
+    """A floating table, made smaller if it is wider than the text; needs booktabs and graphicx."""
     sides = "".join("l" if table.is_text(i) else "r" for i in range(len(table.columns)))
     lines = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_text(table.title)}}}",
         rf"\label{{tab:{table.name}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
         " & ".join(latex_text(column.title) for column in table.columns) + r" \\",
@@ -135,7 +136,7 @@ def latex(table: Table) -> str:
         shown = [cell_text(cell, column, latex_text) for cell, column in zip(row, table.columns, strict=True)]
         # A row that begins with [ would be taken for the optional argument of the \\ before it.
         lines.append(" & ".join(shown).replace("[", "{[}", 1 if shown[0].startswith("[") else 0) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\bottomrule", r"\end{tabular}}"]
     lines += [rf"\par\smallskip\footnotesize {latex_text(note)}" for note in table.footnotes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 

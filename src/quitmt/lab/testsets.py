@@ -1,9 +1,9 @@
 """Test sets: sources with their references, from plain files, tab-separated ones, sacrebleu's, and WMT25's JSONL.
 
-    news.en (and references apart)    a source a line; the files of references have as many lines
-    news.tsv                          source TAB reference [TAB reference …]
-    wmt24:en-de                       what sacrebleu has, with its default references
-    wmt25-genmt.jsonl:en-cs_CZ        a pair of the WMT25 general release (see ``wmt25``); a short en-cs will do
+    sources = "news.en"                           a source a line; the files of references have as many lines
+    tsv     = "news.tsv"                          source TAB reference [TAB reference …]
+    name    = "wmt24:en-de"                       what sacrebleu has, with its default references
+    jsonl   = "wmt25-genmt.jsonl:en-cs_CZ"        a pair of the WMT25 general release; a short en-cs will do
 
 Invariants:
 - Ids are unique and stable: the line number, as ``quitmt translate`` has it, or the id within the release. A sample
@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,11 +26,10 @@ from quitmt.errors import InputError, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.files.lines import read_lines
 from quitmt.lab import wmt25
+from quitmt.lab.study import TestSetSettings
 from quitmt.types import Segment
 
 _PAIR = re.compile(r"[a-z]{2,3}(_\w+)?-[a-z]{2,3}(_\w+)?")
-_JSONL = (".jsonl", ".jsonl.gz")
-_TSV = (".tsv", ".tsv.gz", ".tab")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,25 @@ class TestSet:
         """As metrics want it."""
         return metrics.TestSet(tuple(segment.source for segment in self.segments), self.references)
 
-    def only(self, places: Sequence[int]) -> TestSet:
+    def part(self, *, first: int | None = None, sample: int | None = None, seed: int = 0) -> TestSet:
+        """The first few segments, a seeded sample of them, or all.
+
+        A sample is in the order of the whole, and a larger one of the same seed holds the smaller one. If there are
+        fewer segments than asked for, all are taken.
+        """
+        for name, value in (("first", first), ("sample", sample)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        if first is not None and sample is not None:
+            raise UsageError("a part of a test set is either the first segments or a sample, not both")
+        count = len(self.segments)
+        if first is not None and first < count:
+            return self._only(range(first))
+        if sample is not None and sample < count:
+            return self._only(sorted(np.random.default_rng(seed).permutation(count)[:sample].tolist()))
+        return self
+
+    def _only(self, places: Sequence[int]) -> TestSet:
         """Some of its segments, by their places from 0."""
         return TestSet(
             self.name,
@@ -73,65 +90,33 @@ class TestSet:
         )
 
 
-def load(
-    spec: str,
-    *,
-    references: Sequence[str] = (),
-    first: int | None = None,
-    sample: int | None = None,
-    seed: int = 0,
-    paragraphs: bool = True,
-) -> TestSet:
-    """The test set a text names (see above), all of it, its first few segments, or a seeded sample of them.
-
-    ``references`` are the files that go with a plain file of sources. ``paragraphs`` splits the documents of WMT25's
-    release as its human evaluation did. A sample is in the order of the whole, a larger one of the same seed holds the
-    smaller one, and if there are fewer segments than asked for, all are taken.
-    """
-    for name, value in (("first", first), ("sample", sample)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}")
-    if first is not None and sample is not None:
-        raise UsageError("a part of a test set is either the first segments or a sample, not both")
-    whole = _whole(spec, references, paragraphs)
-    count = len(whole.segments)
-    if first is not None and first < count:
-        return whole.only(range(first))
-    if sample is not None and sample < count:
-        return whole.only(sorted(np.random.default_rng(seed).permutation(count)[:sample].tolist()))
-    return whole
+def load(settings: TestSetSettings) -> TestSet:
+    """The test set of a study."""
+    if settings.references and settings.sources is None:
+        raise UsageError("only a plain file of sources has its references in files of their own")
+    if settings.tsv is not None:
+        whole = from_columns(settings.tsv)
+    elif settings.sources is not None:
+        whole = from_files(settings.sources, settings.references)
+    elif settings.name is not None:
+        whole = from_sacrebleu(settings.name)
+    elif settings.jsonl is not None:
+        whole = from_release(*_split(settings.jsonl))
+    else:
+        raise UsageError("no test set is named", hint="one of tsv, sources, name and jsonl must be there")
+    return whole.part(first=settings.limit)
 
 
-def _whole(spec: str, references: Sequence[str], paragraphs: bool) -> TestSet:
-    place, _, pair = spec.rpartition(":")
-    has_pair = bool(place and _PAIR.fullmatch(pair)) and not Path(spec).exists()
-    path = place if has_pair else spec
-    if path.endswith((*_JSONL, *_TSV)) or (has_pair and not Path(path).exists()):
-        if references:
-            raise UsageError(f"the test set {spec} brings its own references", hint="name no files of references")
-        if path.endswith(_JSONL):
-            return _from_release(spec, path, pair if has_pair else None, paragraphs)
-        return _from_sacrebleu(spec, path, pair) if has_pair else _from_columns(spec)
-    if not references:
-        hint = "name files of references, a .tsv file, or a set of sacrebleu's such as wmt24:en-de"
-        raise UsageError(f"the test set {spec} has no references", hint=hint)
-    return _from_files(spec, spec, references, None)
+def from_files(path: str, references: Sequence[str] = ()) -> TestSet:
+    """Files of a text a line; without references, for metrics that need none."""
+    sources, *translations = _aligned([path, *references])
+    for name, lines in zip((path, *references), (sources, *translations), strict=True):
+        _check_texts(name, lines)
+    return TestSet(path, _numbered(sources), tuple(map(tuple, translations)), (None,) * len(sources))
 
 
-def _from_files(name: str, source: str, references: Sequence[str], documents: str | None) -> TestSet:
-    sources = _lines(source)
-    aligned = [_lines(path) for path in (*references, *([documents] if documents else []))]
-    for path, lines in zip((*references, documents), aligned, strict=False):
-        if len(lines) != len(sources):
-            raise InputError(f"{path} has {len(lines)} lines, but {source} has {len(sources)}")
-    for path, lines in zip((source, *references), (sources, *aligned), strict=False):
-        for number, line in enumerate(lines, start=1):
-            _check_text(line, f"{path}, line {number}", "it")
-    ids = aligned.pop() if documents else [None] * len(sources)
-    return TestSet(name, _numbered(sources), tuple(map(tuple, aligned)), tuple(ids))
-
-
-def _from_columns(path: str) -> TestSet:
+def from_columns(path: str) -> TestSet:
+    """A tab-separated file: source, reference, and more references if there are."""
     rows = [line.split("\t") for line in _lines(path)]
     for number, row in enumerate(rows, start=1):
         place = f"{path}, line {number}"
@@ -140,17 +125,22 @@ def _from_columns(path: str) -> TestSet:
         if len(row) != len(rows[0]):
             raise InputError(f"{place}: {len(row)} columns, but {len(rows[0])} in the first line")
         for column, text in enumerate(row):
-            _check_text(text, place, f"reference {column}" if column else "the source")
+            if not text.strip():
+                raise InputError(f"{place}: {f'reference {column}' if column else 'the source'} is empty")
     sources, *references = zip(*rows, strict=True) if rows else [()]
     return TestSet(path, _numbered(sources), tuple(references), (None,) * len(rows))
 
 
-def _from_sacrebleu(spec: str, name: str, pair: str) -> TestSet:
+def from_sacrebleu(spec: str) -> TestSet:
+    """A set of sacrebleu's and a language pair, ``wmt24:en-de``, downloaded if it is not here yet."""
     from sacrebleu.dataset import DATASETS
 
+    name, _, pair = spec.rpartition(":")
+    if not name:
+        raise UsageError(f"the test set {spec!r} names no language pair", hint="write it as wmt24:en-de")
     if name not in DATASETS:
-        raise unknown("test set", name, DATASETS)
-    dataset = DATASETS[name]
+        raise UsageError(f"there is no test set {name!r} for {pair}", hint="sacrebleu --list shows what there is")
+    dataset: Any = DATASETS[name]
     if pair not in dataset.langpairs:
         raise unknown(f"language pair of {name}", pair, dataset.langpairs)
     try:
@@ -159,23 +149,43 @@ def _from_sacrebleu(spec: str, name: str, pair: str) -> TestSet:
     except (Exception, SystemExit) as error:  # sacrebleu leaves the program when a download is damaged
         raise InputError(
             f"the test set {spec} is not here and could not be downloaded: {error}",
-            hint=f"with a network, run: sacrebleu -t {name} -l {pair} --echo src ref > /dev/null; or copy the folder "
+            hint=f"with a network, run sacrebleu -t {name} -l {pair} --echo src ref > /dev/null, or copy the folder "
             f"~/.sacrebleu/{name} ($SACREBLEU/{name}) from a machine that has it",
         ) from None
-    return _from_files(spec, fields["src"], references, fields.get("docid"))
+    documents = [fields["docid"]] if "docid" in fields else []
+    sources, *others = _aligned([fields["src"], *references, *documents])
+    _check_texts(fields["src"], sources)  # references may be empty where sacrebleu has them so, or scores would differ
+    found = tuple(others.pop()) if documents else (None,) * len(sources)
+    return TestSet(spec, _numbered(sources), tuple(map(tuple, others)), found)
 
 
-def _from_release(spec: str, path: str, pair: str | None, paragraphs: bool) -> TestSet:
+def from_release(path: str, pair: str | None = None, *, paragraphs: bool = True) -> TestSet:
+    """A pair of the WMT25 general release; ``paragraphs`` splits its documents as its human evaluation did.
+
+    The references are those that every segment has; some pairs of the release have none.
+    """
     units = wmt25.read(path, _lines(path), pair, paragraphs=paragraphs)
-    for unit in units:
-        _check_text(unit.source, unit.place, "the source")
     names = [name for name in units[0].references if all(unit.references.get(name, "").strip() for unit in units)]
     return TestSet(
-        spec,
+        f"{path}:{pair}" if pair else path,
         tuple(Segment(unit.id, unit.source) for unit in units),
         tuple(tuple(unit.references[name] for unit in units) for name in sorted(names)),
         tuple(unit.document for unit in units),
     )
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    """A path, and the language pair after it if there is one."""
+    place, _, pair = spec.rpartition(":")
+    return (place, pair) if place and _PAIR.fullmatch(pair) and not Path(spec).exists() else (spec, None)
+
+
+def _aligned(paths: Sequence[str]) -> list[list[str]]:
+    texts = [_lines(path) for path in paths]
+    for path, lines in zip(paths, texts, strict=True):
+        if len(lines) != len(texts[0]):
+            raise InputError(f"{path} has {len(lines)} lines, but {paths[0]} has {len(texts[0])}")
+    return texts
 
 
 def _lines(path: str) -> list[str]:
@@ -186,6 +196,7 @@ def _numbered(sources: Sequence[str]) -> tuple[Segment, ...]:
     return tuple(Segment(str(number), source) for number, source in enumerate(sources, start=1))
 
 
-def _check_text(text: str, place: str, what: str) -> None:
-    if not text.strip():
-        raise InputError(f"{place}: {what} is empty", hint="a test set has a source and references on every line")
+def _check_texts(path: str, lines: Sequence[str]) -> None:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise InputError(f"{path}, line {number} is empty", hint="leave the segment out of all files")

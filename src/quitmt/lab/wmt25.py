@@ -10,7 +10,8 @@ values may also be plain texts, or those of ``tgt_text`` named ref, refA, refB, 
 with the pair, ``src_lang`` and ``tgt_lang``; everything else is ignored. Texts may be lists of paragraphs.
 
 Documents are split at blank lines into paragraphs, the units of the human evaluation, and get its ids: ``doc_id``,
-``_#_`` and the number from 0. So both files give the same segments with the same ids.
+``_#_`` and the number from 0. So both files give the same segments with the same ids. What has no source text is no
+segment; the others keep their numbers.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def read(path: str, lines: Iterable[str], pair: str | None, *, paragraphs: bool 
             place = f"{path}, line {number}"
             fields = _fields(line, place)
             by_pair.setdefault(_pair(fields, place), []).append((place, fields))
-    if not by_pair:
+    chosen = by_pair[_choose(path, pair, list(by_pair))] if by_pair else []
+    units = [unit for place, fields in chosen for unit in _units(fields, place, paragraphs) if unit.source.strip()]
+    if not units:
         raise InputError(f"{path} has no segments")
-    chosen = by_pair[_choose(path, pair, list(by_pair))]
-    units = [unit for place, fields in chosen for unit in _units(fields, place, paragraphs)]
     seen: dict[str, str] = {}
     for unit in units:
         if unit.id in seen:

@@ -1,0 +1,73 @@
+"""``quitmt lab``: studies of stopping rules on recorded pools, and their reports."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from quitmt.errors import UsageError
+from quitmt.lab import study
+
+DESCRIPTION = """\
+Redo the study on your own model and test set: sample full pools once, replay every rule on them, evaluate, and report.
+Whatever is done is kept, so a run that was interrupted goes on where it was, and a changed setting redoes only what
+depends on it."""
+
+EXAMPLES = """\
+examples:
+  quitmt lab init study.toml --tsv news.tsv    # a study file with every setting explained
+  quitmt lab run study.toml                    # study/report.html, tables and figures
+  quitmt lab live study.toml                   # the rules run live as well: measured beside estimated seconds"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "lab",
+        help="study stopping rules on your own model and data",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    init = actions.add_parser("init", help="write a study file with every setting explained")
+    init.add_argument("study", nargs="?", default="study.toml", metavar="FILE", help="what to write (study.toml)")
+    init.add_argument("--tsv", default="NEWS.tsv", metavar="FILE", help="the test set: source <tab> reference a line")
+    init.set_defaults(act=write_template)
+    for name, what in (("run", "sample, replay, evaluate, report"), ("live", "the same, and run rules live")):
+        action = actions.add_parser(name, help=what)
+        action.add_argument("study", metavar="STUDY.toml")
+        action.add_argument("-q", "--quiet", action="store_true", help="no progress bars")
+        action.set_defaults(act=run)
+
+
+def write_template(args: argparse.Namespace) -> int:
+    path = Path(args.study)
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint="name another file")
+    try:
+        path.write_text(study.template(args.tsv), "utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    print(f"quitmt: wrote {path}; run it with: quitmt lab run {path}", file=sys.stderr)
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    from quitmt.lab import pipeline, publish
+
+    settings = study.load(args.study)
+
+    def bar(what: str, total: int) -> Any:
+        quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
+        return tqdm(
+            desc=what, total=total, unit=" segments", disable=quiet, file=sys.stderr, dynamic_ncols=True, delay=0.3
+        )
+
+    results = pipeline.run(settings, bar, live=args.action == "live")
+    report = publish.publish(results, Path(settings.output))
+    print(f"quitmt: {report}", file=sys.stderr)
+    return 0
