@@ -17,7 +17,7 @@ test: $(VENV)/.dev  ## run the whole test suite
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2-3 3
-	$(VENV)-vllm/bin/python -m pytest tests/vllm
+	$(VENV)-vllm/bin/python -m pytest tests/vllm -W 'ignore:Unclosed context:ResourceWarning'  # vLLM leaves one to the end
 
 test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original, in an environment of its own
 	$(VENV)-comet/bin/python -m pytest --confcutdir=tests/comet -o filterwarnings= tests/comet

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -139,8 +141,37 @@ def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(np.concatenate(list(draws(33, 20, np.random.default_rng(0)))), whole)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_a_number_is_refused(bad: float) -> None:
+def test_segments_without_a_score_are_as_if_they_were_not_there() -> None:
+    """For each pair its own: also beside pairs of other sizes, and in their order."""
+    whole, first, second = scores(60, seed=1), scores(60, seed=2), scores(60, seed=3, shift=0.4)
+    for gaps, indices in ((first.base, [0, 7]), (first.other, [7, 59]), (second.other, [3])):
+        gaps[indices] = np.nan
+    found = compare([first, whole, second], resamples=300)
+    assert [comparison.left_out for comparison in found] == [3, 0, 1]
+    for pair, comparison, without in zip((first, second), (found[0], found[2]), ([0, 7, 59], [3]), strict=True):
+        rest = Pair(np.delete(pair.base, without), np.delete(pair.other, without))
+        assert replace(comparison, left_out=0) == only(rest, resamples=300)
+    assert found[1] == only(whole, resamples=300)
+
+
+def test_pairs_of_one_size_share_resamples_whatever_they_leave_out() -> None:
+    difference = np.random.default_rng(0).normal(size=30)
+    pairs = []
+    for place in (0, 30):
+        base = np.insert(np.zeros(30), place, np.nan)
+        pairs.append(Pair(base, np.insert(difference, place, 9.0)))
+    first, second = compare(pairs, resamples=200, rng=np.random.default_rng(1))
+    assert first == second and first.left_out == 1
+
+
+def test_nothing_in_common() -> None:
+    pair = Pair(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))
+    with pytest.raises(InputError, match="there is no segment for which both systems have a score"):
+        compare([scores(2), pair])
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(bad: float) -> None:
     good = np.zeros(3)
     with pytest.raises(InputError, match=rf"the score of segment 2 is {bad}, not a finite number"):
         compare([Pair(good, np.array([0.0, bad, 0.0]))])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from quitmt.errors import InputError, RerankError, UsageError
-from quitmt.evaluate.metrics import METRICS, TABLE, Progress, ScorerMetric, TestSet, find, load
+from quitmt.evaluate.metrics import METRICS, TABLE, Progress, ScorerMetric, Setup, TestSet, find, load
 from quitmt.metrics.scorer import KINDS, Example, Hardware
 
 
@@ -32,13 +32,22 @@ class FakeScorer:
         return np.array([self.sign * float(len(f"{e.source}{e.translation}{e.reference}")) for e in examples])
 
 
+def scored(kind: str, scorer: FakeScorer) -> ScorerMetric:
+    """As the table makes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quitmt.metrics.scorer.load", lambda *_: scorer)
+        metric = load(kind)
+    assert isinstance(metric, ScorerMetric)
+    return metric
+
+
 SET = TestSet(("s", "ss", "s"), (("r", "rr", "r"), ("rrr", "rrr", "rrr")))
 SYSTEMS = [["a", "aa", "a"], ["a", "bbb", "a"]]
 
 
 def test_references_are_averaged_and_examples_scored_once() -> None:
     scorer = FakeScorer()
-    metric = ScorerMetric("comet", scorer)
+    metric = scored("comet", scorer)
     reported: list[int] = []
     found = metric.evaluate(SET, SYSTEMS, reported.append)
     assert [scores.segments.tolist() for scores in found] == [[4.0, 6.5, 4.0], [4.0, 7.5, 4.0]]
@@ -51,18 +60,18 @@ def test_references_are_averaged_and_examples_scored_once() -> None:
 
 
 def test_one_reference_and_none() -> None:
-    one = ScorerMetric("comet", FakeScorer())
+    one = scored("comet", FakeScorer())
     one.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
     assert one.signature == "fake|x:1"
     scorer = FakeScorer()
-    none = ScorerMetric("kiwi", scorer)
+    none = scored("kiwi", scorer)
     none.evaluate(SET, SYSTEMS)
     assert not none.needs_reference and none.signature == "fake|x:1"
     assert scorer.calls == [[Example("s", "a"), Example("ss", "aa"), Example("ss", "bbb")]]
 
 
 def test_lower_is_better_is_published_so() -> None:
-    metric = ScorerMetric("metricx", FakeScorer(sign=-1))
+    metric = scored("metricx", FakeScorer(sign=-1))
     found = metric.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
     assert metric.lower_is_better and found[1].segments.tolist() == [3.0, 7.0, 3.0]
     assert found[1].system == pytest.approx(13 / 3)
@@ -74,9 +83,41 @@ def test_bad_scores_are_refused() -> None:
             return np.array([1.0, np.nan, 1.0])[: self.sign]
 
     with pytest.raises(RerankError, match="CometKiwi: the score of 'aa' is nan"):
-        ScorerMetric("kiwi", Bad(3)).evaluate(SET, SYSTEMS)
+        scored("kiwi", Bad(3)).evaluate(SET, SYSTEMS)
     with pytest.raises(RerankError, match="CometKiwi gave 2 scores for 3 examples"):
-        ScorerMetric("kiwi", Bad(2)).evaluate(SET, SYSTEMS)
+        scored("kiwi", Bad(2)).evaluate(SET, SYSTEMS)
+
+
+class Holes(FakeScorer):
+    """No score for the shortest translation, and whatever is said for the longest."""
+
+    def __init__(self, longest: float = 3.0) -> None:
+        super().__init__()
+        self.longest = longest
+
+    def score(self, examples: Sequence[Example], progress: Progress | None = None) -> npt.NDArray[np.float64]:
+        return np.array([[np.nan, 2.0, self.longest][len(example.translation) - 1] for example in examples])
+
+
+def judge(scorer: FakeScorer) -> ScorerMetric:
+    return ScorerMetric(scorer, name="J", needs_reference=False, gaps=True)
+
+
+def test_what_a_judge_leaves_open_does_not_count() -> None:
+    first, second = judge(Holes()).evaluate(SET, [["a", "aa", "bbb"], ["aa", "aa", "bbb"]])
+    assert first.segments.tolist() == pytest.approx([np.nan, 2.0, 3.0], nan_ok=True)
+    assert (first.system, first.left_out) == (2.5, 1)
+    assert (second.system, second.left_out) == (7 / 3, 0)
+
+
+def test_a_judge_that_leaves_everything_open_is_refused() -> None:
+    with pytest.raises(RerankError, match=r"J: none of the 3 answers about a system can be read \(the model may"):
+        judge(Holes()).evaluate(SET, [["aa", "aa", "aa"], ["a", "a", "a"]])
+
+
+def test_a_judge_has_no_infinite_scores_either() -> None:
+    with pytest.raises(RerankError, match="J: the score of 'bbb' is -inf"):
+        judge(Holes(-np.inf)).evaluate(SET, [["a", "aa", "bbb"]])
 
 
 def test_a_ragged_test_set() -> None:
@@ -85,7 +126,9 @@ def test_a_ragged_test_set() -> None:
 
 
 def test_every_name_is_explained_and_knows_what_it_needs() -> None:
-    assert {*TABLE} == {"chrf", "chrf++", "bleu", *KINDS} == {*METRICS} - {"module:attribute"}
+    assert {*TABLE} == {"chrf", "chrf++", "bleu", "gemba", *KINDS} == {*METRICS} - {"module:attribute"}
+    assert [name for name, entry in TABLE.items() if entry.is_judge] == ["gemba"]
+    assert find("gemba:openai:a/b")[0].needs_source and not find("gemba:openai:a/b")[0].needs_reference
     for name, kind in KINDS.items():
         entry, argument = find(f"{name}:some/model")
         assert (entry.needs_source, entry.needs_reference, argument) == (True, kind.needs_reference, "some/model")
@@ -101,9 +144,25 @@ def test_models_are_loaded_with_their_hardware(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("quitmt.metrics.scorer.load", load_scorer)
     hardware = Hardware("cpu", "float32", 99)
-    assert load("comet", hardware).name == "COMET"
-    assert load("kiwi:Unbabel/wmt23-cometkiwi-da-xl", hardware).name == "CometKiwi:wmt23-cometkiwi-da-xl"
+    setup = Setup(hardware)
+    assert load("comet", setup).name == "COMET"
+    assert load("kiwi:Unbabel/wmt23-cometkiwi-da-xl", setup).name == "CometKiwi:wmt23-cometkiwi-da-xl"
     assert asked == [("comet", hardware), ("kiwi:Unbabel/wmt23-cometkiwi-da-xl", hardware)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "shared"),
+    [("openai", {}), ("hf", {"device": "cpu", "dtype": "float16"}), ("vllm", {"dtype": "float16"})],
+)
+def test_a_judge_is_made_with_what_its_engine_takes(
+    engine: str, shared: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("quitmt.generate.judge.gemba", lambda *words: asked.append(words) or FakeScorer())
+    setup = Setup(Hardware("cpu", "float16", 9), ("en", "pt"), {"max_tokens": 5}, tmp_path)
+    metric = load(f"gemba:{engine}:a/b", setup)
+    assert (metric.name, metric.lower_is_better) == ("GEMBA-MQM:b", False)
+    assert asked == [(f"gemba:{engine}:a/b", ("en", "pt"), {**shared, "max_tokens": 5}, tmp_path)]
 
 
 def test_unknown_names() -> None:

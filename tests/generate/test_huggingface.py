@@ -216,6 +216,15 @@ def test_candidates_share_rows_while_they_are_alike(zoo: Zoo, kind: str) -> None
     assert set(rows) == {1}
 
 
+def test_other_sampling_with_the_same_model(zoo: Zoo, kind: str) -> None:
+    greedy = load(zoo, kind, Sampling(0.0))
+    warm, fresh = greedy.resampled(Sampling(1.0, seed=3)), load(zoo, kind)
+    assert network(warm) is network(greedy)
+    assert warm.signature == fresh.signature != greedy.signature
+    asks = [Ask(segment, 0, 8) for segment in SEGMENTS]
+    assert draw(warm, asks) == draw(fresh, asks) != draw(greedy, asks)
+
+
 def test_what_is_kept_is_bounded(zoo: Zoo) -> None:
     generator = load(zoo, "marian")
     generator._sampler._bytes_kept = 1

@@ -11,58 +11,18 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.contract.generators import SEGMENTS, SIZE, SamplingContract
+from tests.contract.generators import SEGMENTS, SIZE, SamplingContract, draw, everything
 from tests.servers.fake_openai import Faults, Server, fake_server, scripted_server, text_of
+from tests.servers.openai_generator import ALL_FAULTS, draws, errors, generator, texts
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver
-from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError
+from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.remote.answers import read_choices
-from quitmt.remote.client import Client, Unusable
-from quitmt.remote.pacing import Policy
+from quitmt.remote.client import Unusable
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
-
-ALL_FAULTS = Faults(
-    drop=0.1, too_many=0.05, broken=0.05, stall=0.01, few=0.08, garbage=0.05, stall_seconds=9, retry_after="0"
-)
-
-
-def quick(*words: Any, **settings: Any) -> Client:
-    """A client that does not wait long."""
-    return Client(*words, policy=Policy(backoff_seconds=0.01, pause_seconds=0.01), **settings)
-
-
-def generator(url: str, sampling: Sampling | None = None, **settings: Any) -> OpenAIGenerator:
-    settings = {"languages": ("en", "pt"), "client": quick, "base_url": url} | settings
-    return OpenAIGenerator("m", sampling or Sampling(seed=3), **settings)
-
-
-def draws(generator: OpenAIGenerator, asks: list[Ask]) -> list[Draw]:
-    async def work() -> list[Draw]:
-        return [one async for one in generator.draw(asks)]
-
-    return asyncio.run(work())
-
-
-def draw(generator: OpenAIGenerator, asks: list[Ask]) -> dict[tuple[str, int], Candidate]:
-    """All candidates of some asks, by segment and index; none may come twice."""
-    found: dict[tuple[str, int], Candidate] = {}
-    for one in draws(generator, asks):
-        assert one.error is None and one.seconds >= 0
-        for index, candidate in enumerate(one.candidates, start=one.start):
-            assert (one.segment.id, index) not in found
-            found[one.segment.id, index] = candidate
-    return found
-
-
-def errors(generator: OpenAIGenerator, segment: Segment = SEGMENTS[0], size: int = 8) -> list[QuitmtError | None]:
-    return [one.error for one in draws(generator, [Ask(segment, 0, size)])]
-
-
-def everything(generator: OpenAIGenerator) -> dict[tuple[str, int], Candidate]:
-    return draw(generator, [Ask(segment, 0, SIZE) for segment in SEGMENTS])
+from quitmt.types import Ask, Segment, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +35,6 @@ def server() -> Iterator[Server]:
 def whole(server: Server) -> dict[tuple[str, int], str]:
     """The texts of all candidates, where nothing goes wrong."""
     return texts(everything(generator(server.base_url)))
-
-
-def texts(found: dict[tuple[str, int], Candidate]) -> dict[tuple[str, int], str]:
-    return {key: candidate.text for key, candidate in found.items()}
 
 
 # One endless sequence a segment, whatever the server does
@@ -153,6 +109,25 @@ def test_the_chat_template_is_told_what_the_prompt_says() -> None:
 
 def test_greedy_choices_are_asked_for_one_by_one() -> None:
     assert [request["n"] for request in asked(sampling=Sampling(temperature=0), size=3)] == [1, 1, 1]
+
+
+def test_other_sampling_on_the_same_client(server: Server, whole: dict[tuple[str, int], str]) -> None:
+    greedy = generator(server.base_url, Sampling(temperature=0))
+    warm = greedy.resampled(Sampling(seed=3))
+    assert warm.signature == generator(server.base_url).signature != greedy.signature
+    assert texts(everything(warm)) == whole
+    assert warm.tally is greedy.tally and warm.tally["sent"] < SIZE * 3, "several choices a request again"
+    with pytest.raises(UsageError, match="epsilon"):
+        warm.resampled(Sampling(epsilon=0.02))
+
+
+def test_what_is_known_of_a_server_is_known_to_the_resampled() -> None:
+    with fake_server(Faults(unknown=("min_p",))) as one:
+        ours = generator(one.base_url)
+        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        sent = len(one.requests)
+        draw(ours.resampled(Sampling(temperature=0.5)), [Ask(SEGMENTS[0], 0, 8)])
+        assert ["min_p" in request for request in one.requests[sent:]] == [False]
 
 
 def test_a_server_that_ignores_n_is_found_out_once() -> None:
@@ -275,91 +250,6 @@ def test_only_empty_completions(reason: str, says: str) -> None:
     assert len(failed) == 1 and says in str(failed[0]) and "--max-tokens" in str(failed[0])
 
 
-# What is wrong from the start
-
-
-def test_a_wrong_key_is_found_out_at_once_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
-    with fake_server(Faults(key="sk-right")) as one:
-        ours = generator(one.base_url)
-        found = draws(ours, [Ask(Segment(str(i), "Hi."), 0, 64) for i in range(50)])
-        assert len(found) == 50 and len(one.requests) <= 16
-        assert {str(each.error) for each in found} == {
-            f"the server at {one.base_url} refuses the key in OPENAI_API_KEY "
-            "(set OPENAI_API_KEY to a key of that server)"
-        }
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
-        assert len(everything(generator(one.base_url))) == SIZE * 3
-    assert "sk-" not in repr(ours) + ours.signature
-
-
-def test_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with fake_server(Faults(key="sk-right")) as one:
-        (error,) = errors(generator(one.base_url))
-        assert "wants a key (set OPENAI_API_KEY" in str(error)
-        assert "Authorization" not in one.headers[0]
-
-
-def test_an_unknown_model() -> None:
-    with fake_server(Faults(model="other")) as one:
-        (error,) = errors(generator(one.base_url))
-        assert isinstance(error, ModelError)
-        assert f"does not know the model 'm' (take one of those listed at {one.base_url}/models)" in str(error)
-
-
-def test_a_wrong_path(server: Server) -> None:
-    (error,) = errors(generator(server.base_url.removesuffix("/v1")))
-    assert isinstance(error, UsageError) and "has no /chat/completions (--base-url mostly ends in /v1)" in str(error)
-
-
-def test_check_finds_it_out_before_a_run(server: Server) -> None:
-    asyncio.run(generator(server.base_url).check())
-    with pytest.raises(UsageError, match="has no"):
-        asyncio.run(generator(server.base_url + "/nowhere").check())
-
-
-@pytest.mark.parametrize(
-    ("languages", "says"), [((None, "pt"), "--src"), (("en", None), "--tgt"), ((None, None), "--src and --tgt")]
-)
-def test_languages_must_be_known(languages: tuple[str | None, str | None], says: str) -> None:
-    with pytest.raises(UsageError, match=f"give {says}"):
-        generator("http://x/v1", languages=languages)
-
-
-def test_a_wrong_language_or_prompt_is_known_before_any_request() -> None:
-    with pytest.raises(UsageError, match="not a language"):
-        generator("http://x/v1", languages=("en", "klingonese"))
-    with pytest.raises(UsageError, match="chat template"):
-        generator("http://x/v1", prompt="translategemma", api="completions")
-
-
-def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-    assert len(draw(OpenAIGenerator("m", Sampling(), languages=("en", "de")), [Ask(SEGMENTS[0], 0, 3)])) == 3
-    monkeypatch.delenv("OPENAI_BASE_URL")
-    with pytest.raises(UsageError, match="--base-url"):
-        OpenAIGenerator("m", Sampling(), languages=("en", "de"))
-
-
-def test_settings_out_of_range() -> None:
-    for settings in ({"api": "responses"}, {"max_tokens": 0}, {"concurrency": 0}, {"prompt": "nonsense"}):
-        with pytest.raises(QuitmtError):
-            generator("http://x/v1", **settings)
-
-
-def test_signature_names_what_changes_results() -> None:
-    def signature(sampling: Sampling | None = None, **settings: Any) -> str:
-        return generator("http://x/v1", sampling, **settings).signature
-
-    changed: list[dict[str, Any]] = [
-        {"sampling": Sampling(seed=4)}, {"api": "completions"}, {"max_tokens": 9}, {"clean": False},
-        {"prompt": "qwen3"}, {"languages": ("en", "de")},
-    ]  # fmt: skip
-    assert len({signature(), *(signature(**one) for one in changed)}) == 7
-    assert signature() == signature(base_url="http://y/v1", concurrency=3, timeout=9)
-
-
 # Cancelling
 
 
@@ -406,6 +296,17 @@ def test_cancelling_a_draw_cancels_its_requests() -> None:
     with fake_server(Faults(seconds=60)) as server:
         asyncio.run(work(generator(server.base_url)))
         assert cancelled(server) == 3
+
+
+def test_an_endless_ask_is_sent_little_by_little() -> None:
+    async def work(one: OpenAIGenerator) -> int:
+        async for _ in one.draw([Ask(SEGMENTS[0], 0, 1_000_000)]):
+            return len(asyncio.all_tasks())
+        return 0
+
+    for faults in (Faults(), Faults(ignore_n=True)):
+        with fake_server(faults) as server:
+            assert 0 < asyncio.run(work(generator(server.base_url, concurrency=20))) < 40
 
 
 def test_a_segment_that_fails_leaves_the_others_alone() -> None:

@@ -1,18 +1,24 @@
-"""A real server that silently ignores ``n``: ``transformers serve`` with a tiny chat model."""
+"""A real server that silently ignores ``n``: ``transformers serve`` with a tiny chat model.
+
+It seeds torch as a whole when a request arrives, and generates one after the other: a candidate is that of its seed as
+long as one request is in flight, and of any seed otherwise. It samples only if the model's own settings say so.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.contract.generators import SamplingContract
 from tests.models import tiny
 
 from quitmt import rerank, stop
@@ -29,6 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     """The address of a server, and the name of its model."""
     folder = tmp_path_factory.mktemp("causal") / "model"
     tiny.make_chat(folder)
+    settings = folder / "generation_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "do_sample": True, "top_k": 0}))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -51,17 +59,29 @@ def _answers(url: str) -> bool:
         return False
 
 
-def make(server: tuple[str, str]) -> OpenAIGenerator:
+def generator(server: tuple[str, str], seed: int = 0, concurrency: int = 2) -> OpenAIGenerator:
     url, model = server
     return OpenAIGenerator(
-        model, Sampling(1.0), languages=("en", "pt"), base_url=url, max_tokens=4, clean=False, concurrency=2
+        model,
+        Sampling(1.0, seed=seed),
+        languages=("en", "pt"),
+        base_url=url,
+        max_tokens=4,
+        clean=False,
+        concurrency=concurrency,
     )
+
+
+class TestContract(SamplingContract):
+    @pytest.fixture
+    def make(self, server: tuple[str, str]) -> Callable[..., OpenAIGenerator]:
+        return lambda seed=3: generator(server, seed, concurrency=1)
 
 
 def test_every_candidate_arrives_although_n_is_ignored(server: tuple[str, str]) -> None:
     async def work() -> dict[int, str]:
         found = {}
-        async for draw in make(server).draw([Ask(Segment("1", "The weather is nice today."), 3, 13)]):
+        async for draw in generator(server).draw([Ask(Segment("1", "The weather is nice today."), 3, 13)]):
             assert draw.error is None
             found |= {index: one.text for index, one in enumerate(draw.candidates, start=draw.start)}
         return found
@@ -72,7 +92,7 @@ def test_every_candidate_arrives_although_n_is_ignored(server: tuple[str, str]) 
 def test_a_run_over_segments(server: tuple[str, str]) -> None:
     async def work() -> list[tuple[int, Verdict]]:
         rule = stop.load("quit", k=2, w=2, n=8)
-        driver = Driver(make(server), rerank.load("mbr:chrf"), rule, in_flight=2)
+        driver = Driver(generator(server), rerank.load("mbr:chrf"), rule, in_flight=2)
         segments = [Segment("1", "No."), Segment("2", "The weather is nice today.")]
         return [(one.outcome.size, one.outcome.stop) async for one in in_order(driver.run(segments))]
 

@@ -187,7 +187,7 @@ def test_missing_files(copy, monkeypatch, tmp_path):
     (copy / "spiece.model").unlink()
     assert problem(copy).startswith("google/mt5-xl is not in the cache, and the hub cannot be reached")
     (copy / "model.safetensors").unlink()
-    assert problem(copy).startswith(f"the weights of {copy} cannot be loaded: ")
+    assert problem(copy).startswith(f"the folder {copy} has no model.safetensors")
     (copy / "config.json").unlink()
     assert problem(copy).startswith(f"the folder {copy} has no config.json (MetricX takes a folder")
     assert problem("google/metricx-24-hybrid-xxl-v2p6").startswith("google/metricx-24-hybrid-xxl-v2p6 is not in the")

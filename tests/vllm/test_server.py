@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from benchmarks.vllm_server import served
 
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Segment
+from vllm_server import served
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SEGMENTS = [Segment("1", "Good morning."), Segment("x", "No.")]

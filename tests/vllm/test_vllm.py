@@ -1,4 +1,4 @@
-"""vLLM in this process, with a real model: the contract of generators, aborting, waste, and errors."""
+"""vLLM in this process, with a real model: nested pools, aborting, waste, and errors."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def test_closing_aborts_what_is_under_way(generator: VllmGenerator) -> None:
 
 def test_a_prompt_that_is_too_long_fails_its_own_segment(generator: VllmGenerator) -> None:
     async def work() -> list[tuple[str, str | None]]:
-        asks = [Ask(Segment("long", "word " * 600), 0, 2), Ask(SEGMENTS[2], 0, 2)]
+        asks = [Ask(Segment("long", "word " * 600), 0, 100_000), Ask(SEGMENTS[2], 0, 2)]
         return [(one.segment.id, str(one.error) if one.error else None) async for one in generator.draw(asks)]
 
-    found = dict(asyncio.run(work()))
-    assert found["x"] is None
-    assert "more than the 512 the model takes (shorten it, or lower --max-tokens)" in str(found["long"])
+    (long, found) = sorted(asyncio.run(work()))
+    assert found == ("x", None)
+    assert "more than the 512 the model takes (shorten it, or lower --max-tokens)" in str(long[1])
 
 
 def test_bad_settings(smollm2: str, tmp_path: object) -> None:
@@ -111,3 +111,11 @@ def test_bad_settings(smollm2: str, tmp_path: object) -> None:
         generate.load(f"vllm:{smollm2}")
     with pytest.raises(ModelError, match="vLLM cannot load"):
         generate.load(f"vllm:{tmp_path}/nothing", languages=("en", "pt"))
+
+
+def test_other_sampling_on_the_same_engine(generator: VllmGenerator) -> None:
+    greedy = generator.resampled(Sampling(0.0))
+    found = texts(draw(greedy, [Ask(SEGMENTS[1], 0, 3)]))
+    assert len(set(found.values())) == 1 and len(found) == 3
+    assert greedy._engine is generator._engine
+    assert "|t:0|seed:0|max:12|" in greedy.signature and "|t:1|seed:5|max:12|" in generator.signature

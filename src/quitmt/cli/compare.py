@@ -10,7 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from quitmt.cli import score
+import numpy as np
+
+from quitmt.cli import score, scoring
 from quitmt.errors import UsageError, unknown
 from quitmt.evaluate import equivalence
 from quitmt.evaluate.equivalence import MARGINS, RESAMPLES, Comparison, Pair
@@ -39,12 +41,12 @@ def add_parser(commands: Any) -> None:
         "compare",
         help="test whether systems are equivalent",
         description=DESCRIPTION,
-        epilog=score.NAMES + EXAMPLES,
+        epilog=scoring.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("base_file", metavar="BASE", help="translations of the base system, or scores of all systems")
     parser.add_argument("others", nargs="*", metavar="OTHER", help="translations of other systems")
-    score.add_judging(parser)
+    scoring.add_judging(parser)
     group = parser.add_argument_group("comparison")
     group.add_argument("--base", metavar="NAME", help="the system to compare the others with (the first)")
     group.add_argument("--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap (10000)")
@@ -82,17 +84,17 @@ def act(args: argparse.Namespace) -> int:
     _check(args)
     if not args.others:
         return _recorded(args)
-    scoring = score.prepare(args, [args.base_file, *args.others])
-    base = _base(args, scoring.report)
+    work = scoring.prepare(args, [args.base_file, *args.others])
+    base = _base(args, work.report)
     output = Output(args.output)
     failure: str | None = None
     with closing(output):
         try:
-            scoring.load()
-            failure = scoring.run()
+            work.load()
+            failure = work.run()
         finally:
-            if scoring.report.columns:
-                _write(output, scoring.report, base, args)
+            if work.report.columns:
+                _write(output, work.report, base, args)
     return score.conclude(failure)
 
 
@@ -110,17 +112,20 @@ def _check(args: argparse.Namespace) -> None:
 def _recorded(args: argparse.Namespace) -> int:
     """Compare the systems of a file of scores."""
     path = args.base_file
-    score.check_paths(args.output, [path])
-    text = "\n".join(score.read_texts(path))
-    if not text.lstrip().startswith("{") or score.outcome_fields(text.partition("\n")[0]):
+    scoring.check_paths(args.output, [path])
+    text = "\n".join(scoring.read_texts(path))
+    if not text.lstrip().startswith("{") or scoring.outcome_fields(text.partition("\n")[0]):
         raise UsageError(f"there is nothing to compare {path} with", hint="quitmt compare BASE OTHER …")
-    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics)):
+    judge = scoring.judge_option(args)
+    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics), (judge, judge)):
         if given:
             raise UsageError(f"{name} goes with translations; {path} has its scores already")
     report = parse(text, path)
     if len(report.systems) < 2:
         raise UsageError(f"{path} has the scores of one system only", hint="give quitmt score -t two or more")
     base = _base(args, report)
+    if not args.quiet:
+        scoring.remark(report, report.columns)
     with closing(Output(args.output)) as output:
         _write(output, report, base, args)
     return 0
@@ -134,16 +139,17 @@ def _base(args: argparse.Namespace, report: Report) -> str:
 
 def _write(output: Output, report: Report, base: str, args: argparse.Namespace) -> None:
     names = [(metric, system) for metric in report.columns for system in report.systems if system != base]
-    pairs = []
-    for metric, system in names:
-        column = report.columns[metric]
-        pairs.append(Pair(column.scores[base].segments, column.scores[system].segments, column.lower_is_better))
+    pairs = [_pair(report.columns[metric], base, system) for metric, system in names]
     found = equivalence.compare(pairs, resamples=args.resamples, margins=args.margins, rng=args.seed)
     rows = [Row(*name, comparison) for name, comparison in zip(names, found, strict=True)]
     settings = {"resamples": args.resamples, "seed": args.seed, "margins": args.margins}
     render = {"text": as_text, "json": as_json, "csv": as_csv}[args.format]
     for line in render(Result(report, base, rows, settings)):
         output.write(line)
+
+
+def _pair(column: Column, base: str, system: str) -> Pair:
+    return Pair(column.scores[base].segments, column.scores[system].segments, column.lower_is_better)
 
 
 def as_text(result: Result) -> Iterator[str]:
@@ -188,13 +194,17 @@ def _legend(result: Result) -> Iterator[str]:
     whole = [name for name, column in result.report.columns.items() if _of_whole_corpora(column)]
     if whole:
         yield f"base and other are scores of whole corpora for {', '.join(whole)}, not means of segments"
+    for row in result.rows:
+        if row.comparison.left_out:
+            lacking = f"{row.comparison.left_out} of {result.report.segments} segments have no score for one of the two"
+            yield f"{row.metric}, {row.system}: {lacking} and are left out of all but base and other"
     down = [name for name, column in result.report.columns.items() if column.lower_is_better]
     if down:
         yield f"lower is better for {', '.join(down)}: a negative difference is an improvement, a lower score a win"
 
 
 def _of_whole_corpora(column: Column) -> bool:
-    return not all(math.isclose(scores.system, scores.segments.mean()) for scores in column.scores.values())
+    return not all(math.isclose(scores.system, np.nanmean(scores.segments)) for scores in column.scores.values())
 
 
 def as_json(result: Result) -> Iterator[str]:
@@ -214,13 +224,14 @@ def as_json(result: Result) -> Iterator[str]:
 def _fields(result: Result, row: Row) -> dict[str, Any]:
     column, found = result.report.columns[row.metric], row.comparison
     base, other = column.scores[result.base], column.scores[row.system]
+    compared = _pair(column, result.base, row.system).scored
     return {
         "metric": row.metric,
         "system": row.system,
         "base_score": base.system,
         "score": other.system,
-        "base_mean": float(base.segments.mean()),
-        "mean": float(other.segments.mean()),
+        "base_mean": float(compared.base.mean()),
+        "mean": float(compared.other.mean()),
         "difference": found.difference,
         "interval_95": found.interval,
         "interval_90": found.tost_interval,
@@ -230,6 +241,7 @@ def _fields(result: Result, row: Row) -> dict[str, Any]:
         "wins": found.wins,
         "ties": found.ties,
         "losses": found.losses,
+        "left_out": found.left_out,
     }
 
 

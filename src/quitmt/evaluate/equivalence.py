@@ -6,16 +6,20 @@ Two systems are equivalent within a margin if the 5th to 95th percentile of the 
 the standard deviation of the base's segment scores with ddof = 0: the spread of these very segments, which are what the
 bootstrap draws from, and it is defined for a single one.
 
+A segment may have no score, NaN: a judge's answer that could not be read. It is left out of the pairs in which either
+system has none, as if it were not there.
+
 Invariants:
-- All pairs see the same resamples, so all of them are paired, also across metrics.
-- The resamples depend on the number of segments, their own number and the random numbers, not on the pairs.
+- All pairs see the same resamples, so all of them are paired, also across metrics. Pairs that leave segments out see
+  those of their own size.
+- The resamples depend on the number of segments, their own number and the seed, not on the pairs.
 - Memory beyond the scores and the resampled differences is bounded: resamples are drawn in blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +38,17 @@ BLOCK_CELLS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The segment scores of two systems by one metric."""
+    """The segment scores of two systems by one metric; NaN is none."""
 
     base: Floats
     other: Floats
     lower_is_better: bool = False
+
+    @property
+    def scored(self) -> Pair:
+        """Only the segments for which both have a score."""
+        there = ~(np.isnan(self.base) | np.isnan(self.other))
+        return self if there.all() else replace(self, base=self.base[there], other=self.other[there])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class Comparison:
     """Segments at which the other is better, whichever direction that is."""
     ties: int
     losses: int
+    left_out: int = 0
+    """Segments that have no score for either system and count nowhere."""
 
     @property
     def within(self) -> tuple[float, ...]:
@@ -74,7 +86,7 @@ def compare(
     margins: Sequence[float] = MARGINS,
     rng: np.random.Generator | int = 0,
 ) -> list[Comparison]:
-    """Compare each pair. ``rng`` may be a seed."""
+    """Compare each pair. ``rng`` may be a seed; a generator is drawn from size by size if pairs leave segments out."""
     if resamples < 1:
         raise UsageError(f"there must be at least 1 resample, not {resamples}")
     for margin in margins:
@@ -82,11 +94,19 @@ def compare(
             raise UsageError(f"a margin must be a positive number, not {margin}")
     if not pairs:
         return []
-    differences = _differences(pairs)
-    generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-    resampled = _resampled(differences, resamples, generator)
+    _check(pairs)
     widest_first = tuple(sorted(margins, reverse=True))
-    return [_comparison(*each, widest_first) for each in zip(pairs, differences, resampled, strict=True)]
+    scored = [pair.scored for pair in pairs]
+    found: dict[int, Comparison] = {}
+    for size in sorted({len(pair.base) for pair in scored}, reverse=True):
+        places = [place for place, pair in enumerate(scored) if len(pair.base) == size]
+        differences = np.stack([scored[place].other - scored[place].base for place in places])
+        generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+        resampled = _resampled(differences, resamples, generator)
+        for place, own, means in zip(places, differences, resampled, strict=True):
+            left_out = len(pairs[place].base) - size
+            found[place] = _comparison(scored[place], own, means, widest_first, left_out)
+    return [found[place] for place in range(len(pairs))]
 
 
 def draws(segments: int, resamples: int, rng: np.random.Generator) -> Iterator[Drawn]:
@@ -122,8 +142,7 @@ def _add_up(drawn: Drawn, differences: Floats, tally: Floats, sums: Floats) -> N
             sums[row, pair] = total
 
 
-def _differences(pairs: Sequence[Pair]) -> Floats:
-    """One row a pair, one column a segment."""
+def _check(pairs: Sequence[Pair]) -> None:
     size = len(pairs[0].base)
     if not size:
         raise InputError("there are no segments to compare")
@@ -131,12 +150,15 @@ def _differences(pairs: Sequence[Pair]) -> Floats:
         for scores in (pair.base, pair.other):
             if scores.shape != (size,):
                 raise InputError(f"{len(scores)} segments cannot be compared with {size}")
-            for index in np.flatnonzero(~np.isfinite(scores)):
+            for index in np.flatnonzero(np.isinf(scores)):
                 raise InputError(f"the score of segment {index + 1} is {scores[index]}, not a finite number")
-    return np.stack([pair.other - pair.base for pair in pairs])
+        if not len(pair.scored.base):
+            raise InputError("there is no segment for which both systems have a score")
 
 
-def _comparison(pair: Pair, differences: Floats, resampled: Floats, margins: tuple[float, ...]) -> Comparison:
+def _comparison(
+    pair: Pair, differences: Floats, resampled: Floats, margins: tuple[float, ...], left_out: int
+) -> Comparison:
     low, tost_low, tost_high, high = np.percentile(resampled, [2.5, 5, 95, 97.5]).tolist()
     sigma = float(pair.base.std(ddof=0))
     better = -differences if pair.lower_is_better else differences
@@ -150,6 +172,7 @@ def _comparison(pair: Pair, differences: Floats, resampled: Floats, margins: tup
         wins=int((better > 0).sum()),
         ties=int((better == 0).sum()),
         losses=int((better < 0).sum()),
+        left_out=left_out,
     )
 
 

@@ -2,6 +2,8 @@
 
 Invariants:
 - Scores stand in the metric's published direction and scale; ``lower_is_better`` says which way is up.
+- A segment's score is finite; only of a judge, whose answers may be unreadable, it may be NaN, and then it is left out
+  of its system's. A system always has a score.
 - All systems are scored in one call, and equal examples (source, translation, reference) once, so that two systems that
   say the same get the same score, and what they share costs nothing.
 - What a metric needs is known from the table, before it is loaded.
@@ -9,9 +11,10 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +45,14 @@ class TestSet:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One system's scores by one metric."""
+    """One system's scores by one metric; a segment that has none is NaN and does not count for the system's."""
 
     segments: Floats
     system: float
+
+    @property
+    def left_out(self) -> int:
+        return int(np.isnan(self.segments).sum())
 
 
 class Metric(Protocol):
@@ -76,16 +83,22 @@ class Metric(Protocol):
 
 
 class ScorerMetric:
-    """A scoring model as a metric. Several references: the mean of the scores against each."""
+    """A scoring model as a metric. Several references: the mean of the scores against each.
+
+    ``gaps`` allows it to leave examples without a score, as NaN.
+    """
 
     needs_source = True
 
-    def __init__(self, kind: str, scorer: Scorer, *, name: str | None = None) -> None:
+    def __init__(
+        self, scorer: Scorer, *, name: str, needs_reference: bool, lower_is_better: bool = False, gaps: bool = False
+    ) -> None:
         self._scorer = scorer
-        self.name = name or KINDS[kind].title
-        self.needs_reference = KINDS[kind].needs_reference
-        self.lower_is_better = KINDS[kind].lower_is_better
+        self.name = name
+        self.needs_reference = needs_reference
+        self.lower_is_better = lower_is_better
         self.signature = scorer.signature
+        self._gaps = gaps
 
     def evaluate(
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
@@ -104,15 +117,23 @@ class ScorerMetric:
         scores = found.reshape(len(systems), len(references), len(sources)).mean(axis=1)
         if self.needs_reference:
             self.signature = self._scorer.signature + several(test_set)
-        return [Scores(segments, float(segments.mean())) for segments in (-scores if self.lower_is_better else scores)]
+        return [self._averaged(segments) for segments in (-scores if self.lower_is_better else scores)]
 
     def _checked(self, examples: list[Example], progress: Progress | None) -> Floats:
         scores = np.asarray(self._scorer.score(examples, progress), np.float64)
         if scores.shape != (len(examples),):
             raise RerankError(f"{self.name} gave {scores.size} scores for {len(examples)} examples")
-        for index in np.flatnonzero(~np.isfinite(scores)):
+        bad = np.isinf(scores) if self._gaps else ~np.isfinite(scores)
+        for index in np.flatnonzero(bad):
             raise RerankError(f"{self.name}: the score of {examples[index].translation!r} is {scores[index]}")
         return scores
+
+    def _averaged(self, segments: Floats) -> Scores:
+        there = segments[~np.isnan(segments)]
+        if not there.size:
+            hint = "the model may be too small for a judge, or its answers cut off: --max-tokens N"
+            raise RerankError(f"{self.name}: none of the {segments.size} answers about a system can be read", hint=hint)
+        return Scores(segments, float(there.mean()))
 
 
 def several(test_set: TestSet) -> str:
@@ -122,41 +143,78 @@ def several(test_set: TestSet) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that metrics may be made with; each takes what it needs of it."""
+
+    hardware: Hardware = field(default_factory=Hardware)
+    languages: tuple[str | None, str | None] = (None, None)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """A judge's own options, such as base_url; those that are None count as not given."""
+    cache: str | Path | None = None
+    """The folder for a judge's answers; None is the usual one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A metric that can be had by name."""
 
     meaning: str
     needs_source: bool
     needs_reference: bool
-    make: Callable[[str, Hardware], Metric]
+    make: Callable[[str, Setup], Metric]
     """Called with what follows the colon of ``name:…``."""
+    is_judge: bool = False
+    """A chat model, which must be told the languages and takes the options of its engine."""
 
 
-def _chrf(argument: str, _: Hardware) -> Metric:
+def _chrf(argument: str, _: Setup) -> Metric:
     from quitmt.evaluate.surface import chrf
 
     return chrf(argument, words=0)
 
 
-def _chrf_with_words(argument: str, _: Hardware) -> Metric:
+def _chrf_with_words(argument: str, _: Setup) -> Metric:
     from quitmt.evaluate.surface import chrf
 
     return chrf(argument, words=2)
 
 
-def _bleu(argument: str, _: Hardware) -> Metric:
+def _bleu(argument: str, _: Setup) -> Metric:
     from quitmt.evaluate.surface import bleu
 
     return bleu(argument)
 
 
-def _scored(kind: str) -> Callable[[str, Hardware], Metric]:
-    def make(model: str, hardware: Hardware) -> Metric:
-        # A checkpoint that is not the usual one stands in the heading: two of them may stand beside each other.
-        name = f"{KINDS[kind].title}:{model.rstrip('/').rpartition('/')[2]}" if model else None
-        return ScorerMetric(kind, scorers.load(f"{kind}:{model}" if model else kind, hardware), name=name)
+def _scored(kind: str) -> Callable[[str, Setup], Metric]:
+    facts = KINDS[kind]
+
+    def make(model: str, setup: Setup) -> Metric:
+        return ScorerMetric(
+            scorers.load(f"{kind}:{model}" if model else kind, setup.hardware),
+            name=_titled(facts.title, model),
+            needs_reference=facts.needs_reference,
+            lower_is_better=facts.lower_is_better,
+        )
 
     return make
+
+
+def _gemba(model: str, setup: Setup) -> Metric:
+    from quitmt.generate import BACKENDS
+    from quitmt.generate.judge import gemba
+
+    engine, _, name = model.partition(":")
+    # These are for all metrics of a run; an engine that has no use for one is none of the user's business.
+    takes = BACKENDS[engine].options if engine in BACKENDS else frozenset()
+    shared = {"device": setup.hardware.device, "dtype": setup.hardware.dtype}
+    options = {option: value for option, value in shared.items() if option in takes} | dict(setup.engine)
+    judge = gemba(f"gemba:{model}", setup.languages, options, setup.cache)
+    return ScorerMetric(judge, name=_titled("GEMBA-MQM", name), needs_reference=False, gaps=True)
+
+
+def _titled(title: str, model: str) -> str:
+    """A checkpoint that is not the usual one stands in the heading: two of them may stand beside each other."""
+    return f"{title}:{model.rstrip('/').rpartition('/')[2]}" if model else title
 
 
 TABLE = {
@@ -164,6 +222,14 @@ TABLE = {
     "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words),
     "bleu": Entry("BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu),
     **{name: Entry(kind.meaning, True, kind.needs_reference, _scored(name)) for name, kind in KINDS.items()},
+    "gemba": Entry(
+        "GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
+        "needs --src and --tgt, and no reference",
+        True,
+        False,
+        _gemba,
+        is_judge=True,
+    ),
 }
 
 METRICS = {name: entry.meaning for name, entry in TABLE.items()} | {
@@ -188,6 +254,6 @@ def find(spec: str) -> tuple[Entry, str]:
     return Entry("", metric.needs_source, metric.needs_reference, lambda *_: metric), argument
 
 
-def load(spec: str, hardware: Hardware | None = None) -> Metric:
+def load(spec: str, setup: Setup | None = None) -> Metric:
     entry, argument = find(spec)
-    return entry.make(argument, hardware or Hardware())
+    return entry.make(argument, setup or Setup())

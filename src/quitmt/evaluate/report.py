@@ -1,16 +1,18 @@
 """The scores of several systems by several metrics, and the JSON they are kept in:
 
     {"metrics": {METRIC: {"signature": "…", "lower_is_better": false}},
-     "systems": {SYSTEM: {METRIC: {"system": 55.3, "segments": [61.2, …]}}}}
+     "systems": {SYSTEM: {METRIC: {"system": 55.3, "segments": [61.2, null, …], "left_out": 1}}}}
 
-``segments`` may be absent. Every system has a score by every metric, for the same segments.
+``segments`` may be absent. Every system has a score by every metric, for the same segments; a segment without one is
+null, and ``left_out`` is how many those are, if there are any.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -59,10 +61,18 @@ class Report:
     def segments(self) -> int:
         return len(next(iter(next(iter(self.columns.values())).scores.values())).segments)
 
+    def remarks(self, metric: str) -> Iterator[str]:
+        """What must be known about a metric's scores: how many are not there."""
+        for system, scores in self.columns[metric].scores.items():
+            if scores.left_out:
+                told = f"{scores.left_out} of {len(scores.segments)} answers"
+                yield f"{metric}, {system}: {told} could not be read and are left out"
+
 
 def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
     def fields(scores: Scores) -> dict[str, Any]:
-        return {"system": scores.system} | ({"segments": scores.segments.tolist()} if segments else {})
+        left_out = {"left_out": scores.left_out} if scores.left_out else {}
+        return {"system": scores.system} | ({"segments": numbers(scores)} if segments else {}) | left_out
 
     return {
         "metrics": {
@@ -74,6 +84,11 @@ def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
             for system in report.systems
         },
     }
+
+
+def numbers(scores: Scores) -> list[float | None]:
+    """The scores of segments; None where there is none."""
+    return [None if math.isnan(score) else score for score in scores.segments.tolist()]
 
 
 def parse(text: str, path: str) -> Report:
@@ -109,9 +124,11 @@ def _scores(found: Any, where: str) -> Scores:
     if not isinstance(segments, list) or not segments:
         raise InputError(f"{where}: there are no scores of segments", hint=HOW)
     for number, score in enumerate(segments, start=1):
-        if not _number(score):
+        if score is not None and not _number(score):
             raise InputError(f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a finite number")
-    return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]
+    if all(score is None for score in segments):
+        raise InputError(f"{where}: not one segment has a score")
+    return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]  # None becomes NaN
 
 
 def _number(value: Any) -> bool:

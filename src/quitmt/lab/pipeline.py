@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quitmt.devices import Hardware
+from quitmt.evaluate.metrics import Setup
 from quitmt.lab import quality, replay, sample, testsets, trajectories
 from quitmt.lab.fixed import matched_fixed
 from quitmt.lab.frames import Quality, Replayed, Trajectories
@@ -82,10 +84,12 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     replays = {spec: _replays(study, one, pools, languages, folder, bar) for spec, one in found.items()}
     chosen: list[Trajectories | Replayed] = [*found.values()]
     chosen += [one.replayed for own in replays.values() for one in own.accelerated]
-    scores = {}
+    judging = study.evaluate
+    hardware = Hardware(judging.device, judging.dtype, judging.batch_tokens)
+    setup, scores = Setup(hardware, languages, judging.options), {}
     for metric in study.evaluate.metrics:
         with _counted(bar, f"evaluating with {metric}", len(pools)) as step:
-            scores[metric] = quality.evaluate(metric, pools, test_set.references, chosen, folder, step)
+            scores[metric] = quality.evaluate(metric, pools, test_set.references, chosen, folder, setup, step)
     measured = {spec: _live(study, spec, segments, folder, bar) for spec in study.rerank.rerankers} if live else {}
     return Results(study, test_set, tuple(pools), found, replays, scores, measured)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from quitmt.evaluate.metrics import Metric, TestSet, load
+from quitmt.errors import UsageError
+from quitmt.evaluate.metrics import Metric, Setup, TestSet, load
 from quitmt.lab.frames import Quality, Replayed, Trajectories
 from quitmt.lab.sample import Pool
 from quitmt.lab.store import Table, key_of
@@ -25,10 +26,11 @@ def evaluate(
     references: Sequence[Sequence[str]],
     chosen: Sequence[Trajectories | Replayed],
     folder: Path,
+    setup: Setup | None = None,
     progress: Progress | None = None,
 ) -> Quality:
     """The scores by one metric; ``references`` are sets, each with a text a segment."""
-    metric = load(spec)
+    metric = load(spec, setup)
     wanted = [(row, index) for row in range(len(pools)) for index in sorted(_indices(chosen, row))]
     texts = [
         (pools[row].segment.source, pools[row].candidates[index].text, tuple(own[row] for own in references))
@@ -63,6 +65,11 @@ def _score(
     sources = tuple(source for source, _, _ in new.values())
     references = tuple(zip(*(own for _, _, own in new.values()), strict=True))
     (scores,) = metric.evaluate(TestSet(sources, references), [[text for _, text, _ in new.values()]], progress)
+    unread = int(np.isnan(scores.segments).sum())
     for key, score in zip(new, scores.segments.tolist(), strict=True):
-        table.add({"key": key, "score": score})
+        if not np.isnan(score):
+            table.add({"key": key, "score": score})
     table.flush()
+    if unread:
+        hint = "take a better judge, or leave the metric out; the others' scores are kept"
+        raise UsageError(f"{metric.name} gave no readable score for {unread} of {len(new)} translations", hint=hint)

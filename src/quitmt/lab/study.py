@@ -76,6 +76,11 @@ class EvaluateSettings:
     metrics: tuple[str, ...] = ("chrf++",)
     resamples: int = 10_000
     seed: int = 0
+    device: str | None = None
+    dtype: str | None = None
+    batch_tokens: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of a judge's engine, such as base_url."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,8 @@ name = "embedded:en-pt"              # any of `quitmt models`
 [evaluate]
 # metrics = ["chrf++"]               # of `quitmt score`
 # resamples = 10000
+# dtype = "bfloat16"                 # of neural metrics (float32); also device, batch_tokens
+# options = { base_url = "http://localhost:8000/v1" }   # of a judge, gemba:openai:MODEL
 
 [live]                               # for `quitmt lab live`
 # windows = [4, 8, 16]

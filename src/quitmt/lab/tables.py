@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from csv import writer
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def latex(table: Table) -> str:
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
-        " & ".join(latex_text(column.title) for column in table.columns) + r" \\",
+        " & ".join(_latex_heading(column.title) for column in table.columns) + r" \\",
         r"\midrule",
     ]
     for row in table.rows:
@@ -217,6 +218,12 @@ _LATEX = {
 
 def latex_text(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text.replace("††", "\0")).replace("\0", r"$^{\dagger\dagger}$")
+
+
+def _latex_heading(title: str) -> str:
+    """On two lines where it has two parts: headings must not make a table wider than its numbers do."""
+    lines = [latex_text(line) for line in re.split(r" (?=− |\()", title)]
+    return lines[0] if len(lines) == 1 else r"\shortstack[r]{" + r" \\ ".join(lines) + "}"
 
 
 def _exact(value: Value) -> str:

@@ -109,7 +109,7 @@ def _network(model: str) -> Any:
         raise ModelError(f"{model} is of the kind {config.model_type}, and MetricX is an mT5")
     if config.vocab_size <= ANSWER:
         raise ModelError(f"{model} has a vocabulary of {config.vocab_size}, too small for MetricX's answer token")
-    source = str(path.parent) if hub.is_folder(model) else model
+    source = str(hub.weights(model, purpose="MetricX"))
     try:
         return transformers.MT5ForConditionalGeneration.from_pretrained(source, config=config)
     except Exception as error:

@@ -7,6 +7,7 @@ library likes, and shows its progress.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from quitmt.errors import ModelError
 
 log = logging.getLogger(__name__)
 
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""What transformers calls them, the one it prefers first."""
 NOISY = ("huggingface_hub", "httpx", "httpx2")
 """Loggers that tell of every attempt; httpx2 is what newer versions of the hub's library speak with."""
 
@@ -30,7 +33,7 @@ def is_folder(model: str) -> bool:
 
 
 def file(model: str, name: str, *, purpose: str) -> Path:
-    """A file of a model. ``purpose`` is for the error: "COMET", or which part of another model it is: "the encoder of …"."""
+    """A file of a model; ``purpose`` is for the error: "COMET", or a part of another model, "the encoder of …"."""
     if is_folder(model):
         path = Path(model).expanduser() / name
         hint = f"{purpose} takes a folder or a name on the hub"
@@ -56,6 +59,19 @@ def either(model: str, *names: str, purpose: str) -> Path:
             lacking = lacking or error
     assert lacking is not None
     raise lacking
+
+
+def weights(model: str, *, purpose: str) -> Path:
+    """The folder with a model's weights as transformers keeps them, in one file or in several that an index lists."""
+    path = either(model, *WEIGHTS, purpose=purpose)
+    if path.suffix == ".json":
+        try:
+            names = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise ModelError(f"{path.name} of {model} cannot be read") from None
+        for name in names:
+            file(model, name, purpose=purpose)
+    return path.parent
 
 
 def has_file(model: str, name: str) -> bool:

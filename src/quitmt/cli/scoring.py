@@ -1,0 +1,225 @@
+"""What ``quitmt score`` and ``quitmt compare`` share: systems, what they are judged by, and the scores of both.
+
+Everything that can be wrong with files and settings is found before a metric is loaded, and every metric is loaded
+before one is run. If one fails then, or the run is interrupted, the scores of those that have finished are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from quitmt.cli import options
+from quitmt.corpus import one_line
+from quitmt.errors import InputError, QuitmtError, UsageError
+from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, find
+from quitmt.evaluate.report import Report
+from quitmt.files.lines import STDIN, read_lines
+from quitmt.files.outputs import STDOUT
+from quitmt.metrics.scorer import Hardware
+
+log = logging.getLogger(__name__)
+
+ENGINE_OPTIONS = ("base_url", "concurrency", "timeout", "max_tokens")
+JUDGE_OPTIONS = (*ENGINE_OPTIONS, "gemba_cache")
+
+NAMES = options.listed("metrics (NAME, or NAME:MODEL for another checkpoint of a neural one)", METRICS)
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-s", "--sources", metavar="FILE", help="what was translated, a segment a line")
+    parser.add_argument(
+        "-r", "--references", nargs="+", default=[], metavar="FILE", help="one or more, a segment a line"
+    )
+    parser.add_argument("-m", "--metrics", nargs="+", metavar="NAME", help="chrf++, or others of the list below")
+    group = parser.add_argument_group("neural metrics")
+    group.add_argument("--device", help="cpu, cuda, mps (the best there is)")
+    group.add_argument("--dtype", help="float32, bfloat16, … (float32)")
+    group.add_argument("--batch-tokens", type=int, metavar="N", help="tokens scored together (as suits the device)")
+    group = parser.add_argument_group("gemba (a chat model as the judge)")
+    group.add_argument("--src", metavar="LANG", help="source language, which the judge is told")
+    group.add_argument("--tgt", metavar="LANG", help="target language")
+    group.add_argument(
+        "--base-url", metavar="URL", help="openai: where the server is, such as http://localhost:8000/v1"
+    )
+    group.add_argument("--concurrency", type=int, metavar="N", help="openai: requests in flight at most (256)")
+    group.add_argument("--timeout", type=float, metavar="SECONDS", help="openai: for one request (120)")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="of an answer, at most (512)")
+    group.add_argument("--gemba-cache", metavar="DIR", help="where its answers are kept (~/.cache/quitmt/gemba)")
+
+
+@dataclass(slots=True)
+class Scoring:
+    """Systems on their way to a report."""
+
+    specs: Sequence[str]
+    setup: Setup
+    test_set: TestSet
+    systems: dict[str, list[str]]
+    report: Report
+    metrics: deque[Metric]
+    quiet: bool
+
+    def load(self) -> None:
+        for spec in self.specs:
+            entry, argument = find(spec)
+            metric = entry.make(argument, self.setup)
+            if metric.name in {other.name for other in self.metrics}:
+                raise UsageError(f"two metrics would both be called {metric.name}", hint="score them in two runs")
+            self.metrics.append(metric)
+
+    def run(self) -> str | None:
+        """Fill the report, metric by metric; what to say if one fails, which ends it."""
+        texts = list(self.systems.values())
+        while self.metrics:
+            metric = self.metrics.popleft()  # its memory is free for the next one when it has finished
+            with self._bar(metric.name, len(texts) * len(texts[0])) as bar, _quiet_judges():
+                try:
+                    self.report.add(metric, metric.evaluate(self.test_set, texts, bar.update))
+                except Exception as error:
+                    log.debug("%s failed", metric.name, exc_info=error)
+                    if isinstance(error, QuitmtError):
+                        return str(error)
+                    return f"{metric.name} failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            if not self.quiet:
+                remark(self.report, [metric.name])
+        return None
+
+    def _bar(self, name: str, total: int) -> Any:
+        return tqdm(
+            desc=name,
+            total=total,
+            unit=" segments",
+            disable=self.quiet or sys.stderr is None or not sys.stderr.isatty(),
+            file=sys.stderr,
+            dynamic_ncols=True,
+            leave=False,
+            delay=0.3,
+        )
+
+
+@contextmanager
+def _quiet_judges() -> Iterator[None]:
+    """A judge warns of answers that it cannot read; we say the same of each system."""
+    logger = logging.getLogger("quitmt.metrics.gemba")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def remark(report: Report, metrics: Iterable[str]) -> None:
+    for metric in metrics:
+        for told in report.remarks(metric):
+            print(f"quitmt: {told}", file=sys.stderr)
+
+
+def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
+    """Check everything that costs little to check, and read the files."""
+    specs = args.metrics or ["chrf++"]
+    _refuse_twice("metric", specs)
+    _refuse_twice("file", translations)
+    for spec in specs:
+        entry, _ = find(spec)
+        if entry.needs_source and args.sources is None:
+            raise UsageError(f"the metric {spec} needs the sources", hint="-s FILE")
+        if entry.needs_reference and not args.references:
+            raise UsageError(f"the metric {spec} needs a reference", hint="-r FILE")
+        if entry.is_judge and not (args.src and args.tgt):
+            raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
+    setup = _setup(args, specs)
+    inputs = [*([] if args.sources is None else [args.sources]), *args.references, *translations]
+    check_paths(args.output, inputs)
+    sources = None if args.sources is None else tuple(read_texts(args.sources))
+    references = tuple(tuple(read_texts(path)) for path in args.references)
+    systems = {path: read_translations(path, quiet=args.quiet) for path in translations}
+    everything = ([] if sources is None else [sources]) + [*references, *systems.values()]
+    check_sizes({path: len(texts) for path, texts in zip(inputs, everything, strict=True)})
+    report = Report(tuple(systems))
+    return Scoring(specs, setup, TestSet(sources, references), systems, report, deque(), args.quiet)
+
+
+def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
+    given = judge_option(args)
+    if given and not any(find(spec)[0].is_judge for spec in specs):
+        raise UsageError(f"{given} goes with gemba:, not with {' or '.join(specs)}")
+    hardware = Hardware(args.device, args.dtype, args.batch_tokens)
+    engine = {name: getattr(args, name) for name in ENGINE_OPTIONS}
+    return Setup(hardware, (args.src, args.tgt), engine, args.gemba_cache)
+
+
+def judge_option(args: argparse.Namespace) -> str | None:
+    """The first option given that only a judge has use for."""
+    given = (name for name in JUDGE_OPTIONS if getattr(args, name) is not None)
+    return next((f"--{name.replace('_', '-')}" for name in given), None)
+
+
+def check_paths(output: str, inputs: Iterable[str]) -> None:
+    for path in inputs:
+        if path == STDIN:
+            raise UsageError("standard input cannot be scored", hint="name a file")
+        if output != STDOUT and os.path.realpath(path) == os.path.realpath(output):
+            raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
+
+
+def check_sizes(sizes: dict[str, int]) -> None:
+    (first, expected), *_ = sizes.items()
+    for path, size in sizes.items():
+        if not size:
+            raise InputError(f"{path} is empty")
+        if size != expected:
+            raise InputError(f"{path} has {size} lines, but {first} has {expected}")
+
+
+def _refuse_twice(kind: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"the {kind} {name} is named twice")
+
+
+def read_texts(path: str) -> list[str]:
+    async def collect() -> list[str]:
+        return [line async for line in read_lines(path)]
+
+    return asyncio.run(collect())
+
+
+def read_translations(path: str, *, quiet: bool = False) -> list[str]:
+    """A translation a line, or outcomes: the first line tells."""
+    lines = read_texts(path)
+    if not lines or outcome_fields(lines[0]) is None:
+        return lines
+    translations, failed = [], 0
+    for number, line in enumerate(lines, start=1):
+        outcome = outcome_fields(line)
+        if outcome is None:
+            raise InputError(f"{path}, line {number}: not an outcome with a translation, as those before it")
+        translations.append(one_line(outcome["translation"]))
+        failed += outcome.get("stop") == "failed"
+    if failed and not quiet:
+        print(f"quitmt: {path}: {failed} segments failed and are scored with what they have", file=sys.stderr)
+    return translations
+
+
+def outcome_fields(line: str) -> dict[str, Any] | None:
+    """The fields of an outcome, if that is what a line is."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("translation"), str) else None

@@ -1,0 +1,26 @@
+"""Made-up trajectories for the lab's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from quitmt.lab.frames import Floats, Trajectories
+
+
+def running_best(
+    candidates: Floats, *, sizes: Sequence[int] | None = None, reranker: str = "qe:made-up"
+) -> Trajectories:
+    """What QE makes of scores, a row a segment: the best so far. ``sizes`` cut pools short."""
+    segments, most = candidates.shape
+    counts = np.full(segments, most) if sizes is None else np.array(sizes, np.int64)
+    final = np.where(np.arange(most) < counts[:, None], candidates, np.nan)
+    best = np.empty((segments, most), np.int64)
+    for row, count in enumerate(counts):
+        for size in range(most):
+            best[row, size] = int(np.argmax(candidates[row, : min(size + 1, count)]))
+    score = np.take_along_axis(candidates, best, axis=1)
+    ids = tuple(f"s{row}" for row in range(segments))
+    seconds = np.arange(1.0, segments + 1)
+    return Trajectories(reranker, "made up", ids, counts, best, score, final, seconds, 0.5 * seconds)
