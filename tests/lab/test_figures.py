@@ -113,10 +113,10 @@ def test_text_stays_text_and_no_date_is_written() -> None:
 def test_a_histogram_counts_every_segment_once_with_whole_budgets_apart() -> None:
     panel = distribution().axes[0]
     early, whole = panel.containers
-    assert sum(bar.get_height() for bar in early) == pytest.approx(80)  # type: ignore[attr-defined]
-    assert [bar.get_height() for bar in whole] == pytest.approx([20])  # type: ignore[attr-defined]
+    assert sum(bar.get_height() for bar in early) == pytest.approx(80)
+    assert [bar.get_height() for bar in whole] == pytest.approx([20])
     # A bin holds its right end: 16 of 128 in 16 bins of 8 candidates is the second.
-    assert early[1].get_height() == pytest.approx(20)  # type: ignore[index]
+    assert early[1].get_height() == pytest.approx(20)
 
 
 def test_stops_lie_on_the_line_also_between_looks() -> None:
