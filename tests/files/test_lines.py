@@ -40,6 +40,19 @@ def test_lines_are_those_of_a_text_file(text: str, compress: bool, tmp_path_fact
     assert read(path) == expected
 
 
+def test_a_little_that_becomes_very_much_comes_in_pieces(tmp_path: Path) -> None:
+    """Thirty megabytes from thirty kilobytes: never more of it at once than was asked for."""
+    path = tmp_path / "f.gz"
+    path.write_bytes(gzip.compress(b"a" * 1023 * 30_000 + b"\n"))
+
+    async def longest() -> int:
+        chunks = module._decompressed(module._chunks(str(path)), str(path))
+        return max([len(chunk) async for chunk in chunks])
+
+    assert path.stat().st_size < 40_000
+    assert asyncio.run(longest()) <= module.CHUNK_BYTES
+
+
 def test_several_gzip_members(tmp_path: Path) -> None:
     (tmp_path / "f.gz").write_bytes(gzip.compress(b"a\nb") + gzip.compress(b"c\nd\n"))
     assert read(tmp_path / "f.gz") == ["a", "bc", "d"]

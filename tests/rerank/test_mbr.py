@@ -13,7 +13,9 @@ from sacrebleu.metrics import CHRF
 
 from quitmt import rerank
 from quitmt.errors import QuitmtError
+from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Reranker, Update
+from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Segment, Standing
 
 
@@ -88,3 +90,16 @@ def test_a_utility_that_raises_fails_its_own_segment_only() -> None:
     good, error = reranker.extend([Update(fine, [Candidate("a")], 1), Update(broken, [Candidate("")], 1)])
     assert good == [Standing(1, 0, 1.0)]
     assert "segment broken: the utility failed: ZeroDivisionError" in str(error)
+
+
+def test_a_utility_that_cannot_encode_fails_every_segment_of_the_call() -> None:
+    class Broken(Chrf):
+        def encode(self, batch: object) -> None:
+            raise ValueError("no memory")
+
+    reranker = Mbr(Broken())
+    updates = [Update(reranker.open(Segment(name)), [Candidate("a")], 1) for name in ("1", "2")]
+    assert [str(error) for error in reranker.extend(updates)] == [
+        "segment 1: the utility failed: ValueError: no memory",
+        "segment 2: the utility failed: ValueError: no memory",
+    ]
