@@ -6,7 +6,7 @@ not here on purpose: only evaluation may see them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -64,12 +64,24 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Rivals:
+    """How the best candidate stands against each other distinct one, over the support they share."""
+
+    mean: Sequence[float]
+    """The mean advantage of the best one; negative where the other is ahead without the two themselves."""
+    error: Sequence[float]
+    """Its standard error."""
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Where a reranker stands after ``size`` candidates: the index of the best one, and its score."""
 
     size: int
     best: int
     score: float
+    rivals: Callable[[], Rivals] | None = field(default=None, compare=False, repr=False)
+    """For rules that race candidates: computed when it is called, by rerankers that can."""
 
 
 class Verdict(StrEnum):
@@ -77,6 +89,8 @@ class Verdict(StrEnum):
 
     STABLE = "stable"
     """The rule found that the best score had stopped moving."""
+    DECIDED = "decided"
+    """The rule found that no more than it allows can be lost by stopping."""
     BUDGET = "budget"
     """The rule's budget of candidates was used up."""
     EXHAUSTED = "exhausted"

@@ -11,6 +11,7 @@ WIDTH = 64
 
 REASONS = {
     Verdict.STABLE: "stable: the best score stopped moving",
+    Verdict.DECIDED: "decided: no more than allowed can be lost",
     Verdict.BUDGET: "budget: all candidates used, the score still moving",
     Verdict.EXHAUSTED: "exhausted: the recorded pool ended",
     Verdict.FAILED: "failed",

@@ -46,6 +46,9 @@ class Driver:
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
+        if getattr(rule, "needs_rivals", False) and not getattr(reranker, "gives_rivals", False):
+            hint = "take --rerank mbr:… with --mbr exact, or another --stop"
+            raise UsageError(f"a race needs exact MBR, not {reranker.signature.partition('|')[0]}", hint=hint)
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
         self._reranker = reranker

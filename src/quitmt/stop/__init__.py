@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from quitmt.errors import UsageError, unknown
 from quitmt.protocols import StoppingRule
 from quitmt.stop.fixed import Fixed
+from quitmt.stop.headroom import Headroom
+from quitmt.stop.race import Race
 from quitmt.stop.window import Quit
 
 RULES = {
     "quit": "stop when the best score has stayed within alpha over a window of w steps of k candidates",
     "full": "use the whole budget of n candidates: reranking without early stopping",
     "fixed:N": "use the first N candidates",
+    "race": "with exact mbr: stop when no candidate can be better than the best one by more than epsilon; "
+    "race:z=2.5,epsilon=0.003,minimum=32,every=2",
+    "headroom": "with qe: stop when (most - best score) / candidates is at most share; "
+    "headroom:share=0.002,most=1,minimum=16",
+}
+OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "race": {"z": float, "epsilon": float, "minimum": int, "every": int},
+    "headroom": {"share": float, "most": float, "minimum": int},
 }
 
 
@@ -19,6 +32,9 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
     name, _, argument = spec.partition(":")
     if name == "fixed":
         return Fixed(_fixed_budget(spec, argument, n), k)
+    if name in OPTIONS:
+        make: Any = {"race": Race, "headroom": Headroom}[name]
+        return make(step=k, budget=n, **_options(name, argument, spec))  # type: ignore[no-any-return]
     if argument:
         raise UsageError(f"the stopping rule {name!r} takes no argument, in {spec!r}")
     if name == "quit":
@@ -26,6 +42,19 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
     if name == "full":
         return Fixed(n, k, name="full")
     raise unknown("stopping rule", spec, RULES)
+
+
+def _options(name: str, argument: str, spec: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in argument.split(",") if argument else []:
+        option, _, value = part.partition("=")
+        if option not in OPTIONS[name]:
+            raise unknown(f"option of --stop {name}", option, OPTIONS[name])
+        try:
+            found[option] = OPTIONS[name][option](value)
+        except ValueError:
+            raise UsageError(f"{part!r} in {spec!r} is not a setting", hint=f"write {option}=NUMBER") from None
+    return found
 
 
 def _fixed_budget(spec: str, argument: str, n: int) -> int:

@@ -1,0 +1,114 @@
+"""The race: the leader's paired advantage against a plain computation, and when it is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from quitmt import rerank, stop
+from quitmt.engine.driver import Driver, in_order
+from quitmt.errors import UsageError
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.metrics.chrf import Chrf
+from quitmt.protocols import Update
+from quitmt.types import Candidate, Rivals, Segment, Standing, Verdict
+
+
+def advantages(texts: list[str], best: int) -> dict[str, tuple[float, float]]:
+    """By each other distinct text: mean and standard error of u(best, h) − u(it, h), candidate by candidate."""
+    utility = Chrf()
+    distinct = list(dict.fromkeys(texts))
+    arena = utility.open(Segment("1"))
+    utility.encode([(arena, distinct)])
+    matrix, _ = utility.compare(arena, range(len(distinct)), range(len(distinct)))
+    found = {}
+    for rival in distinct:
+        if rival != texts[best]:
+            support = list(range(len(texts)))
+            support.remove(best)  # one candidate of each of the two is left out
+            support.remove(texts.index(rival))
+            rows = [matrix[distinct.index(text)] for text in (texts[best], rival)]
+            d = np.array([rows[0][distinct.index(texts[i])] - rows[1][distinct.index(texts[i])] for i in support])
+            found[rival] = float(d.mean()), float(d.std(ddof=1) / np.sqrt(len(d)))
+    return found
+
+
+@pytest.mark.parametrize("cuts", [[], [8, 16, 24], [12]])
+def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]], cuts: list[int]) -> None:
+    texts = [*make_pool(3, 24), *make_pool(3, 8)]
+    reranker = rerank.load("mbr:chrf")
+    state, standings = reranker.open(Segment("1")), []
+    for start, end in zip([0, *cuts], [*cuts, len(texts)], strict=True):
+        [found] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:end]], 4)])
+        assert isinstance(found, list)
+        standings += found
+    for standing in [*standings, standings[1]]:  # also an earlier one again
+        assert standing.rivals is not None
+        rivals = standing.rivals()
+        expected = advantages(texts[: standing.size], standing.best)
+        np.testing.assert_allclose(rivals.mean, [mean for mean, _ in expected.values()], atol=1e-12)
+        np.testing.assert_allclose(rivals.error, [error for _, error in expected.values()], atol=1e-9)
+
+
+def standing(size: int, mean: list[float], error: list[float]) -> Standing:
+    return Standing(size, 0, 0.5, lambda: Rivals(mean, error))
+
+
+def test_stops_when_no_rival_can_be_better_by_more_than_epsilon() -> None:
+    watch = stop.load("race:z=2,epsilon=0.01,minimum=16,every=2", k=8, n=64).open()
+    assert watch.observe(standing(8, [1.0], [0.0])) is None  # too few
+    assert watch.observe(standing(24, [1.0], [0.0])) is None  # not the time to look
+    assert watch.observe(standing(32, [0.5, 0.02], [0.1, 0.02])) is None  # 2 × 0.02 − 0.02 is too much
+    assert watch.observe(standing(32, [0.5, 0.031], [0.1, 0.02])) is Verdict.DECIDED
+    assert watch.observe(standing(32, [], [])) is Verdict.DECIDED  # all candidates are the same
+    assert watch.observe(standing(64, [0.0], [1.0])) is Verdict.BUDGET
+
+
+def test_a_race_in_the_engine(make_pool: Callable[[int, int], list[str]]) -> None:
+    easy = RecordedPool(Segment("easy", "a"), (Candidate("o gato dormiu"),) * 60 + (Candidate("x"),) * 4)
+    rng = random.Random(2)
+    texts = [" ".join(rng.choices(make_pool(1, 1)[0].split(), k=5)) for _ in range(64)]
+    hard = RecordedPool(Segment("hard", "b"), tuple(Candidate(text) for text in texts))
+    rule = stop.load("race:epsilon=0.001,minimum=16", k=8, n=64)
+    driver = Driver(RecordedGenerator([easy, hard]), rerank.load("mbr:chrf"), rule)
+
+    async def run() -> dict[str, tuple[int, Verdict]]:
+        found = [one.outcome async for one in in_order(driver.run([easy.segment, hard.segment]))]
+        return {one.id: (one.size, one.stop) for one in found}
+
+    assert asyncio.run(run()) == {"easy": (16, Verdict.DECIDED), "hard": (64, Verdict.BUDGET)}
+
+
+@pytest.mark.parametrize("reranker", [rerank.qe(lambda s, c: 0.0), rerank.load("mbr:chrf", variant="prune")])
+def test_needs_exact_mbr(reranker: object) -> None:
+    with pytest.raises(UsageError, match="a race needs exact MBR"):
+        Driver(RecordedGenerator([]), reranker, stop.load("race"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("race:z=x", "'z=x' in 'race:z=x' is not a setting (write z=NUMBER)"),
+        ("race:y=1", "unknown option of --stop race 'y'"),
+        ("race:epsilon=-1", "epsilon of a race must be a number of at least 0, not -1.0"),
+        ("race:every=0", "every must be a whole number of at least 1, not 0"),
+        ("headroom:share=nan", "share and most of the headroom rule must be numbers, the share at least 0"),
+        ("headroom:z=1", "unknown option of --stop headroom 'z'"),
+    ],
+)
+def test_bad_settings(spec: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        stop.load(spec)
+    assert str(caught.value).startswith(said)
+
+
+def test_headroom_gives_up_early_where_little_is_left() -> None:
+    watch = stop.load("headroom:share=0.01,minimum=16", k=8, n=64).open()
+    assert watch.observe(Standing(8, 0, 0.99)) is None
+    assert watch.observe(Standing(16, 0, 0.9)) is Verdict.DECIDED
+    assert watch.observe(Standing(16, 0, 0.8)) is None
+    assert watch.observe(Standing(64, 0, 0.1)) is Verdict.BUDGET
