@@ -44,9 +44,9 @@ def test_every_option_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -
     from quitmt.cli.main import main
 
     known = ""
-    for command in ("translate", "rerank"):
+    for command in (["translate"], ["rerank"], ["score"], ["compare"], ["lab", "init"], ["lab", "run"]):
         with pytest.raises(SystemExit):
-            main([command, "--help"])
+            main([*command, "--help"])
         known += capsys.readouterr().out
     shell = "\n".join(re.findall(r"```(?:sh|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
     used = {word for line in shell.splitlines() if "quitmt " in line for word in re.findall(r"(?<!\S)--[a-z-]+", line)}

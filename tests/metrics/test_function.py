@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from quitmt.errors import UsageError
@@ -110,3 +111,17 @@ def test_objects_must_say_what_they_are() -> None:
     named = Nameless()
     named.signature = "named"  # type: ignore[attr-defined]
     assert as_estimator(named) is named
+
+
+def test_pairs_call_the_function_once_each_way() -> None:
+    called: list[tuple[str, str]] = []
+
+    def utility(hypothesis: str, reference: str) -> float:
+        called.append((hypothesis, reference))
+        return len(hypothesis) - 2 * len(reference)
+
+    made = FunctionUtility(utility)
+    arena = made.open(Segment("1"))
+    made.encode([(arena, ["a", "bb", "ccc"])])
+    assert made.pairs(arena, np.array([0, 2]), np.array([1, 0])).tolist() == [-3.0, 1.0]
+    assert called == [("a", "bb"), ("ccc", "a")]

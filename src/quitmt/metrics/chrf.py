@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.metrics import chrf_kernels as kernels
+from quitmt.metrics import chrf_means
 from quitmt.protocols import Matrix
 from quitmt.types import Segment
 
@@ -77,7 +78,7 @@ class ChrfArena:
             )
 
     def ngrams(self) -> npt.NDArray[np.int32]:
-        """The n-grams of all texts, as ``kernels.node_lists`` gives them; those of new texts are looked up."""
+        """The n-grams of all texts, as ``chrf_means.node_lists`` gives them; those of new texts are looked up."""
         known, order = len(self.nodes), len(self.cursor) - kernels.NEXT_COLUMN
         ends = np.cumsum(self.lengths)
         if len(self.lengths) and known < ends[-1]:
@@ -86,7 +87,7 @@ class ChrfArena:
             self.points = [points]
             new = np.empty((len(points) - known, order), np.int32)
             scratch = np.zeros((int(self.lengths.max()) + 1, order + 1), np.int64)
-            kernels.node_lists(
+            chrf_means.node_lists(
                 points[known:], self.lengths, first, self.table, self.features, self.suffixes, self.cursor, scratch, new
             )
             self.nodes = np.concatenate((self.nodes, new))
@@ -195,11 +196,11 @@ class Chrf:
         found, counts = np.empty((len(rows), len(weights))), np.zeros(size, np.int32)
         for number, own in enumerate(np.ascontiguousarray(weights, np.float64)):
             means = np.zeros(size)
-            kernels.mean_counts(nodes, starts, own, means)
+            chrf_means.mean_counts(nodes, starts, own, means)
             lengths = arena.lengths[: len(own)]
             totals = np.array([own @ np.maximum(lengths - n, 0) for n in range(self.order)], np.float64)
             scores = np.empty(len(rows))
-            kernels.against_means(nodes, starts, len(rows), means, totals, self.beta**2, counts, scores)
+            chrf_means.against_means(nodes, starts, len(rows), means, totals, self.beta**2, counts, scores)
             found[:, number] = scores
         return found
 

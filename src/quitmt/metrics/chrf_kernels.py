@@ -81,7 +81,7 @@ def most_words(length: int, order: int) -> int:
 
 
 @kernel()
-def _find_nodes(
+def find_nodes(
     points: Points, text: int, table: Ints, features: Ints32, suffixes: Ints32, cursor: Ints, nodes: Ints
 ) -> None:
     """Into ``nodes[i, n]`` the node of the n-gram before position i; new n-grams get one, with ``text`` as holder.
@@ -183,7 +183,7 @@ def add_texts(
             return text, start
         if cursor[WORDS_USED] + most_words(length, order) > len(bits):
             return text, start
-        _find_nodes(points[start : start + length], text, table, features, suffixes, cursor, nodes)
+        find_nodes(points[start : start + length], text, table, features, suffixes, cursor, nodes)
         _set_bits(length, text, features, bits, orders, cursor, nodes)
         start += length
     return len(lengths), start
@@ -287,72 +287,3 @@ def compare_rows(
         _score(matches, lengths, row, left, left + width, factor, forward[i], backward)
         if left <= row < left + width:  # what a text alone has takes no bit
             forward[i, row - left] = 1.0 if lengths[row] > 0 else 0.0
-
-
-@kernel()
-def node_lists(
-    points: Points,
-    lengths: Ints,
-    first: int,
-    table: Ints,
-    features: Ints32,
-    suffixes: Ints32,
-    cursor: Ints,
-    scratch: Ints,
-    nodes: Ints32,
-) -> None:
-    """The n-grams of texts that are in the arena: for text after text and each of its positions, a node an order (0 at
-    the first positions, where there is none)."""
-    start = 0
-    for text in range(first, len(lengths)):
-        length = lengths[text]
-        _find_nodes(points[start : start + length], text, table, features, suffixes, cursor, scratch)
-        for i in range(length):
-            for n in range(nodes.shape[1]):
-                nodes[start + i, n] = scratch[i + 1, n + 1] if n <= i else 0
-        start += length
-
-
-@kernel()
-def mean_counts(nodes: Ints32, starts: Ints, weights: Floats, means: Floats) -> None:
-    """Into ``means[node]`` the weighted mean of how often each n-gram is in the texts."""
-    for text in range(len(weights)):
-        for i in range(starts[text], starts[text + 1]):
-            for n in range(nodes.shape[1]):
-                means[nodes[i, n]] += weights[text]
-
-
-@kernel()
-def against_means(
-    nodes: Ints32,
-    starts: Ints,
-    rows: int,
-    means: Floats,
-    totals: Floats,
-    factor: float,
-    counts: Ints32,
-    scores: Floats,
-) -> None:
-    """chrF of the first ``rows`` texts against a reference with n-gram counts ``means``, ``totals`` of them an order.
-
-    ``counts`` is scratch, zeros before and after.
-    """
-    orders = nodes.shape[1]
-    for text in range(rows):
-        precision = recall = effective = 0.0
-        begin, end = starts[text], starts[text + 1]
-        for n in range(min(orders, end - begin)):
-            match = 0.0
-            for i in range(begin + n, end):
-                node = nodes[i, n]
-                # of the j-th occurrence, as much as the mean has beyond j - 1
-                match += min(1.0, max(0.0, means[node] - counts[node]))
-                counts[node] += 1
-            for i in range(begin + n, end):
-                counts[nodes[i, n]] = 0
-            if totals[n] > 0:
-                precision += match / (end - begin - n)
-                recall += match / totals[n]
-                effective += 1.0
-        p, r = precision / max(effective, 1.0), recall / max(effective, 1.0)
-        scores[text] = (1.0 + factor) * p * r / (factor * p + r) if p + r > 0 else 0.0

@@ -100,18 +100,27 @@ class FunctionUtility:
         self, arena: FunctionArena, rows: range, columns: range
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         known: dict[tuple[int, int], float] = {}
-        before = (arena.source,) if self._takes_source else ()
 
         def utility(hypothesis: int, reference: int) -> float:
             pair = hypothesis, reference
             if pair not in known:  # rows and columns may overlap
-                known[pair] = float(self._function(*before, arena.texts[hypothesis], arena.texts[reference]))
+                known[pair] = self._call(arena, hypothesis, reference)
             return known[pair]
 
         forward = [[utility(row, column) for column in columns] for row in rows]
         backward = [[utility(column, row) for column in columns] for row in rows]
         shape = len(rows), len(columns)
         return np.array(forward, dtype=np.float64).reshape(shape), np.array(backward, dtype=np.float64).reshape(shape)
+
+    def pairs(
+        self, arena: FunctionArena, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        found = [self._call(arena, *pair) for pair in zip(rows.tolist(), columns.tolist(), strict=True)]
+        return np.array(found, dtype=np.float64)
+
+    def _call(self, arena: FunctionArena, hypothesis: int, reference: int) -> float:
+        before = (arena.source,) if self._takes_source else ()
+        return float(self._function(*before, arena.texts[hypothesis], arena.texts[reference]))
 
 
 class FunctionEstimator:

@@ -209,3 +209,8 @@ class PairwiseUtility:
         backward = [Example(source, texts[column], texts[row]) for row in rows for column in columns]
         scores = self._scorer.score(forward + backward).reshape(2, len(rows), len(columns))
         return scores[0], scores[1]
+
+    def pairs(self, arena: TextArena, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Floats:
+        source, texts = arena.segment.source, arena.texts
+        numbers = zip(rows.tolist(), columns.tolist(), strict=True)
+        return self._scorer.score([Example(source, texts[row], texts[column]) for row, column in numbers])

@@ -13,9 +13,9 @@ from typing import Any, Generic, Protocol
 
 import numpy as np
 
-from quitmt.errors import QuitmtError, RerankError
+from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, Update, Utility
-from quitmt.rerank.cells import Cells, Floats, encode_new
+from quitmt.rerank.cells import Cells, Floats, encode_new, failed
 from quitmt.types import Effort, Segment, Standing
 
 
@@ -52,8 +52,8 @@ class Accelerated(Generic[Arena]):
         starts = [update.state.size for update in updates]
         for update in updates:
             update.state.add(update.candidates)
-        if error := encode_new(self.utility, [update.state for update in updates]):
-            return [error] * len(updates)
+        if errors := encode_new(self.utility, [update.state for update in updates]):
+            return [*errors]
         return [self._walk(update, start) for update, start in zip(updates, starts, strict=True)]
 
     def _walk(self, update: Update[Cells[Arena]], start: int) -> list[Standing] | QuitmtError:
@@ -61,10 +61,8 @@ class Accelerated(Generic[Arena]):
         ends = [*range(start + update.stride, cells.size, update.stride), cells.size] if cells.size > start else []
         try:
             return [self._stand(cells, size) for size in ends]
-        except QuitmtError as error:
-            return error
         except Exception as error:
-            return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")
+            return failed(cells, error)
 
     def _stand(self, cells: Cells[Arena], size: int) -> Standing:
         estimates = self.method.estimate(cells, size)

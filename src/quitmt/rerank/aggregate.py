@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
 from quitmt.rerank.cells import Cells, Floats
@@ -27,6 +25,4 @@ class Aggregate:
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         counts = cells.counts(size)
-        found = cells.utility.against(cells.arena, range(len(counts)), (counts / size)[None])  # type: ignore[attr-defined]
-        cells.evaluations += found.size
-        return np.asarray(found[:, 0])
+        return cells.against((counts / size)[None])[:, 0]

@@ -13,7 +13,7 @@ from typing import Any, Generic
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError, RerankError
+from quitmt.errors import QuitmtError, RerankError, UsageError
 from quitmt.protocols import Arena, Utility
 from quitmt.types import Candidate, Effort, Segment
 
@@ -36,6 +36,8 @@ class Cells(Generic[Arena]):
         self.encoded = 0
         self.evaluations = 0
         """Utilities computed, those of a method's own references (centroids, means) included."""
+        self.notes: dict[Any, Any] = {}
+        """What a method wants to keep from one standing to the next."""
         self._values: Floats = np.empty((0, 0))
         """[hypothesis, reference] by number; NaN where it is not known."""
 
@@ -74,20 +76,23 @@ class Cells(Generic[Arena]):
 
     def block(self, rows: Ints, columns: range) -> Floats:
         """The utilities of some texts against a range of texts, computed where they are missing."""
-        wanted = self._values[rows, columns.start : columns.stop]
-        missing = np.isnan(wanted)
+        missing = np.isnan(self._values[rows, columns.start : columns.stop])
         if missing.any():
-            # Rows that lack the same cells go together; what a row lacks is a range, for ranges is what it was given.
+            # Rows that lack the same range go together; where pairs were asked for before, what is lacking has gaps.
             starts, stops = _spans(missing)
-            for start, stop in sorted(set(zip(starts.tolist(), stops.tolist(), strict=True)) - {(0, 0)}):
-                group = rows[(starts == start) & (stops == stop)]
+            ranged = missing.sum(axis=1) == stops - starts
+            for start, stop in sorted(
+                set(zip(starts[ranged].tolist(), stops[ranged].tolist(), strict=True)) - {(0, 0)}
+            ):
+                group = rows[ranged & (starts == start) & (stops == stop)]
                 across = range(columns.start + start, columns.start + stop)
                 found = block(self.utility, self.arena, group, across)
                 self._check(found, group[:, None], np.array(across)[None])
                 self._values[group, across.start : across.stop] = found
                 self.evaluations += found.size
-            wanted = self._values[rows, columns.start : columns.stop]
-        return wanted
+            down, over = np.nonzero(missing & ~ranged[:, None])
+            self.pairs(rows[down], over + columns.start)
+        return self._values[rows, columns.start : columns.stop]
 
     def pairs(self, rows: Ints, columns: Ints) -> Floats:
         """The utilities of pairs of texts, computed where they are missing."""
@@ -100,6 +105,26 @@ class Cells(Generic[Arena]):
             self._values[down, across] = found
             self.evaluations += len(codes)
         return self._values[rows, columns]
+
+    def against(self, weights: Floats) -> Floats:
+        """The utilities of the first texts, as many as a row of weights has, with weighted means of them: a column for
+        each row of weights."""
+        utility: Any = self.utility
+        found = np.asarray(utility.against(self.arena, range(weights.shape[1]), weights), np.float64)
+        if not np.isfinite(found).all():
+            row, column = np.argwhere(~np.isfinite(found))[0]
+            raise RerankError(
+                f"segment {self.segment.id}: the utility of candidate {self.first[row]} and a mean of candidates is "
+                f"{found[row, column]}, not a finite number"
+            )
+        self.evaluations += found.size
+        return found
+
+    def mean(self, utilities: Floats, size: int) -> Floats:
+        """Of each row, over the first ``size`` candidates, which are added up in index order as exact MBR adds them. A
+        product with the counts would give equal rows unequal means, and ties would not go to the lowest index."""
+        means: Floats = np.add.reduce(utilities.T[self.order[:size]], axis=0) / size
+        return means
 
     def _check(self, found: Floats, rows: Ints, columns: Ints) -> None:
         if not np.isfinite(found).all():
@@ -115,17 +140,27 @@ class Cells(Generic[Arena]):
         return np.random.default_rng([seed, zlib.crc32(self.segment.id.encode()), *more])
 
 
-def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> QuitmtError | None:
-    """Encode what was added to several segments; what went wrong, if anything."""
+def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> list[QuitmtError] | None:
+    """Encode what was added to several segments; what went wrong for each of them, if anything did."""
     try:
         utility.encode([(cells.arena, new) for cells in segments if (new := cells.new)])
-    except QuitmtError as error:
-        return error
-    except Exception as error:
-        return RerankError(f"the utility failed: {type(error).__name__}: {error}")
+    except Exception as error:  # whose fault it was cannot be told
+        return [failed(cells, error) for cells in segments]
     for cells in segments:
         cells.made_room()
     return None
+
+
+def failed(cells: Cells[Any], error: Exception) -> QuitmtError:
+    if isinstance(error, QuitmtError):
+        return error
+    return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")
+
+
+def checked_seed(seed: int) -> int:
+    if seed < 0:
+        raise UsageError(f"a seed must be 0 or more, not {seed}")
+    return seed
 
 
 def block(utility: Any, arena: Any, rows: Ints, columns: range) -> Floats:

@@ -2,15 +2,16 @@
 
 Which cells are computed is drawn at random: of the n² cells of the first n candidates, the n²/``reduction`` that have
 the lowest random numbers, which belong to the cells for good; so most cells of a smaller pool serve the larger one too.
-Alternating least squares minimise Σ (u − x·y)² + λ(|x|² + |y|²) over the computed cells. They end when a sweep changes
-the error by less than a share ``tolerance`` of it: an absolute test would stop after one sweep on another scale. Cells
-that were computed keep their value.
+Alternating least squares minimise Σ (u − x·y)² + λ(|x|² + |y|²) over the computed cells. They end when a sweep lowers
+this sum by less than a share ``tolerance`` of it: an absolute test would stop after one sweep on another scale, and the
+first term alone may rise while the sum still falls. Cells that were computed keep their value.
 
 Duplicates share their cells, so more than 1/``reduction`` of the n² may be known at the same cost.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
-from quitmt.rerank.cells import Cells, Floats
+from quitmt.rerank.cells import Cells, Floats, checked_seed
 from quitmt.signature import field
 
 SWEEPS = 50
@@ -33,10 +34,13 @@ class LowRank:
     ) -> None:
         if reduction < 1:
             raise UsageError(f"the reduction of low-rank MBR must be 1 or more, not {reduction}")
-        if rank < 0 or penalty <= 0:
-            raise UsageError("the rank of low-rank MBR must be 0 or more and its penalty positive")
-        self.reduction, self.rank, self.penalty, self.tolerance, self.seed = reduction, rank, penalty, tolerance, seed
-        name = f"lowrank,rank:{rank},l:{field(penalty)}" if rank else "sample"
+        if rank < 0:
+            raise UsageError(f"the rank of low-rank MBR must be 0 or more, not {rank}")
+        if not (0 < penalty < math.inf and 0 < tolerance < 1):
+            raise UsageError("the penalty of low-rank MBR must be positive and its tolerance between 0 and 1")
+        self.reduction, self.rank, self.penalty, self.tolerance = reduction, rank, penalty, tolerance
+        self.seed = checked_seed(seed)
+        name = f"lowrank,rank:{rank},l:{field(penalty)},tol:{field(tolerance)}" if rank else "sample"
         self.signature = f"{name},1/{reduction},seed:{seed}"
 
     def check(self, utility: Utility[Any]) -> None:
@@ -48,11 +52,13 @@ class LowRank:
         rows, columns = np.nonzero(drawn)
         known = np.zeros(drawn.shape)
         known[rows, columns] = cells.pairs(rows, columns)
-        if not self.rank:
-            times = drawn.sum(axis=1)
-            return np.where(times > 0, (known * drawn).sum(axis=1) / np.maximum(times, 1), -np.inf)
-        completed = self._completed(known, drawn > 0, cells)
-        return np.where(drawn > 0, known, completed) @ counts / size
+        times = drawn.sum(axis=1)
+        if self.rank:
+            completed = self._completed(known, drawn > 0, cells)
+            means = cells.mean(np.where(drawn > 0, known, completed), size)
+        else:
+            means = (known * drawn).sum(axis=1) / np.maximum(times, 1)
+        return np.where(times > 0, means, -np.inf)  # nothing is known of a row without cells
 
     def _drawn(self, cells: Cells[Any], size: int, texts: int) -> npt.NDArray[np.int64]:
         """How often each cell of distinct texts was drawn; duplicates may draw one several times."""
@@ -77,10 +83,11 @@ class LowRank:
             left = _solved(known, mask, right, self.penalty)
             right = _solved(known.T, mask.T, left, self.penalty)
             completed = left @ right.T
-            error = float((((completed - known) * mask) ** 2).sum())
-            if error >= (1 - self.tolerance) * before:
+            loss = float((((completed - known) * mask) ** 2).sum())
+            loss += self.penalty * float((left**2).sum() + (right**2).sum())
+            if loss >= (1 - self.tolerance) * before:
                 break
-            before = error
+            before = loss
         return completed
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
-from quitmt.rerank.cells import Cells, Floats
+from quitmt.rerank.cells import Cells, Floats, checked_seed
 from quitmt.signature import field
 
 SCHEDULE = (8, 16, 32, 64, 128, 256, 512)
@@ -36,7 +36,9 @@ class Prune:
             raise UsageError(f"pruning needs at least 1 resample, not {resamples}")
         if not schedule or list(schedule) != sorted(set(schedule)) or schedule[0] < 1:
             raise UsageError("the schedule of pruning must be growing sizes, such as 8/16/32/64")
-        self.confidence, self.resamples, self.schedule, self.seed = confidence, resamples, tuple(schedule), seed
+        self.confidence, self.resamples, self.schedule = confidence, resamples, tuple(schedule)
+        self.seed = checked_seed(seed)
+        self._enough = round((1 - confidence) * resamples, 6)  # 1 − 0.9 is less than a tenth
         sizes = "" if self.schedule == SCHEDULE else f",r:{'/'.join(map(str, self.schedule))}"
         self.signature = f"prune,c:{field(confidence)},b:{resamples}{sizes},seed:{seed}"
 
@@ -49,15 +51,14 @@ class Prune:
     def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
         """The same with only some of the texts as hypotheses."""
         texts = len(cells.counts(size))
-        for seen in [*(prefix for prefix in self._prefixes(size)), size]:
+        for seen in [*self._prefixes(size), size]:
             counts = cells.counts(seen)
             utilities = cells.block(rows, range(len(counts)))
-            means = utilities @ counts / seen
+            means = cells.mean(utilities, seen)
             if seen == size or len(rows) == 1:
                 break
             wins = utilities @ self._resampled(cells, seen, len(counts)).T
-            share = (wins >= wins[np.argmax(means)]).mean(axis=1)
-            stays = share > 1 - self.confidence
+            stays = (wins >= wins[np.argmax(means)]).sum(axis=1) > self._enough
             rows, means = rows[stays], means[stays]
             if len(rows) == 1:
                 break
@@ -73,7 +74,10 @@ class Prune:
         return [prefix for prefix in prefixes if prefix < size]
 
     def _resampled(self, cells: Cells[Any], seen: int, texts: int) -> Floats:
-        """How often each text is in each resample of the candidates seen."""
-        drawn = cells.random(self.seed, seen).integers(0, seen, (self.resamples, seen))
-        numbers = np.array(cells.order[:seen])[drawn] + texts * np.arange(self.resamples)[:, None]
-        return np.bincount(numbers.ravel(), minlength=texts * self.resamples).reshape(-1, texts).astype(np.float64)
+        """How often each text is in each resample of the candidates seen; the same at every standing."""
+        if seen not in cells.notes:
+            drawn = cells.random(self.seed, seen).integers(0, seen, (self.resamples, seen))
+            numbers = np.array(cells.order[:seen])[drawn] + texts * np.arange(self.resamples)[:, None]
+            found = np.bincount(numbers.ravel(), minlength=texts * self.resamples)
+            cells.notes[seen] = found.reshape(-1, texts).astype(np.float32)
+        return np.asarray(cells.notes[seen], np.float64)

@@ -22,9 +22,9 @@ class Exact:
     signature = "exact"
 
     def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
-        counts = cells.counts(size)
-        found = np.full(len(counts), -np.inf)
-        found[rows] = cells.block(rows, range(len(counts))) @ counts / size
+        texts = len(cells.counts(size))
+        found = np.full(texts, -np.inf)
+        found[rows] = cells.mean(cells.block(rows, range(texts)), size)
         return found
 
 

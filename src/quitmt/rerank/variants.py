@@ -59,13 +59,13 @@ def load(spec: str) -> Method | None:
     name, options = _parsed(coarse, spec)
     top = options.pop("top", TOP if plus or name == "aggregate" else 0)
     if name == "exact":
-        if plus or options:
-            raise UsageError(f"exact MBR has no options and no second method, as {spec!r} would have it")
+        if plus:
+            raise UsageError(f"exact MBR needs no second method, as {spec!r} would have it")
         return None
     first = _method(name, options)
     if not plus and not top:
         return first
-    fine_name, fine_options = _parsed(fine or "exact", spec)
+    fine_name, fine_options = _parsed(fine if plus else "exact", spec)
     if fine_name not in ("exact", "prune"):
         raise UsageError(f"{fine_name!r} in {spec!r} does not decide among few", hint="exact or prune can")
     if isinstance(first, Prune):
@@ -82,6 +82,8 @@ def _parsed(text: str, spec: str) -> tuple[str, dict[str, Any]]:
     found: dict[str, Any] = {}
     for part in rest.split(",") if rest else []:
         option, _, value = part.partition("=")
+        if not kinds:
+            raise UsageError(f"{name} MBR has no options, as {spec!r} would have it")
         if option not in kinds:
             raise unknown(f"option of --mbr {name}", option, kinds)
         try:

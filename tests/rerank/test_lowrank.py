@@ -1,0 +1,222 @@
+"""Low-rank MBR: which cells it computes, what it makes of them, and when the least squares end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from tests.rerank.tables import Floats, QuickTable, filled, noisy, stand
+
+from quitmt.errors import RerankError, UsageError
+from quitmt.rerank import lowrank
+from quitmt.rerank.lowrank import LowRank
+
+
+def drawn(size: int, segment: str = "s", **settings: Any) -> set[tuple[int, int]]:
+    """The cells that are computed of a pool without duplicates."""
+    utility = QuickTable(np.ones((size, size)))
+    LowRank(rank=0, **settings).estimate(filled(utility, range(size), segment), size)
+    assert set(utility.asked.values()) == {1}
+    return set(utility.asked)
+
+
+@pytest.mark.parametrize(("size", "reduction"), [(64, 8), (100, 8), (61, 3), (512, 8), (5, 1), (3, 8), (1, 8)])
+def test_one_cell_in_so_many(size: int, reduction: int) -> None:
+    assert len(drawn(size, reduction=reduction)) == max(1, size**2 // reduction)
+
+
+def test_all_cells_are_alike() -> None:
+    size, segments = 64, 120
+    counts = np.zeros((size, size))
+    for segment in range(segments):
+        for cell in drawn(size, str(segment)):
+            counts[cell] += 1
+    diagonals = np.add.outer(np.arange(size), np.arange(size)) % size
+    expected = segments * size / 8
+    for totals in (counts.sum(axis=0), counts.sum(axis=1), np.bincount(diagonals.ravel(), counts.ravel())):
+        # drawn without replacement: the variance is 7/8 of that of counts
+        found = ((totals - expected) ** 2).sum() / (expected * 7 / 8)
+        assert chi2.ppf(0.001, size - 1) < found < chi2.ppf(0.999, size - 1)
+    found = ((counts - segments / 8) ** 2).sum() / (segments / 8 * 7 / 8)
+    assert chi2.ppf(0.001, size**2) < found < chi2.ppf(0.999, size**2)
+
+
+def test_segments_and_seeds_have_cells_of_their_own() -> None:
+    cells = drawn(64)
+    assert cells == drawn(64)
+    for others in (drawn(64, "t"), drawn(64, seed=1)):
+        assert len(cells & others) == pytest.approx(512 / 8, abs=30)
+
+
+@pytest.mark.parametrize(
+    ("size", "larger", "kept"), [(64, 72, 0.85), (256, 264, 0.95), (504, 512, 0.97), (256, 512, 0.9)]
+)
+def test_most_cells_of_a_pool_serve_the_larger_one(size: int, larger: int, kept: float) -> None:
+    before, after = drawn(size), drawn(larger)
+    assert len(before & after) / len(before) > kept
+
+
+def test_growing_computes_hardly_more_than_the_whole_at_once() -> None:
+    utility, method = QuickTable(noisy(1, 256)), LowRank(rank=0)
+    cells = filled(utility, range(256))
+    for size in range(8, 257, 8):
+        method.estimate(cells, size)
+    assert 256**2 / 8 <= cells.evaluations < 1.25 * 256**2 / 8
+    assert set(utility.asked.values()) == {1}
+
+
+# What it makes of them
+
+
+def truly_low(seed: int, size: int, rank: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    found: Floats = rng.random((size, rank)) @ rng.random((rank, size)) / rank
+    return found
+
+
+@pytest.mark.parametrize("scale", [1, 100])
+def test_a_matrix_of_low_rank_is_recovered(scale: float) -> None:
+    table = scale * truly_low(2, 150, 3)
+    method = LowRank(reduction=4, rank=3, penalty=1e-6 * scale, tolerance=1e-8)
+    estimates = method.estimate(filled(QuickTable(table), range(150)), 150)
+    np.testing.assert_allclose(estimates, table.mean(axis=1), rtol=1e-4)
+    sampled = LowRank(reduction=4, rank=0).estimate(filled(QuickTable(table), range(150)), 150)
+    assert abs(sampled / table.mean(axis=1) - 1).max() > 0.01  # which took more than averaging
+
+
+def test_what_was_computed_keeps_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, size = noisy(4, 60), 60
+    monkeypatch.setattr(LowRank, "_completed", lambda self, known, observed, cells: np.full(known.shape, 7.0))
+    filled_in = np.full((size, size), 7.0)
+    for cell in drawn(size):
+        filled_in[cell] = table[cell]
+    estimates = LowRank().estimate(filled(QuickTable(table), range(size)), size)
+    np.testing.assert_allclose(estimates, filled_in.mean(axis=1), rtol=1e-12)
+
+
+def test_with_all_cells_it_is_exact() -> None:
+    table = noisy(4, 60)
+    estimates = LowRank(reduction=1, rank=1).estimate(filled(QuickTable(table), range(60)), 60)
+    np.testing.assert_allclose(estimates, table.mean(axis=1), rtol=1e-12)
+
+
+def test_the_support_counts_duplicates() -> None:
+    order = [0, 1, 0, 2, 0, 1]
+    table = noisy(4, 3)
+    estimates = LowRank(reduction=1).estimate(filled(QuickTable(table), order), 6)
+    np.testing.assert_allclose(estimates, table[:, order].mean(axis=1), rtol=1e-12)
+
+
+def test_a_sample_is_the_mean_of_its_cells_as_often_as_they_were_drawn() -> None:
+    size = 80
+    table, order = noisy(3, 30), np.random.default_rng(3).integers(0, 30, size)
+    texts = list(dict.fromkeys(order.tolist()))
+    values: dict[int, list[float]] = {text: [] for text in texts}
+    for row, column in drawn(size):
+        values[order[row]].append(table[order[row], order[column]])
+    estimates = LowRank(rank=0).estimate(filled(QuickTable(table), order), size)
+    np.testing.assert_allclose(estimates, [np.mean(values[text]) for text in texts], rtol=1e-12)
+
+
+def test_duplicates_share_their_cells() -> None:
+    order = np.random.default_rng(5).integers(0, 20, 100)
+    utility = QuickTable(noisy(5, 20))
+    cells = filled(utility, order)
+    LowRank().estimate(cells, 100)
+    expected = {(order[row], order[column]) for row, column in drawn(100)}
+    assert set(utility.asked) == expected and set(utility.asked.values()) == {1}
+    assert cells.evaluations == len(expected) < 100**2 // 8
+
+
+@pytest.mark.parametrize("rank", [0, 10])
+def test_a_candidate_without_cells_does_not_win(rank: int) -> None:
+    # Utilities below zero: what nothing is known of would be completed as zero, the best of all.
+    for segment in map(str, range(20)):
+        seen = {row for row, _ in drawn(8, segment)}
+        assert len(seen) < 8
+        assert stand(QuickTable(noisy(1, 8) - 5), LowRank(rank=rank), range(8), segment).best in seen
+
+
+def test_it_finds_a_good_one() -> None:
+    for seed in range(5):
+        table = noisy(seed, 200, 0.02)
+        expected = table.mean(axis=1)
+        best = stand(QuickTable(table), LowRank(), range(200)).best
+        assert expected.max() - expected[best] < 0.3 * expected.std()
+        assert best == stand(QuickTable(table), LowRank(), range(200)).best
+
+
+# When it ends
+
+
+def sweeps(table: Floats, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[int, Floats]:
+    """How often the least squares went to and fro, and their estimates."""
+    calls = []
+    inner = lowrank._solved
+    with monkeypatch.context() as patch:
+        patch.setattr(lowrank, "_solved", lambda *given: calls.append(1) or inner(*given))
+        estimates = LowRank(**settings).estimate(filled(QuickTable(table), range(len(table))), len(table))
+    return len(calls) // 2, estimates
+
+
+@pytest.mark.parametrize("scale", [0.01, 1, 100])
+def test_the_least_squares_converge_on_any_scale(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mbrs stops after one sweep on the scale from 0 to 100, for its test of convergence is absolute."""
+    table = scale * truly_low(1, 120, 4)
+    penalty = 0.1 * scale  # as strong as it is on the scale from 0 to 1: both terms grow alike
+    times, estimates = sweeps(table, monkeypatch, penalty=penalty)
+    assert 3 < times < lowrank.SWEEPS
+    monkeypatch.setattr(lowrank, "SWEEPS", 3000)
+    more, converged = sweeps(table, monkeypatch, penalty=penalty, tolerance=1e-9)
+    assert more > times
+    assert abs(estimates - converged).max() < 0.05 * converged.std()
+    monkeypatch.setattr(lowrank, "SWEEPS", 1)
+    once, early = sweeps(table, monkeypatch, penalty=penalty)
+    assert once == 1 and abs(early - converged).max() > 0.5 * converged.std()  # so more than one are needed
+
+
+def test_the_defaults_take_more_than_one_sweep_on_both_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scale in (1, 100):
+        assert sweeps(scale * noisy(1, 100), monkeypatch)[0] > 3
+
+
+def test_nothing_but_zeros_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, estimates = sweeps(np.zeros((30, 30)), monkeypatch)
+    assert times <= 2 and not estimates.any()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_no_number_is_refused(bad: float) -> None:
+    row, column = min(drawn(30))
+    table = noisy(1, 30)
+    table[row, column] = bad
+    with pytest.raises(RerankError, match=f"segment s: the utility of candidates {row} and {column} is {bad}"):
+        stand(QuickTable(table), LowRank(), range(30))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"reduction": 0}, "must be 1 or more, not 0"),
+        ({"rank": -1}, "rank of low-rank MBR must be 0 or more, not -1"),
+        ({"penalty": 0.0}, "penalty of low-rank MBR must be positive"),
+        ({"penalty": float("nan")}, "penalty of low-rank MBR must be positive"),
+        ({"penalty": float("inf")}, "penalty of low-rank MBR must be positive"),
+        ({"tolerance": 1.0}, "tolerance between 0 and 1"),
+        ({"tolerance": float("nan")}, "tolerance between 0 and 1"),
+        ({"seed": -3}, "a seed must be 0 or more, not -3"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        LowRank(**settings)
+
+
+def test_a_signature_has_all_that_changes_results() -> None:
+    for settings in ({"reduction": 4}, {"rank": 3}, {"penalty": 0.2}, {"tolerance": 1e-3}, {"seed": 1}, {"rank": 0}):
+        assert LowRank(**settings).signature != LowRank().signature  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""What the texts that name kinds of MBR mean, and one sentence for each that means nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from quitmt import rerank
+from quitmt.errors import UsageError
+from quitmt.rerank import variants
+
+LOW = "lowrank,rank:10,l:0.1,tol:0.0001,1/8,seed:0"
+PRUNE = "prune,c:0.99,b:500,seed:0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "signature"),
+    [
+        ("prune", PRUNE),
+        ("prune:", PRUNE),
+        ("prune:confidence=0.9,resamples=50,seed=3", "prune,c:0.9,b:50,seed:3"),
+        ("prune:schedule=4/10", "prune,c:0.99,b:500,r:4/10,seed:0"),
+        ("lowrank", LOW),
+        ("lowrank:reduction=16,rank=5,penalty=0.5,tolerance=0.01", "lowrank,rank:5,l:0.5,tol:0.01,1/16,seed:0"),
+        ("lowrank:top=7", f"{LOW},top:7,exact"),
+        ("lowrank+exact", f"{LOW},top:20,exact"),
+        ("lowrank:top=9+prune:seed=2", f"{LOW},top:9,prune,c:0.99,b:500,seed:2"),
+        ("sample", "sample,1/8,seed:0"),
+        ("lowrank:rank=0", "sample,1/8,seed:0"),
+        ("sample:reduction=4,seed=1+prune", f"sample,1/4,seed:1,top:20,{PRUNE}"),
+        ("centroid", "centroid,k:64,i:10,seed:0"),
+        ("centroid:centroids=8,iterations=3,weighted=yes", "centroid,k:8,i:3,weighted,seed:0"),
+        ("centroid:weighted=no+prune", f"centroid,k:64,i:10,seed:0,top:20,{PRUNE}"),
+        ("aggregate", "aggregate,top:20,exact"),
+        ("aggregate:top=5", "aggregate,top:5,exact"),
+        ("aggregate:top=0", "aggregate"),
+        ("aggregate+prune", f"aggregate,top:20,{PRUNE}"),
+    ],
+)
+def test_what_they_mean(spec: str, signature: str) -> None:
+    method = variants.load(spec)
+    assert method and method.signature == signature
+
+
+def test_exact_has_a_reranker_of_its_own() -> None:
+    assert variants.load("exact") is None
+    assert rerank.load("mbr:chrf", variant="exact").signature == "mbr:chrF2|c:6"
+    assert rerank.load("mbr:chrf", variant="prune").signature == f"mbr:chrF2|c:6|{PRUNE}"
+
+
+def test_every_kind_that_is_listed_can_be_had() -> None:
+    listed = {name for names in variants.METHODS for name in names.split(", ") if "+" not in name}
+    assert listed == set(variants.OPTIONS)
+    for name in listed - {"exact"}:
+        assert variants.load(name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, prune, sample)"),
+        ("nonsense", "unknown kind of MBR 'nonsense' (there is aggregate"),
+        ("prun", "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
+        ("prune:confidnce=0.9", "unknown option of --mbr prune 'confidnce' (did you mean 'confidence'?)"),
+        ("prune:top=5", "unknown option of --mbr prune 'top'"),
+        ("prune:confidence=2", "the confidence of pruning must lie between 0 and 1, not at 2"),
+        (
+            "prune:confidence=high",
+            "'confidence=high' in 'prune:confidence=high' is not a setting (write confidence=VAL",
+        ),
+        ("prune:confidence", "'confidence' in 'prune:confidence' is not a setting"),
+        ("prune:schedule=8/x", "'schedule=8/x' in 'prune:schedule=8/x' is not a setting"),
+        ("prune:schedule=16/8", "the schedule of pruning must be growing sizes, such as 8/16/32/64"),
+        ("prune:resamples=0", "pruning needs at least 1 resample, not 0"),
+        ("prune:seed=-1", "a seed must be 0 or more, not -1"),
+        ("prune:,", "unknown option of --mbr prune ''"),
+        ("prune+exact", "pruning gives no short list, as 'prune+exact' would have it (turn them round)"),
+        ("exact+prune", "exact MBR needs no second method, as 'exact+prune' would have it"),
+        ("exact:seed=1", "exact MBR has no options, as 'exact:seed=1' would have it"),
+        ("lowrank+exact:seed=1", "exact MBR has no options"),
+        ("lowrank+", "unknown kind of MBR ''"),
+        ("lowrank+sample", "'sample' in 'lowrank+sample' does not decide among few (exact or prune can)"),
+        ("lowrank+prune+exact", "unknown kind of MBR 'prune+exact'"),
+        ("lowrank:reduction=0", "the reduction of low-rank MBR must be 1 or more, not 0"),
+        ("lowrank:penalty=nan", "the penalty of low-rank MBR must be positive"),
+        ("lowrank:top=-1", "a short list must have at least 1 candidate, not -1"),
+        ("sample:rank=3", "unknown option of --mbr sample 'rank'"),
+        ("centroid:weighted=maybe", "'weighted=maybe' in 'centroid:weighted=maybe' is not a setting"),
+        ("centroid:centroids=0", "centroids and iterations must be 1 or more"),
+        ("aggregate:top=0+prune", "a short list must have at least 1 candidate, not 0"),
+    ],
+)
+def test_what_means_nothing(spec: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        variants.load(spec)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
