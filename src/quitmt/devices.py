@@ -36,8 +36,14 @@ def device(name: str | None) -> Any:
         found = torch.device(name)
     except RuntimeError:
         raise UsageError(f"unknown device {name!r}", hint=f"there is {', '.join(available)}") from None
-    if not available.get(found.type, True):
-        raise UsageError(f"there is no {found.type} device here", hint="leave device out to use the fastest there is")
+    try:
+        if not available.get(found.type, found.type != "meta"):
+            raise RuntimeError
+        torch.empty(1, device=found)  # the only way to know for kinds and numbers of all sorts
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UsageError(
+            f"there is no device {name} here", hint="leave device out to use the fastest there is"
+        ) from None
     return found
 
 

@@ -121,7 +121,8 @@ def test_failed_segments_are_reported_and_retried(quitmt: Quitmt, tmp_path: Path
     path.write_text('{"id": 1, "candidates": ["a"], "scores": {"q": [1]}}\n{"id": 2, "candidates": ["b"]}\n')
     words = ("rerank", path, "--rerank", "qe:recorded:q", "--jsonl", tmp_path / "out", "-o", "/dev/null")
     ran = quitmt(*words)
-    assert ran.code == 1 and "1 segments failed; to retry them: quitmt rerank" in ran.err
+    assert ran.code == 1 and "1 segments failed, the first with: " in ran.err
+    assert "quitmt: to retry them: quitmt rerank" in ran.err
     failed = outcomes((tmp_path / "out").read_text())[1]
     assert (failed["stop"], failed["error"]) == ("failed", "segment 2: no recorded score 'q' (its pool has none)")
     again = quitmt(*words, "--resume")

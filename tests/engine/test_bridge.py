@@ -31,9 +31,9 @@ def test_a_program_may_end_with_an_iterator_open() -> None:
 
 
 def test_ctrl_c_is_a_keyboard_interrupt() -> None:
-    rest = "try:\n    list(outcomes)\nexcept KeyboardInterrupt:\n    print('caught')"
+    rest = "try:\n    print('in', flush=True)\n    list(outcomes)\nexcept KeyboardInterrupt:\n    print('caught')"
     with run(rest, pause=0.3) as process:
-        assert process.stdout and process.stdout.readline() == "0\n"
+        assert process.stdout and [process.stdout.readline() for _ in range(2)] == ["0\n", "in\n"]
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out, error) == (0, "caught\n", "")

@@ -215,3 +215,40 @@ def test_the_end_may_be_known_before_all_have_arrived() -> None:
     engine.feed(Draw(SEGMENT, 0, (Candidate("a"), Candidate("bb"))))
     [finished] = crank(engine, reranker)
     assert (finished.outcome.size, finished.outcome.translation) == (3, "ccc")
+
+
+def fed(engine: Engine, texts: list[str]) -> None:
+    for ask in engine.asks():
+        engine.feed(Draw(ask.segment, ask.start, tuple(Candidate(text) for text in texts[ask.start : ask.stop])))
+
+
+def test_a_rule_that_cannot_stop_early_costs_one_standing_of_a_dear_reranker() -> None:
+    texts = [f"text {number % 7}" for number in range(32)]
+    for spec, strides in (("full", {32}), ("quit", {8})):
+        engine = Engine(rerank.load("mbr:chrf", variant="prune"), stop.load(spec, k=8, w=2, n=32))
+        engine.admit(SEGMENT)
+        fed(engine, texts)
+        assert {update.stride for update in engine.updates()} == strides
+
+
+def test_updates_may_be_taken_few_at_a_time() -> None:
+    reranker = length_qe()
+    engine = Engine(reranker, stop.load("full", k=2, n=4))
+    for name in "abc":
+        engine.admit(Segment(name, "x"))
+    fed(engine, ["1", "22", "333", "4444"])
+    sizes = []
+    while updates := engine.updates(2):
+        sizes.append(len(updates))
+        engine.settle(updates, reranker.extend(updates))
+    assert sizes == [2, 1] and [one.outcome.index for one in engine.finished()] == [3, 3, 3]
+
+
+def test_a_segment_without_the_source_that_its_reranker_needs() -> None:
+    reranker = length_qe()
+    reranker.needs_source = True  # type: ignore[attr-defined]
+    engine = Engine(reranker, stop.load("full", n=4))
+    engine.admit(Segment("s", ""))
+    (finished,) = engine.finished()
+    assert finished.outcome.error == "segment s has no source, which qe:function:length needs"
+    assert engine.asks() == []

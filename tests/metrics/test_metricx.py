@@ -11,6 +11,7 @@ import pytest
 import sentencepiece
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tests.comet.folders import add_to_hub
 from tests.neural.tiny_metricx import make_metricx
 
@@ -200,3 +201,14 @@ def test_settings_that_are_no_json(copy):
 
 def test_the_constants_are_the_published_ones():
     assert (module.ANSWER, module.LONGEST, module.WORST) == (250089, 1536, 25.0)
+
+
+def test_weights_that_are_not_there_are_not_made_up(copy):
+    weights = load_file(copy / "model.safetensors")
+    save_file({name: one for name, one in weights.items() if "decoder.block.0" not in name}, copy / "model.safetensors")
+    assert problem(copy).startswith(f"{copy} lacks weights of its network, such as decoder.block.0.")
+
+
+def test_loading_says_nothing(copy, capfd):
+    Metricx(str(copy), Hardware())
+    assert capfd.readouterr() == ("", "")

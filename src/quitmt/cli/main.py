@@ -103,7 +103,8 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         say(f"{wasted.candidates} candidates{tokens} were generated for nothing")
     if done:
         return 0
-    say(f"{work.progress.failed} segments failed; {how_to_resume(work, words, 'retry them')}")
+    say(f"{work.progress.failed} segments failed, the first with: {work.progress.first_error}")
+    say(how_to_resume(work, words, "retry them"))
     return FAILED
 
 

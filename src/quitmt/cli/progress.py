@@ -33,6 +33,7 @@ class Progress:
             delay=0.3,
         )
         self._evaluations = self._pairs = 0
+        self.first_error: str | None = None
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
 
@@ -62,6 +63,8 @@ class Progress:
             self.stops[outcome.stop] += 1
             self.used += outcome.size
             self._possible += outcome.size if outcome.stop is Verdict.EXHAUSTED else self._budget
+        if outcome.error and self.first_error is None:
+            self.first_error = outcome.error
         if outcome.effort:
             self._evaluations += outcome.effort.evaluations
             self._pairs += outcome.effort.possible

@@ -170,7 +170,8 @@ class Driver:
                 self._engine.feed(Draw(ask.segment, ask.start, (), error=error))
 
     async def _rerank(self) -> None:
-        updates = self._engine.updates()
+        # Few at a time where each takes long: what is done is out of danger, and Ctrl-C does not wait for the others.
+        updates = self._engine.updates(getattr(self._reranker, "segments_at_once", None))
         start = time.perf_counter()
         standings = await asyncio.to_thread(self._reranker.extend, updates)
         self._engine.settle(updates, standings, time.perf_counter() - start)

@@ -91,6 +91,9 @@ class Engine(Generic[State]):
         self._reranker = reranker
         self._effort: Callable[[State], Effort | None] = getattr(reranker, "effort", lambda state: None)
         self._rule = rule
+        # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
+        dear = getattr(reranker, "standings_cost", False) and rule.open().horizon(0) >= rule.budget
+        self._stride = rule.budget if dear else rule.step
         self._signature = signature
         self._observer = observer
         self._speculate = speculate
@@ -115,7 +118,13 @@ class Engine(Generic[State]):
             raise InputError(f"two segments have the id {segment.id!r}")
         slot = _Slot(segment, self._reranker.open(segment), self._rule.open())
         self._slots[segment.id] = slot
-        self._to_ask[segment.id] = slot
+        if getattr(self._reranker, "needs_source", False) and not segment.source:
+            reranker = self._reranker.signature.partition("|")[0]
+            self._finish(
+                slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
+            )
+        else:
+            self._to_ask[segment.id] = slot
 
     def asks(self) -> list[Ask]:
         asks = []
@@ -144,13 +153,14 @@ class Engine(Generic[State]):
             slot.end = draw.start + len(draw.candidates)
         self._mark(slot)
 
-    def updates(self) -> list[Update[State]]:
+    def updates(self, most: int | None = None) -> list[Update[State]]:
+        """``most`` segments at a time, those that have waited longest; all if it is not given."""
+        self._reranking = list(self._to_rerank.values())[:most]
         updates = []
-        for slot in self._to_rerank.values():
+        for slot in self._reranking:
             slot.reranking = True
-            updates.append(Update(slot.state, slot.pool[slot.reranked : self._ready(slot)], self._rule.step))
-        self._reranking = list(self._to_rerank.values())
-        self._to_rerank.clear()
+            updates.append(Update(slot.state, slot.pool[slot.reranked : self._ready(slot)], self._stride))
+            del self._to_rerank[slot.segment.id]
         return updates
 
     def settle(

@@ -8,7 +8,8 @@ step from the start token, and of the output matrix one row is used. Inside quit
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -111,11 +112,33 @@ def _network(model: str) -> Any:
         raise ModelError(f"{model} has a vocabulary of {config.vocab_size}, too small for MetricX's answer token")
     source = str(hub.weights(model, purpose="MetricX"))
     try:
-        return transformers.MT5ForConditionalGeneration.from_pretrained(source, config=config)
+        with _quiet(transformers):
+            loaded: Any = transformers.MT5ForConditionalGeneration.from_pretrained(
+                source, config=config, output_loading_info=True
+            )
     except Exception as error:
         log.debug("loading the weights failed", exc_info=error)
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"the weights of {model} cannot be loaded: {line}") from None
+    network, found = loaded
+    if missing := sorted(found["missing_keys"]):  # transformers would make them up
+        raise ModelError(f"{model} lacks weights of its network, such as {missing[0]}")
+    return network
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Its bars and advice are for those who load models, not for those who score translations."""
+    logging_of = transformers.utils.logging
+    before, bars = logging_of.get_verbosity(), logging_of.is_progress_bar_enabled()
+    logging_of.set_verbosity_error()
+    logging_of.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging_of.set_verbosity(before)
+        if bars:
+            logging_of.enable_progress_bar()
 
 
 def _tokenizer(model: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.devices import Hardware as Hardware
-from quitmt.errors import MissingExtra, UsageError, unknown
+from quitmt.errors import MissingExtra, ModelError, QuitmtError, UsageError, unknown
 from quitmt.protocols import Matrix
 from quitmt.types import Candidate, Segment
+
+log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int], object]
@@ -137,7 +140,15 @@ def load(spec: str, hardware: Hardware | None = None) -> Scorer:
     if not kind.installed:
         raise MissingExtra(f"{kind.title} needs torch and transformers", hint=f"pip install 'quitmt[{kind.extra}]'")
     make: Any = _attribute(kind.location)
-    return make(model or kind.model, hardware or Hardware())  # type: ignore[no-any-return]
+    model = model or kind.model
+    try:
+        return make(model, hardware or Hardware())  # type: ignore[no-any-return]
+    except QuitmtError:
+        raise
+    except Exception as error:  # the many ways in which a checkpoint can be damaged
+        log.debug("loading %s failed", model, exc_info=error)
+        line = next(iter(str(error).strip().splitlines()), "")
+        raise ModelError(f"{model} cannot be loaded: {type(error).__name__}: {line}".rstrip(": ")) from None
 
 
 def utility(spec: str, hardware: Hardware | None = None) -> Any:
@@ -191,6 +202,8 @@ class TextArena:
 
 class PairwiseUtility:
     """A scorer that reads translation and reference together, as a utility: each ordered pair is an example."""
+
+    encodes_whole = True
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer

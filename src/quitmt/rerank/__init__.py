@@ -33,6 +33,19 @@ def load(
     ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
     MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``hardware`` is for the scoring models among them.
     """
+    made: Any = _load(spec, languages, hardware, filter, keep, variant)
+    made.needs_source = specs.needs_source(spec) or (filter is not None and specs.needs_source(filter))
+    return made  # type: ignore[no-any-return]
+
+
+def _load(
+    spec: str,
+    languages: tuple[str | None, str | None],
+    hardware: Hardware | None,
+    filter: str | None,
+    keep: int | None,
+    variant: str,
+) -> Reranker[Any]:
     kind, _, rest = spec.partition(":")
     if keep is not None and filter is None:
         raise UsageError("--keep goes with --filter", hint="as in --rerank mbr:chrf --filter qe:likelihood --keep 64")

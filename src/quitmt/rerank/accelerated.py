@@ -37,6 +37,10 @@ class Method(Protocol):
 class Accelerated(Generic[Arena]):
     """MBR with a utility, by a method."""
 
+    standings_cost = True
+    """A method is run anew for each."""
+    segments_at_once = 4
+
     def __init__(self, utility: Utility[Arena], method: Method) -> None:
         method.check(utility)
         self.utility, self.method = utility, method

@@ -72,6 +72,13 @@ def is_neural(spec: str) -> bool:
     return any(text.rpartition("*")[2].strip().partition(":")[0] in KINDS for text in texts)
 
 
+def needs_source(spec: str) -> bool:
+    """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
+    texts = spec.partition(":")[2].split("+")
+    names = {text.rpartition("*")[2].strip().partition(":")[0] for text in texts}
+    return is_neural(spec) or "likelihood" in names
+
+
 def _term(text: str, spec: str) -> tuple[float | None, str]:
     """A metric and its weight; None if there is none."""
     weight, star, name = text.strip().rpartition("*")
