@@ -150,9 +150,14 @@ GOOD = {"m": {"system": 1.0, "segments": [1.0, 2.0]}}
         (scored(a=GOOD, b={"m": {"system": 1.0}}), "scores.json, b, m: there are no scores of segments"),
         (scored(a=GOOD, b={"n": {}}), "scores.json, b, m: there is no score of the system"),
         (scored(a=GOOD, b={"m": {"system": 1, "segments": [1]}}), "b by m has 1 segments, but a by m has 2"),
-        (scored(a=GOOD, b={"m": {"system": 1, "segments": [1, "x"]}}), 'the score of segment 2 is "x", not a finite'),
+        (scored(a=GOOD, b={"m": {"system": 1, "segments": [1, "x"]}}), 'the score of segment 2 is "x", not a number'),
         (scored(a=GOOD, b={"m": {"system": 1, "segments": [1, float("nan")]}}), "a score is NaN, not a finite number"),
         (scored(a=GOOD, b={"m": {"system": 1, "segments": [1, 10**400]}}), "the score of segment 2 is 1000"),
+        (
+            scored(a=GOOD, b={"m": {"system": 1, "segments": [1, -1e308]}}),
+            "the score of segment 2 is -1e+308, not a number within ±1e+100",
+        ),
+        (scored(a=GOOD, b={"m": {"system": 1e101, "segments": [1, 1]}}), "b, m: there is no score of the system"),
     ],
 )
 def test_bad_scores(content: str, message: str, quitmt: Quitmt) -> None:
@@ -171,6 +176,15 @@ def test_bad_scores(content: str, message: str, quitmt: Quitmt) -> None:
         (["full", "full", "-r", "ref"], "the file full is named twice"),
         (["full", "quit", "-r", "ref", "--base", "qit"], "unknown system 'qit' (did you mean 'quit'?)"),
         (["full", "quit", "-r", "ref", "--resamples", "0"], "--resamples must be 1 or more, not 0"),
+        (
+            ["full", "quit", "-r", "nowhere", "--resamples", "1000000000000"],
+            "--resamples must be 10,000,000 or fewer, not 1,000,000,000,000",
+        ),
+        (["good.json", "--resamples", "10000001"], "--resamples must be 10,000,000 or fewer"),
+        (
+            ["full", "quit", "-r", "ref", "--device", "cuda"],
+            "--device goes with scoring models such as comet, not with",
+        ),
         (["full", "quit", "-r", "ref", "--seed", "-1"], "--seed must be 0 or more, not -1"),
         (["full", "quit", "-r", "ref", "--margins", "0.05", "0"], "--margins must be positive numbers, not 0.0"),
         (["full", "quit", "-r", "ref", "--margins", "nan"], "--margins must be positive numbers, not nan"),
@@ -178,6 +192,10 @@ def test_bad_scores(content: str, message: str, quitmt: Quitmt) -> None:
         (["full", "quit", "-r", "ref", "-o", "quit"], "quit is an input of this run"),
         (["good.json", "-r", "ref"], "-r goes with translations; good.json has its scores already"),
         (["good.json", "-m", "chrf"], "-m goes with translations; good.json has its scores already"),
+        *(
+            (["good.json", option, "7"], f"{option} goes with translations; good.json has its scores already")
+            for option in ("--device", "--dtype", "--batch-tokens", "--src", "--tgt", "--gemba-cache")
+        ),
         (["good.json", "--base", "c"], "unknown system 'c'"),
         (["good.json", "-o", "good.json"], "good.json is an input of this run"),
         ([], "the following arguments are required: BASE"),

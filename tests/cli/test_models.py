@@ -9,7 +9,9 @@ import huggingface_hub.constants
 import pytest
 from tests.conftest import Ran
 
+from quitmt.cli import models
 from quitmt.generate import BACKENDS, Backend
+from quitmt.metrics import metricx
 from quitmt.metrics.scorer import KINDS, Kind
 
 Quitmt = Callable[..., Ran]
@@ -23,12 +25,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def add(cache: Path, model: str, name: str) -> None:
+def add(cache: Path, model: str, name: str, content: str = "") -> None:
     repository = cache / f"models--{model.replace('/', '--')}"
     path = repository / "snapshots" / "0123" / name
-    path.parent.mkdir(parents=True)
-    path.write_text("")
-    (repository / "refs").mkdir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    (repository / "refs").mkdir(exist_ok=True)
     (repository / "refs" / "main").write_text("0123")
 
 
@@ -49,14 +51,60 @@ def test_every_backend_and_every_metric(quitmt: Quitmt) -> None:
 
 
 def test_what_is_cached(quitmt: Quitmt, cache: Path) -> None:
-    add(cache, "Unbabel/wmt22-comet-da", "checkpoints/model.ckpt")
-    add(cache, "Unbabel/wmt22-cometkiwi-da", "hparams.yaml")  # a download that was broken off
-    add(cache, "google/metricx-24-hybrid-xxl-v2p6", "pytorch_model.bin.index.json")
+    comet, kiwi, metricx = "Unbabel/wmt22-comet-da", "Unbabel/wmt22-cometkiwi-da", "google/metricx-24-hybrid-xxl-v2p6"
+    add(cache, comet, "hparams.yaml", "pretrained_model: xlm-roberta-large")
+    add(cache, comet, "checkpoints/model.ckpt")
+    add(cache, "xlm-roberta-large", "config.json")
+    add(cache, "xlm-roberta-large", "sentencepiece.bpe.model")
+    add(cache, kiwi, "hparams.yaml", "{broken")  # a download that was broken off
+    add(cache, metricx, "config.json")
+    add(cache, metricx, "pytorch_model.bin")
+    add(cache, "google/mt5-xl", "tokenizer.json")
     found = lines(quitmt("models"))
-    assert found["comet"] == ["ready", "Unbabel/wmt22-comet-da", "cached"]
-    assert found["metricx"] == found["metricx-qe"] == ["ready", "google/metricx-24-hybrid-xxl-v2p6", "cached"]
-    get = "not downloaded yet: hf download Unbabel/wmt22-cometkiwi-da"
-    assert found["kiwi"] == ["ready", "Unbabel/wmt22-cometkiwi-da", *get.split()]
+    assert found["comet"] == ["ready", comet, "cached"]
+    assert found["metricx"] == found["metricx-qe"] == ["ready", metricx, "cached"]
+    assert found["kiwi"] == ["ready", kiwi, *f"not downloaded yet: hf download {kiwi}".split()]
+
+
+OF_A_PART = "--include '*.json' --include '*.model'"
+
+
+def test_an_encoder_that_is_not_cached(quitmt: Quitmt, cache: Path) -> None:
+    def state() -> str:
+        return " ".join(lines(quitmt("models"))["kiwi"][2:])
+
+    kiwi, encoder = "Unbabel/wmt22-cometkiwi-da", "microsoft/infoxlm-large"
+    first, second = f"hf download {kiwi}", f"hf download {encoder} {OF_A_PART}"
+    add(cache, kiwi, "checkpoints/model.ckpt")
+    assert state() == f"not downloaded yet: {first}"
+    add(cache, kiwi, "hparams.yaml", f"pretrained_model: {encoder}")
+    assert state() == f"not downloaded yet: {second}"
+    add(cache, encoder, "tokenizer.json")
+    assert state() == f"not downloaded yet: {second}"
+    add(cache, encoder, "config.json")
+    assert state() == "cached"
+    (cache / "models--Unbabel--wmt22-cometkiwi-da" / "snapshots" / "0123" / "checkpoints" / "model.ckpt").unlink()
+    assert state() == f"not downloaded yet: {first}"
+    (cache / "models--microsoft--infoxlm-large" / "snapshots" / "0123" / "config.json").unlink()
+    assert state() == f"not downloaded yet: {first} && {second}"
+
+
+def test_a_shard_or_a_tokenizer_that_is_not_cached(quitmt: Quitmt, cache: Path) -> None:
+    def state() -> str:
+        return " ".join(lines(quitmt("models"))["metricx"][2:])
+
+    assert metricx.TOKENIZER == models.METRICX_TOKENIZER and metricx.SENTENCEPIECE in models.TOKENIZERS
+    model = KINDS["metricx"].model
+    first, second = f"hf download {model}", f"hf download {metricx.TOKENIZER} {OF_A_PART}"
+    add(cache, model, "config.json")
+    add(cache, model, "model.safetensors.index.json", "{cut off")
+    assert state() == f"not downloaded yet: {first} && {second}"
+    add(cache, metricx.TOKENIZER, metricx.SENTENCEPIECE)
+    add(cache, model, "model.safetensors.index.json", '{"weight_map": {"x": "1.safetensors", "y": "2.safetensors"}}')
+    add(cache, model, "1.safetensors")
+    assert state() == f"not downloaded yet: {first}"
+    add(cache, model, "2.safetensors")
+    assert state() == "cached"
 
 
 @pytest.mark.usefixtures("cache")

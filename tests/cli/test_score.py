@@ -15,6 +15,9 @@ import pytest
 import sacrebleu
 from tests.conftest import Ran
 
+from quitmt.cli import compare, score, scoring
+from quitmt.evaluate.metrics import Scores
+from quitmt.evaluate.report import Column, Report
 from quitmt.metrics.scorer import Example
 
 Quitmt = Callable[..., Ran]
@@ -35,6 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_pool: Callable[[i
         "def sourced(source, translation, reference): return len(source)\n"
         "def broken(translation, reference): raise KeyError('oh\\nno')\n"
         "def stopped(translation, reference): raise KeyboardInterrupt\n"
+        "def CometKiwi(translation, reference): return 0\n"
     )
     return tmp_path
 
@@ -191,7 +195,27 @@ def test_what_no_one_foresaw_is_one_line_as_well(quitmt: Quitmt, monkeypatch: py
         (["-t", "a.txt", "-s", "-", "-r", "ref"], "standard input cannot be scored (name a file)"),
         (["-t", "a.txt", "-r", "ref", "-o", "./ref"], "ref is an input of this run and would be overwritten"),
         (["-t", "a.txt", "-r", "ref", "-o", "nowhere/out"], "cannot write nowhere/out: No such file"),
-        (["-t", "a.txt", "-r", "ref", "--batch-tokens", "0"], "a batch must have 1 token or more, not 0"),
+        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--batch-tokens", "0"], "a batch must have 1 token or more, not 0"),
+        (
+            ["-t", "a.txt", "-r", "ref", "--device", "x"],
+            "--device goes with scoring models such as comet, not with chrf++",
+        ),
+        (["-t", "a.txt", "-r", "ref", "--dtype", "x", "-m", "chrf", "bleu"], "comet, not with chrf or bleu"),
+        (["-t", "a.txt", "-r", "ref", "--batch-tokens", "7", "-m", "my_metrics:length"], "--batch-tokens goes with"),
+        (["-t", "a.txt", "-r", "ref", "--src", "xx"], "--src goes with gemba:, not with chrf++"),
+        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--tgt", "pt"], "--tgt goes with gemba:, not with kiwi"),
+        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--device", "x"], "unknown device 'x'"),
+        (["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "chrf", "kiwi", "--dtype", "x"], "unknown dtype 'x'"),
+        (["-t", "a.txt", "-s", "src", "-m", "kiwi:a/x", "kiwi:b/x"], "two metrics would both be called CometKiwi:x"),
+        (
+            ["-t", "a.txt", "-s", "src", "--src", "en", "--tgt", "pt", "-m", "gemba:hf:a/x", "gemba:vllm:b/x"],
+            "two metrics would both be called GEMBA-MQM:x (score them in two runs)",
+        ),
+        (
+            ["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "kiwi", "my_metrics:CometKiwi"],
+            "two metrics would both be called CometKiwi ",
+        ),
+        (["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "kiwi", "bleu:no-such"], "unknown tokenizer of BLEU"),
         (["-t", "a.txt", "-r", "ref", "--format", "xml"], "invalid choice: 'xml'"),
         (["-r", "ref"], "the following arguments are required: -t"),
     ],
@@ -201,6 +225,7 @@ def test_bad_input(words: list[str], message: str, quitmt: Quitmt, monkeypatch: 
         raise AssertionError("a model was loaded before the input was checked")
 
     monkeypatch.setattr("quitmt.metrics.scorer.load", load)
+    monkeypatch.setattr("quitmt.generate.judge.gemba", load)
     Path("short").write_text("a\nb\n")
     Path("empty").write_text("")
     Path("latin").write_bytes(b"a\n\xe9\n")
@@ -219,10 +244,23 @@ def test_all_metrics_are_loaded_before_one_is_run(quitmt: Quitmt) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_two_checkpoints_of_one_name(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_stand_as_asked_whatever_is_loaded_first(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the headings that are known before a model is loaded are those that it has."""
     monkeypatch.setattr("quitmt.metrics.scorer.load", lambda *_: FakeScorer())
-    ran = quitmt("score", "-s", "src", "-t", "a.txt", "-m", "kiwi:a/x", "kiwi:b/x")
-    assert ran.code == 2 and "two metrics would both be called CometKiwi:x" in ran.err
+    monkeypatch.setattr("quitmt.generate.judge.gemba", lambda *_: FakeScorer())
+    specs = ["kiwi:a/x", "bleu", "comet", "my_metrics:length", "gemba:hf:a/y"]
+    words = ("-s", "src", "-t", "a.txt", "-r", "ref", "--src", "en", "--tgt", "pt", "--format", "json")
+    titles = ["CometKiwi:x", "BLEU", "COMET", "length", "GEMBA-MQM:y"]
+    assert [*json.loads(quitmt("score", *words, "-m", *specs).out)["metrics"]] == titles
+    assert [scoring._model_title(spec) for spec in specs] == [titles[0], None, titles[2], None, titles[4]]
+
+
+def test_what_is_no_json_is_never_written() -> None:
+    report = Report(("a",), {"m": Column("", False, {"a": Scores(np.ones(1), np.inf)})})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(score.as_json(report, segments=False))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(compare.as_json(compare.Result(report, "a", [], {"seed": np.nan})))
 
 
 def test_help_teaches(quitmt: Quitmt) -> None:

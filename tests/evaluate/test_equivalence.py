@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -170,11 +171,16 @@ def test_nothing_in_common() -> None:
         compare([scores(2), pair])
 
 
-@pytest.mark.parametrize("bad", [np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(bad: float) -> None:
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, 1e308, -1.1e100])
+def test_what_would_overflow_is_refused(bad: float) -> None:
     good = np.zeros(3)
-    with pytest.raises(InputError, match=rf"the score of segment 2 is {bad}, not a finite number"):
+    with pytest.raises(InputError, match=re.escape(f"the score of segment 2 is {bad}, not a number within ±1e+100")):
         compare([Pair(good, np.array([0.0, bad, 0.0]))])
+
+
+def test_the_largest_scores_do_not_overflow() -> None:
+    found = only(Pair(np.array([1e100, -1e100, 1e100]), np.array([-1e100, 1e100, -1e100])))
+    assert np.isfinite([found.difference, found.sigma, *found.interval, *found.tost_interval]).all()
 
 
 def test_other_bad_input() -> None:
@@ -184,6 +190,8 @@ def test_other_bad_input() -> None:
         compare([Pair(np.zeros(0), np.zeros(0))])
     with pytest.raises(UsageError, match="at least 1 resample"):
         compare([Pair(np.zeros(3), np.zeros(3))], resamples=0)
+    with pytest.raises(UsageError, match="10,000,000 resamples at most, not 10,000,001"):
+        compare([], resamples=10_000_001)
     with pytest.raises(UsageError, match="a margin must be a positive number, not -1"):
         compare([Pair(np.zeros(3), np.zeros(3))], margins=(0.05, -1))
     assert compare([]) == []

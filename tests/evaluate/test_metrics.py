@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,6 +190,8 @@ def named(translation, reference, *, factor): return 0
 def broken(translation, reference): return 1 // (len(translation) - 2)
 def endless(translation, reference): return float("inf") if translation == "bbb" else 0
 def word(translation, reference): return "good"
+def leaves(translation, reference): raise SystemExit(0)
+def vast(translation, reference): return -1e308
 number = 7
 """
     )
@@ -203,7 +206,8 @@ def test_a_function_of_two(module: str) -> None:
     found = metric.evaluate(TestSet(None, SET.references), SYSTEMS, reported.append)
     assert [scores.segments.tolist() for scores in found] == [[8.0, 17.5, 8.0], [8.0, 27.5, 8.0]]
     assert found[0].system == 33.5 / 3 and sum(reported) == 6
-    assert (metric.name, metric.signature) == ("two", f"function:{module}:two|refs:2,mean")
+    assert metric.name == "two"
+    assert re.fullmatch(rf"function:{module}:two\|code:[0-9a-f]{{8}}\|refs:2,mean", metric.signature)
     assert not metric.needs_source and metric.needs_reference and not metric.lower_is_better
     calls = sys.modules[module].calls
     assert len(calls) == len(set(calls)) == 6
@@ -213,7 +217,15 @@ def test_a_function_of_three(module: str) -> None:
     metric = load(f"{module}:three")
     found = metric.evaluate(TestSet(SET.sources, SET.references[:1]), SYSTEMS)
     assert found[1].segments.tolist() == [1.0, 6.0, 1.0]
-    assert metric.needs_source and metric.lower_is_better and metric.signature == f"function:{module}:three"
+    assert metric.needs_source and metric.lower_is_better
+    assert re.fullmatch(rf"function:{module}:three\|code:[0-9a-f]{{8}}", metric.signature)
+
+
+def test_an_edited_function_has_another_signature(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load(f"{module}:word").signature
+    assert load(f"{module}:word").signature == before
+    monkeypatch.setattr(sys.modules[module], "word", lambda translation, reference: "bad")
+    assert load(f"{module}:word").signature != before
 
 
 @pytest.mark.parametrize(
@@ -235,7 +247,9 @@ def test_functions_that_cannot_be_metrics(name: str, message: str, module: str) 
     ("name", "message"),
     [
         ("broken", "broken failed at segment 2: ZeroDivisionError: "),
-        ("endless", "endless gave inf for segment 2, not a finite number"),
+        ("endless", "endless gave inf for segment 2, not a number within ±1e\\+100"),
+        ("vast", "vast gave -1e\\+308 for segment 1, not a number within"),
+        ("leaves", "leaves failed at segment 1: SystemExit: 0"),
         ("word", "word failed at segment 1: ValueError: could not convert"),
     ],
 )

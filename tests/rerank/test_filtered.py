@@ -16,7 +16,7 @@ from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.metrics.recorded import RecordedScores
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.filtered import Filtered
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Standing
 
 TEXTS = ["a", "ab", "a b", "ba", "abc", "xyz", ""]
 POOLS = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 3)), min_size=1, max_size=24)
@@ -91,6 +91,16 @@ def test_only_what_is_kept_at_a_standing_costs_anything() -> None:
     assert utility.encoded == [["5", "6"], ["8", "9"]]
     assert sorted(set(utility.compared)) == sorted(utility.compared)
     assert {text for pair in utility.compared for text in pair} == {"5", "6", "8", "9"}
+
+
+def test_effort_is_that_of_what_was_kept() -> None:
+    reranker = Filtered(FunctionEstimator(lambda s, t: float(t)), Counting(), keep=2)
+    state = reranker.open(Segment("s"))
+    assert reranker.effort(state) == Effort(0, 0, 0)
+    reranker.extend([Update(state, [Candidate(text) for text in "51216"], 5)])
+    assert reranker.effort(state) == Effort(4, 25, 2)
+    reranker.extend([Update(state, [Candidate("9")], 1)])
+    assert reranker.effort(state) == Effort(9, 36, 3)
 
 
 def test_segments_are_scored_and_encoded_together() -> None:

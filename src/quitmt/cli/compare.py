@@ -15,7 +15,7 @@ import numpy as np
 from quitmt.cli import score, scoring
 from quitmt.errors import UsageError, unknown
 from quitmt.evaluate import equivalence
-from quitmt.evaluate.equivalence import MARGINS, RESAMPLES, Comparison, Pair
+from quitmt.evaluate.equivalence import MARGINS, MOST_RESAMPLES, RESAMPLES, Comparison, Pair
 from quitmt.evaluate.report import Column, Report, parse
 from quitmt.files.outputs import Output
 
@@ -101,6 +101,8 @@ def act(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.resamples < 1:
         raise UsageError(f"--resamples must be 1 or more, not {args.resamples}")
+    if args.resamples > MOST_RESAMPLES:
+        raise UsageError(f"--resamples must be {MOST_RESAMPLES:,} or fewer, not {args.resamples:,}")
     if args.seed < 0:
         raise UsageError(f"--seed must be 0 or more, not {args.seed}")
     for margin in args.margins:
@@ -116,8 +118,8 @@ def _recorded(args: argparse.Namespace) -> int:
     text = "\n".join(scoring.read_texts(path))
     if not text.lstrip().startswith("{") or scoring.outcome_fields(text.partition("\n")[0]):
         raise UsageError(f"there is nothing to compare {path} with", hint="quitmt compare BASE OTHER …")
-    judge = scoring.judge_option(args)
-    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics), (judge, judge)):
+    option = scoring.first_given(args, scoring.MODEL_OPTIONS)
+    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics), (option, option)):
         if given:
             raise UsageError(f"{name} goes with translations; {path} has its scores already")
     report = parse(text, path)
@@ -218,7 +220,7 @@ def as_json(result: Result) -> Iterator[str]:
         },
         "comparisons": [_fields(result, row) for row in result.rows],
     }
-    yield json.dumps(fields, ensure_ascii=False, indent=2)
+    yield json.dumps(fields, ensure_ascii=False, indent=2, allow_nan=False)
 
 
 def _fields(result: Result, row: Row) -> dict[str, Any]:

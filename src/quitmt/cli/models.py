@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator
 from typing import Any
 
 from quitmt.generate import BACKENDS
@@ -12,7 +14,11 @@ from quitmt.prompts.template import names
 
 MARKS = {True: "ready  ", False: "missing"}
 CHECKPOINT = "checkpoints/model.ckpt"
-"""The weights of COMET and its kin; those of others are where transformers keeps them."""
+"""The weights of COMET and its kin; MetricX's are where transformers keeps them."""
+TOKENIZERS = ("tokenizer.json", "sentencepiece.bpe.model", "spiece.model")
+"""One of them will do."""
+METRICX_TOKENIZER = "google/mt5-xl"
+"""As in ``quitmt.metrics.metricx``, which imports torch: too slow for a list."""
 
 
 def add_parser(commands: Any) -> None:
@@ -43,11 +49,56 @@ def act(_: argparse.Namespace) -> int:
 
 
 def _state(kind: Kind) -> str:
-    """Whether its checkpoint is at hand, and the command that adds what is not there."""
+    """Whether all that it loads is at hand, and the commands that add what is not there."""
     if not kind.installed:
         return f"pip install 'quitmt[{kind.extra}]'"
+    commands = " && ".join(_commands(kind))
+    return f"not downloaded yet: {commands}" if commands else "cached"
+
+
+def _commands(kind: Kind) -> Iterator[str]:
     from quitmt.neural import hub
 
-    if any(hub.has_file(kind.model, name) for name in (CHECKPOINT, *hub.WEIGHTS)):
-        return "cached"
-    return f"not downloaded yet: hf download {kind.model}"
+    if kind.location.startswith("quitmt.metrics.metricx:"):
+        complete = hub.has_file(kind.model, "config.json") and _has_weights(kind.model)
+        part: str | None = METRICX_TOKENIZER
+        needed: tuple[str, ...] = ()
+    else:
+        part, needed = _encoder(kind.model), ("config.json",)
+        complete = part is not None and hub.has_file(kind.model, CHECKPOINT)
+    if not complete:
+        yield f"hf download {kind.model}"
+    if part is None:  # which encoder it is will be known when the model is there
+        return
+    if not (all(hub.has_file(part, name) for name in needed) and any(hub.has_file(part, name) for name in TOKENIZERS)):
+        yield f"hf download {part} --include '*.json' --include '*.model'"  # its weights, many gigabytes, are not used
+
+
+def _has_weights(model: str) -> bool:
+    """In one file, or in all of those that an index lists."""
+    from quitmt.neural import hub
+
+    found = next((name for name in hub.WEIGHTS if hub.has_file(model, name)), None)
+    if found is None or not found.endswith(".json"):
+        return found is not None
+    try:
+        index = json.loads(hub.file(model, found, purpose=model).read_text("utf-8"))
+        return all(hub.has_file(model, name) for name in set(index["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # cut off, or no index
+        return False
+
+
+def _encoder(model: str) -> str | None:
+    """The model whose configuration and tokenizer a checkpoint of COMET's kind takes, if that can be read."""
+    import yaml
+
+    from quitmt.neural import hub
+
+    if not hub.has_file(model, "hparams.yaml"):
+        return None
+    try:
+        settings = yaml.safe_load(hub.file(model, "hparams.yaml", purpose=model).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    name = settings.get("pretrained_model") if isinstance(settings, dict) else None
+    return name if isinstance(name, str) else None

@@ -129,7 +129,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def as_json(report: Report, *, segments: bool) -> Iterator[str]:
-    yield json.dumps(to_fields(report, segments=segments), ensure_ascii=False, indent=None if segments else 2)
+    fields = to_fields(report, segments=segments)
+    yield json.dumps(fields, ensure_ascii=False, indent=None if segments else 2, allow_nan=False)
 
 
 def as_csv(report: Report, *, segments: bool) -> Iterator[str]:

@@ -20,19 +20,23 @@ from typing import Any
 
 from tqdm import tqdm
 
+from quitmt import devices
 from quitmt.cli import options
 from quitmt.corpus import one_line
 from quitmt.errors import InputError, QuitmtError, UsageError
-from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, find
+from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, _titled, find
 from quitmt.evaluate.report import Report
 from quitmt.files.lines import STDIN, read_lines
 from quitmt.files.outputs import STDOUT
-from quitmt.metrics.scorer import Hardware
+from quitmt.metrics.scorer import KINDS, Hardware
 
 log = logging.getLogger(__name__)
 
 ENGINE_OPTIONS = ("base_url", "concurrency", "timeout", "max_tokens")
-JUDGE_OPTIONS = (*ENGINE_OPTIONS, "gemba_cache")
+JUDGE_OPTIONS = ("src", "tgt", *ENGINE_OPTIONS, "gemba_cache")
+HARDWARE_OPTIONS = ("device", "dtype", "batch_tokens")
+MODEL_OPTIONS = (*HARDWARE_OPTIONS, *JUDGE_OPTIONS)
+"""What only scoring models and judges have use for."""
 
 NAMES = options.listed("metrics (NAME, or NAME:MODEL for another checkpoint of a neural one)", METRICS)
 
@@ -72,12 +76,17 @@ class Scoring:
     quiet: bool
 
     def load(self) -> None:
-        for spec in self.specs:
-            entry, argument = find(spec)
-            metric = entry.make(argument, self.setup)
-            if metric.name in {other.name for other in self.metrics}:
-                raise UsageError(f"two metrics would both be called {metric.name}", hint="score them in two runs")
-            self.metrics.append(metric)
+        """What is no model comes first: whatever is wrong with it, or with the headings, need not wait for models."""
+        made = {spec: self._made(spec) for spec in self.specs if _model_title(spec) is None}
+        names = [_model_title(spec) or made[spec].name for spec in self.specs]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two metrics would both be called {name}", hint="score them in two runs")
+        self.metrics.extend(made[spec] if spec in made else self._made(spec) for spec in self.specs)
+
+    def _made(self, spec: str) -> Metric:
+        entry, argument = find(spec)
+        return entry.make(argument, self.setup)
 
     def run(self) -> str | None:
         """Fill the report, metric by metric; what to say if one fails, which ends it."""
@@ -153,18 +162,34 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
 
 
 def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
-    given = judge_option(args)
-    if given and not any(find(spec)[0].is_judge for spec in specs):
+    judges = any(find(spec)[0].is_judge for spec in specs)
+    kinds = [KINDS[name] for name in (spec.partition(":")[0] for spec in specs) if name in KINDS]
+    if not judges and (given := first_given(args, JUDGE_OPTIONS)):
         raise UsageError(f"{given} goes with gemba:, not with {' or '.join(specs)}")
+    if not (judges or kinds) and (given := first_given(args, HARDWARE_OPTIONS)):
+        raise UsageError(f"{given} goes with scoring models such as comet, not with {' or '.join(specs)}")
     hardware = Hardware(args.device, args.dtype, args.batch_tokens)
+    if kinds and kinds[0].installed:  # they would find it out themselves, but each only when it has read its weights
+        if args.device is not None:
+            devices.device(args.device)
+        if args.dtype is not None:
+            devices.dtype(args.dtype)
     engine = {name: getattr(args, name) for name in ENGINE_OPTIONS}
     return Setup(hardware, (args.src, args.tgt), engine, args.gemba_cache)
 
 
-def judge_option(args: argparse.Namespace) -> str | None:
-    """The first option given that only a judge has use for."""
-    given = (name for name in JUDGE_OPTIONS if getattr(args, name) is not None)
+def first_given(args: argparse.Namespace, names: Sequence[str]) -> str | None:
+    """The first of some options that is given, as it is written."""
+    given = (name for name in names if getattr(args, name) is not None)
     return next((f"--{name.replace('_', '-')}" for name in given), None)
+
+
+def _model_title(spec: str) -> str | None:
+    """The heading of a metric that is a model, before it is loaded; None for those that are none."""
+    name, _, argument = spec.partition(":")
+    if name in KINDS:
+        return _titled(KINDS[name].title, argument)
+    return _titled("GEMBA-MQM", argument.partition(":")[2]) if find(spec)[0].is_judge else None
 
 
 def check_paths(output: str, inputs: Iterable[str]) -> None:

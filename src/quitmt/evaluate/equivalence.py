@@ -26,11 +26,14 @@ import numpy.typing as npt
 
 from quitmt.compiled import kernel
 from quitmt.errors import InputError, UsageError
+from quitmt.evaluate.report import LARGEST
 
 Floats = npt.NDArray[np.float64]
 Drawn = npt.NDArray[np.uint32]
 
 RESAMPLES = 10_000
+MOST_RESAMPLES = 10_000_000
+"""Each costs 8 bytes a pair, and more of them than this tell nothing new."""
 MARGINS = (0.05, 0.02)
 BLOCK_CELLS = 1 << 18
 """Drawn at a time, resamples × segments: 1 MB."""
@@ -89,6 +92,8 @@ def compare(
     """Compare each pair. ``rng`` may be a seed; a generator is drawn from size by size if pairs leave segments out."""
     if resamples < 1:
         raise UsageError(f"there must be at least 1 resample, not {resamples}")
+    if resamples > MOST_RESAMPLES:
+        raise UsageError(f"there can be {MOST_RESAMPLES:,} resamples at most, not {resamples:,}")
     for margin in margins:
         if not 0 < margin < np.inf:
             raise UsageError(f"a margin must be a positive number, not {margin}")
@@ -150,8 +155,10 @@ def _check(pairs: Sequence[Pair]) -> None:
         for scores in (pair.base, pair.other):
             if scores.shape != (size,):
                 raise InputError(f"{len(scores)} segments cannot be compared with {size}")
-            for index in np.flatnonzero(np.isinf(scores)):
-                raise InputError(f"the score of segment {index + 1} is {scores[index]}, not a finite number")
+            for index in np.flatnonzero(np.abs(scores) > LARGEST):
+                raise InputError(
+                    f"the score of segment {index + 1} is {scores[index]}, not a number within ±{LARGEST:g}"
+                )
         if not len(pair.scored.base):
             raise InputError("there is no segment for which both systems have a score")
 

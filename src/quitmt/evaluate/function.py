@@ -7,7 +7,6 @@ mean of the scores against each; a system's score is the mean of its segments'.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,8 @@ import numpy as np
 
 from quitmt.errors import RerankError, UsageError
 from quitmt.evaluate.metrics import Progress, Scores, TestSet, several
-from quitmt.metrics.function import attribute
+from quitmt.evaluate.report import LARGEST
+from quitmt.metrics.function import attribute, code
 
 FORM = "it must take (translation, reference) or (source, translation, reference)"
 
@@ -32,7 +32,8 @@ class FunctionMetric:
         self.needs_source = _parameters(self._function, spec) == 3
         self.lower_is_better = bool(getattr(self._function, "lower_is_better", False))
         self._spec = spec
-        self.signature = f"function:{spec}"
+        self._signed = f"function:{spec}{code(self._function)}"
+        self.signature = self._signed
 
     def evaluate(
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
@@ -52,17 +53,17 @@ class FunctionMetric:
                 row[number] = sum(found) / len(found)
             if progress:
                 progress(len(systems))
-        self.signature = f"function:{self._spec}{several(test_set)}"
+        self.signature = f"{self._signed}{several(test_set)}"
         return [Scores(row, float(row.mean())) for row in segments]
 
     def _score(self, number: int, example: Sequence[str]) -> float:
         try:
             score = float(self._function(*example))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a function that calls sys.exit would end the run without a word
             said = " ".join(str(error).split())
             raise RerankError(f"{self._spec} failed at segment {number + 1}: {type(error).__name__}: {said}") from error
-        if not math.isfinite(score):
-            raise RerankError(f"{self._spec} gave {score} for segment {number + 1}, not a finite number")
+        if not abs(score) <= LARGEST:  # true of NaN as well
+            raise RerankError(f"{self._spec} gave {score} for segment {number + 1}, not a number within ±{LARGEST:g}")
         return score
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -22,6 +21,8 @@ from quitmt.errors import InputError
 from quitmt.evaluate.metrics import Metric, Scores
 
 HOW = "quitmt score --format json --segments -o FILE writes them"
+LARGEST = 1e100
+"""A score is not beyond ±this: then sums and squares of any number of them are finite too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +126,16 @@ def _scores(found: Any, where: str) -> Scores:
         raise InputError(f"{where}: there are no scores of segments", hint=HOW)
     for number, score in enumerate(segments, start=1):
         if score is not None and not _number(score):
-            raise InputError(f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a finite number")
+            raise InputError(
+                f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a number within ±{LARGEST:g}"
+            )
     if all(score is None for score in segments):
         raise InputError(f"{where}: not one segment has a score")
     return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]  # None becomes NaN
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return type(value) in (int, float) and abs(value) <= LARGEST
 
 
 def _check_sizes(report: Report, path: str) -> None:

@@ -18,7 +18,7 @@ from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import Arena, QualityEstimator, Update, Utility
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
-from quitmt.types import Segment, Standing
+from quitmt.types import Effort, Segment, Standing
 
 KEEP = 64
 
@@ -71,6 +71,9 @@ class Filtered(Generic[Arena]):
 
     def open(self, segment: Segment) -> Shortlist[Arena]:
         return Shortlist(segment, self._utility.open(segment))
+
+    def effort(self, state: Shortlist[Arena]) -> Effort:
+        return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)
 
     def extend(self, updates: Sequence[Update[Shortlist[Arena]]]) -> list[list[Standing] | QuitmtError]:
         found = self._quality.score([(update.state.scored, update.candidates) for update in updates])
