@@ -89,7 +89,7 @@ def test_objects_of_ones_own() -> None:
     translator = quitmt.Translator(sample, reranker=utility, rule=rule)
     [outcome] = translator.translate(["x"])
     assert (outcome.size, outcome.stop) == (4, quitmt.Verdict.STABLE)
-    assert outcome.signature.startswith("quit|k:2|w:2|a:10|n:8|gen:function:sample|rerank:mbr:function:length|v:")
+    assert outcome.signature.startswith("quit|k:2|w:2|a:10|n:8|gen:function:sample|rerank:mbr:function:length,code:")
 
 
 def test_a_pool_with_scores() -> None:

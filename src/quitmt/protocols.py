@@ -107,6 +107,9 @@ class Utility(Protocol[Arena]):
     - ``against(arena, rows, weights)``: the utilities of a range of rows with references that are weighted means of the
       arena's first texts, one for each row of ``weights``;
     - ``vectors(arena)``: a vector a text, for clustering.
+
+    One whose ``encode`` leaves all arenas as they were when it fails has an attribute ``encodes_whole = True``; then a
+    text that cannot be encoded fails its own segment only, and not all of the call.
     """
 
     @property

@@ -215,13 +215,120 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(comet, monkeypatch):
         comet.embed(TEXTS)
 
 
+@pytest.fixture
+def small(comet, monkeypatch):
+    """Let the head fail with more than some pairs at once, and keep what it took."""
+
+    def limit_to(most):
+        taken = []
+
+        def limited(name, size):
+            inner = getattr(comet.head, name)
+
+            def call(*args):
+                if size(*args) > most:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                taken.append(size(*args))
+                return inner(*args)
+
+            monkeypatch.setattr(comet.head, name, call)
+
+        limited("both", lambda texts, parts, rows, columns: len(rows) * len(columns))
+        limited("grid", lambda texts, theirs, references, others: len(texts) * len(references))
+        limited("rows", lambda texts, *rest: len(texts))
+        limited("direct", lambda texts, *rest: len(texts))
+        return taken
+
+    return limit_to
+
+
+@pytest.mark.parametrize("most", [1, 3, 40])
+def test_too_large_tiles_are_halved_and_nothing_is_lost(comet, most, small, monkeypatch):
+    monkeypatch.setattr(comet, "tiles", module.Tiles())
+    expected = square(comet, SEGMENT, TEXTS)
+    numbers, size = np.arange(len(TEXTS)), len(TEXTS)
+    arena = encoded(CometUtility(comet))
+    down, across = np.repeat(numbers, size), np.tile(numbers, size)
+    taken = small(most)
+    for compute in (
+        lambda utility: utility.compare(arena, range(size), range(size))[0],
+        lambda utility: utility.compare(arena, range(size), range(size))[1].T,
+        lambda utility: utility.block(arena, numbers, range(size)),
+        lambda utility: utility.pairs(arena, down, across).reshape(size, size),
+        lambda utility: utility.against(arena, range(size), np.eye(size)),
+        lambda utility: square(comet, SEGMENT, TEXTS),
+    ):
+        utility = CometUtility(comet)
+        np.testing.assert_allclose(compute(utility), expected, rtol=0, atol=1e-5)
+        assert max(taken) <= most
+        taken.clear()
+    utility.compare(arena, range(size), range(size))
+    left = utility.tiles.pairs
+    assert most / 2 <= left <= most
+    utility.compare(arena, range(size), range(size))
+    assert utility.tiles.pairs == left  # for good, and no less than needed
+
+
+def test_one_pair_that_does_not_fit_is_an_error(comet, small):
+    utility = CometUtility(comet)
+    arena = encoded(utility)
+    small(0)
+    with pytest.raises(ModelError, match=r"no memory to compare one pair of texts \(take a smaller model"):
+        utility.compare(arena, range(11), range(11))
+
+
+def test_other_failures_of_the_head_are_not_taken_for_a_lack_of_memory(comet, monkeypatch):
+    utility = CometUtility(comet)
+    arena = encoded(utility)
+    monkeypatch.setattr(comet.head, "both", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        utility.compare(arena, range(11), range(11))
+    assert utility.tiles.pairs == module.PAIRS_A_TILE
+
+
+def test_what_fails_to_encode_changes_no_arena(comet, monkeypatch):
+    """Also when it fails late: the head's parts of the second segment."""
+    utility, inner, calls = CometUtility(comet), comet.head.parts, []
+    assert utility.encodes_whole
+
+    def parts(own, source):
+        calls.append(len(own))
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return inner(own, source)
+
+    arena, other = encoded(utility, TEXTS[:2]), utility.open(OTHER)
+    monkeypatch.setattr(comet.head, "parts", parts)
+    with pytest.raises(torch.OutOfMemoryError):
+        utility.encode([(arena, TEXTS[2:4]), (other, TEXTS)])
+    assert len(arena.vectors) == len(arena.parts[0]) == 2
+    assert other.source is None and other.vectors is None and other.parts is None
+
+
 # CometKiwi and xCOMET
+
+
+def test_heads_and_taggers_run_within_the_batch_that_is_halved(kiwi, xcomet_folder, monkeypatch):
+    xcomet = Xcomet(xcomet_folder, CPU)
+    examples = [Example(SEGMENT.source, row, column) for row in TEXTS for column in TEXTS[:3]]
+    for metric, name in ((kiwi, "_head"), (xcomet, "_head"), (xcomet, "_tagger")):
+        expected, inner = metric.score(examples), getattr(metric, name)
+
+        def limited(values, inner=inner):
+            if len(values) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return inner(values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(metric.encoder.batcher, "tokens", 4096)
+            patch.setattr(metric, name, limited)
+            np.testing.assert_allclose(metric.score(examples), expected, rtol=0, atol=1e-5)
 
 
 def test_kiwi_scores_identical_pairs_once(kiwi, monkeypatch):
     counts, inner = [], kiwi.encoder.encode
     monkeypatch.setattr(
-        kiwi.encoder, "encode", lambda sequences, *rest: counts.append(len(sequences)) or inner(sequences, *rest)
+        kiwi.encoder, "encode", lambda sequences, *a, **b: counts.append(len(sequences)) or inner(sequences, *a, **b)
     )
     pairs = [Example("The cat.", "O gato."), Example("The cat.", "O cão."), Example("A cat.", "O gato.")]
     found = kiwi.score([*pairs, *pairs[::-1], Example("The cat.", "O gato.", "a reference makes no difference")])
@@ -276,6 +383,47 @@ def test_xcomet_forgets_between_blocks(xcomet_folder, monkeypatch):
 )  # fmt: skip
 def test_spans_cost_what_their_first_token_says_if_they_end(labels, points):
     assert span_points(np.array(labels, np.int64)) == points
+
+
+# Signatures
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "settings"),
+    [
+        (Comet, "regression", {"pool": "cls"}),
+        (Comet, "regression", {"layer": 2}),
+        (Comet, "regression", {"layer_norm": True}),
+        (Comet, "regression", {"layer_transformation": "softmax"}),
+        (Comet, "regression", {"activations": "Sigmoid"}),
+        (Comet, "regression", {"final_activation": "Sigmoid"}),
+        (Kiwi, "unified", {"sent_layer": 1}),
+        (Kiwi, "unified", {"input_segments": ["mt", "src", "ref"]}),
+        (Xcomet, "xcomet", {"word_layer": 1}),
+    ],
+)
+def test_checkpoints_that_differ_in_a_setting_differ_in_signature(make, name, settings, tmp_path):
+    folder = make_folder(tmp_path, name)
+    before = make(str(folder), CPU).signature
+    rewrite(folder, nr_frozen_epochs=0.9)  # that of training makes no difference
+    assert make(str(folder), CPU).signature == before
+    rewrite(folder, **settings)
+    assert make(str(folder), CPU).signature != before
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "encoder", "file"),
+    [
+        (Comet, "regression", "encoder", "tokenizer.json"),
+        (Kiwi, "unified", "encoder", "config.json"),
+        (Xcomet, "xcomet", "encoder-xl", "config.json"),
+    ],
+)
+def test_checkpoints_that_differ_in_the_encoder_s_files_differ_in_signature(make, name, encoder, file, tmp_path):
+    folder = make_folder(tmp_path, name)
+    before, path = make(str(folder), CPU).signature, folder / encoder / file
+    path.write_text(path.read_text() + "\n")
+    assert make(str(folder), CPU).signature != before
 
 
 # Settings and damage

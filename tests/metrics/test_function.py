@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os.path
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +116,70 @@ def test_objects_must_say_what_they_are() -> None:
     assert as_estimator(named) is named
 
 
+# Signatures
+
+
+MODULE = """
+import functools
+
+def plain(a, b, scale=1.0): return scale * sum(len(w) for w in (a + b).split() if w not in {"x", "y", "z"})
+class Callable:
+    def __call__(self, a, b): return 1.0
+made = Callable()
+bound = Callable().__call__
+cached = functools.lru_cache(lambda a, b: 1.0)
+part = functools.partial(lambda a, b, c: 1.0, c=2)
+def with_object(a, b, *, key=object(), memo={}): return 1.0
+"""
+
+
+def signatures(folder: Path, text: str, *names: str) -> list[str]:
+    """As a process of its own finds them, whose texts have other hashes and whose objects other addresses."""
+    folder.mkdir(exist_ok=True)
+    (folder / "signed_for_a_test.py").write_text(text)
+    told = "from quitmt.metrics.function import *\nimport sys, signed_for_a_test as m\n"
+    told += "for name in sys.argv[1:]: print(as_utility(getattr(m, name)).signature)"
+    command = [sys.executable, "-B", "-c", told, *names]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_a_function_s_signature_is_the_same_in_every_process(tmp_path: Path) -> None:
+    names = ["plain", "made", "bound", "cached", "part", "with_object"]
+    first = signatures(tmp_path, MODULE, *names)
+    assert all("|code:" in signature for signature in first) and len(first) == len(names)
+    assert signatures(tmp_path / "other", "# moved by a line\n" + MODULE, *names) == first
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("plain", "len(w)", "abs(w)"),
+        ("plain", "scale *", "scale +"),
+        ("plain", "(a + b)", "(b + a)"),
+        ("plain", "scale=1.0", "scale=2.0"),
+        ("plain", '"z"', '"w"'),
+        ("made", "return 1.0", "return 2.0"),
+        ("bound", "return 1.0", "return 2.0"),
+        ("cached", "lambda a, b: 1.0", "lambda a, b: 2.0"),
+        ("part", "c: 1.0", "c: 2.0"),
+        ("part", "c=2", "c=3"),
+        ("with_object", "key=object()", "key=None"),
+    ],
+)
+def test_an_edited_function_has_another_signature(name: str, old: str, new: str) -> None:
+    assert old in MODULE
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    exec(MODULE, before)
+    exec(MODULE.replace(old, new), after)
+    for make in (as_utility, as_estimator):
+        assert make(before[name], "n").signature != make(after[name], "n").signature
+
+
+def test_what_has_no_code_is_signed_by_its_name() -> None:
+    assert as_utility(math.dist).signature == "function:dist"
+
+
 def test_pairs_call_the_function_once_each_way() -> None:
     called: list[tuple[str, str]] = []
 
@@ -125,3 +192,10 @@ def test_pairs_call_the_function_once_each_way() -> None:
     made.encode([(arena, ["a", "bb", "ccc"])])
     assert made.pairs(arena, np.array([0, 2]), np.array([1, 0])).tolist() == [-3.0, 1.0]
     assert called == [("a", "bb"), ("ccc", "a")]
+
+
+def test_a_module_that_ends_the_program_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ends_it_all.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="the module ends_it_all fails while it is imported: SystemExit: 0"):
+        attribute("ends_it_all:f")

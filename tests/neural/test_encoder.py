@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -40,7 +42,7 @@ def test_a_layer_is_what_transformers_says_whatever_is_left_out_above_it(kind, l
         encoder = Encoder(loaded[kind], CPU, pool="cls", layer=layer)
         assert len(encoder._network.encoder.layer) == layer
         sequences = encoder.tokenize(TEXTS)
-        for batch, vectors, states in encoder.encode(sequences, layer=layer):
+        for batch, (vectors, states) in encoder.encode(sequences, layer=layer):
             for row, index in enumerate(batch):
                 expected = hidden_states(kind, loaded[kind], sequences[index])[layer][0]
                 torch.testing.assert_close(vectors[row], expected[0], rtol=0, atol=1e-5)
@@ -56,10 +58,39 @@ def test_layers_above_the_last_weight_are_not_computed_unless_their_states_are_a
 def test_the_average_is_over_all_tokens(loaded):
     encoder = Encoder(loaded["XLMRoberta"], CPU, pool="avg", layer=3)
     sequences = encoder.tokenize(TEXTS[:4])
-    for batch, vectors, _ in encoder.encode(sequences):
+    for batch, (vectors, _) in encoder.encode(sequences):
         for row, index in enumerate(batch):
             expected = hidden_states("XLMRoberta", loaded["XLMRoberta"], sequences[index])[3][0].mean(dim=0)
             torch.testing.assert_close(vectors[row], expected, rtol=0, atol=1e-5)
+
+
+def test_what_comes_then_is_within_the_attempt_that_is_halved(loaded):
+    encoder = Encoder(loaded["XLMRoberta"], CPU, pool="cls", layer=1)
+    sequences, sizes = encoder.tokenize(TEXTS), []
+
+    def then(batch, vectors, states):
+        sizes.append(len(batch))
+        if len(batch) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return len(vectors), states.shape[1]
+
+    found = {index: made for [index], made in encoder.encode(sequences, layer=1, then=then)}
+    assert found == {index: (1, len(ids)) for index, ids in enumerate(sequences)}
+    assert sizes[0] == len(TEXTS)
+
+
+def test_the_encoder_s_files_are_told_apart_by_their_bytes(tmp_path):
+    made = []
+    for number, name in enumerate(("config.json", "config.json", "tokenizer.json")):
+        folder = make_folder(tmp_path / str(number), "regression")
+        path = folder / "encoder" / name
+        path.write_text(path.read_text() + " " * number)
+        made.append(Encoder(checkpoint.load(str(folder), "regression_metric"), CPU, pool="cls", layer=0).files)
+    assert len(set(made)) == 3
+    shutil.copytree(folder, tmp_path / "copy")
+    assert (
+        Encoder(checkpoint.load(str(tmp_path / "copy"), "regression_metric"), CPU, pool="cls", layer=0).files == made[2]
+    )
 
 
 def test_a_tokenizer_from_sentencepiece_is_the_same_as_from_its_file(loaded):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.comet.folders import make_folder
-from tests.rerank.tables import QuickTable, Table, filled, noisy
+from tests.rerank.tables import QuickTable, Table, Vectors, filled, noisy
 
 from quitmt import rerank
 from quitmt.devices import Hardware
@@ -19,6 +19,7 @@ from quitmt.errors import QuitmtError, RerankError
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.comet import Comet, CometUtility
 from quitmt.protocols import Update
+from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
 from quitmt.rerank.lowrank import LowRank
@@ -172,6 +173,35 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
     assert [str(error) for error in errors] == [f"segment {n}: the utility failed: MemoryError: too much" for n in "ab"]
     utility.fails = False
     assert extend(reranker, {"a": ["1"]}) == [[Standing(1, 0, 1.0)]]
+
+
+@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "sample"])
+def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) -> None:
+    class Picky(Vectors):
+        encodes_whole = True
+        picky = True
+
+        def encode(self, batch: Any) -> None:
+            if self.picky and any("7" in texts for _, texts in batch):
+                raise ZeroDivisionError("by seven")
+            super().encode(batch)
+
+    utility = Picky(noisy(1, 30))
+    reranker: Any = Accelerated(utility, variants.load(variant))
+    fine, broken = (reranker.open(Segment(name)) for name in ("fine", "broken"))
+    first, second = reranker.extend([Update(fine, numbered(1, 2), 2), Update(broken, numbered(5, 6), 2)])
+    assert isinstance(first, list) and isinstance(second, list)
+    first, second = reranker.extend([Update(fine, numbered(3, 4), 2), Update(broken, numbered(6, 7), 2)])
+    alone = reranker.open(Segment("fine"))
+    assert first == reranker.extend([Update(alone, numbered(1, 2, 3, 4), 4)])[0]
+    assert str(second) == "segment broken: the utility failed: ZeroDivisionError: by seven"
+    utility.picky = False
+    [found] = reranker.extend([Update(broken, numbered(8), 1)])
+    assert [standing.size for standing in found] == [5]
+
+
+def numbered(*numbers: int) -> list[Candidate]:
+    return [Candidate(str(number)) for number in numbers]
 
 
 def test_an_error_of_ours_is_told_as_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from sacrebleu.metrics import CHRF
 from quitmt import rerank
 from quitmt.errors import QuitmtError
 from quitmt.metrics.chrf import Chrf
+from quitmt.metrics.function import FunctionUtility, as_estimator
 from quitmt.protocols import Reranker, Update
+from quitmt.rerank.filtered import Filtered
 from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Segment, Standing
 
@@ -90,6 +93,25 @@ def test_a_utility_that_raises_fails_its_own_segment_only() -> None:
     good, error = reranker.extend([Update(fine, [Candidate("a")], 1), Update(broken, [Candidate("")], 1)])
     assert good == [Standing(1, 0, 1.0)]
     assert "segment broken: the utility failed: ZeroDivisionError" in str(error)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(filtered: bool) -> None:
+    class Picky(FunctionUtility):
+        def encode(self, batch: Any) -> None:
+            if any("bad" in texts for _, texts in batch):
+                raise ValueError("a bad text")
+            super().encode(batch)
+
+    utility = Picky(lambda hypothesis, reference: float(len(hypothesis)))
+    reranker: Any = Filtered(as_estimator(lambda s, h: len(h)), utility) if filtered else Mbr(utility)
+    fine, bad, idle = (reranker.open(Segment(name)) for name in ("fine", "bad", "idle"))
+    reranker.extend([Update(idle, [Candidate("a")], 1)])
+    updates = [(fine, ["a", "bc"]), (bad, ["a", "bad"]), (idle, ["a"])]
+    found = reranker.extend([Update(state, [Candidate(text) for text in texts], 2) for state, texts in updates])
+    assert found[0] == [Standing(2, 1, 2.0)] and found[2] == [Standing(2, 0, 1.0)]
+    assert str(found[1]) == "segment bad: the utility failed: ValueError: a bad text"
+    assert reranker.extend([Update(fine, [Candidate("def")], 1)]) == [[Standing(3, 2, 3.0)]]
 
 
 def test_a_utility_that_cannot_encode_fails_every_segment_of_the_call() -> None:

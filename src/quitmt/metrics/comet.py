@@ -7,21 +7,25 @@ utility, texts of all segments go through the encoder together, and the head doe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quitmt import devices
 from quitmt.devices import Hardware
-from quitmt.errors import UsageError
+from quitmt.errors import ModelError, UsageError
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.neural import checkpoint
 from quitmt.neural.encoder import Encoder
 from quitmt.neural.head import PairHead, feed_forward
 from quitmt.protocols import Matrix
 from quitmt.types import Segment
+
+log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 
@@ -39,13 +43,14 @@ class Comet:
         width = self.encoder.width
         network = feed_forward(loaded.part("estimator.ff."), settings, 6 * width, model)
         self.head = PairHead(network.to(self.encoder.device), width)
-        self.signature = f"comet|{model}|w:{loaded.fingerprint}|{hardware.dtype or 'float32'}"
+        self.tiles = Tiles()
+        self.signature = f"comet|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
     def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Tensor:
         """A vector for each text."""
         ids = self.encoder.tokenize(texts)
         found = torch.empty((len(texts), self.encoder.width), device=self.encoder.device)
-        for batch, vectors, _ in self.encoder.encode(ids, progress):
+        for batch, (vectors, _) in self.encoder.encode(ids, progress):
             found[torch.tensor(batch, device=found.device)] = vectors
         return found
 
@@ -62,13 +67,54 @@ class Comet:
             return np.zeros(0)
         share = scaled(progress, len(number), len(examples))
         vectors = self.embed(list(number), share)
-        scores = []
-        for block in torch.split(torch.tensor(list(rows), device=vectors.device), PAIRS_A_TILE):
-            translations, references, sources = (vectors[block[:, column]] for column in range(3))
-            scores.append(self.head.direct(translations, references, sources).cpu())
-        found = torch.cat(scores).double().numpy()
+        numbers_of, found = torch.tensor(list(rows), device=vectors.device), np.empty(len(rows))
+
+        def compute(down: slice, _: slice) -> None:
+            translations, references, sources = (vectors[numbers_of[down, column]] for column in range(3))
+            found[down] = self.head.direct(translations, references, sources).cpu().numpy()
+
+        for start in range(0, len(rows), PAIRS_A_TILE):
+            self.tiles.run(range(start, min(start + PAIRS_A_TILE, len(rows))), range(1), compute)
         texts_of = ((example.translation, example.reference or "", example.source) for example in examples)
         return np.asarray(found[[rows[number[t], number[r], number[s]] for t, r, s in texts_of]])
+
+
+class Tiles:
+    """Has pairs computed, and tries again with fewer at once when memory runs out.
+
+    ``pairs`` is how many go at once; running out of memory halves it, for good.
+    """
+
+    def __init__(self) -> None:
+        self.pairs = PAIRS_A_TILE
+
+    def run(self, rows: range, columns: range, compute: Callable[[slice, slice], None]) -> None:
+        """``compute`` all pairs of rows and columns, at once or in parts."""
+        waiting = [(rows, columns)]
+        while waiting:
+            down, across = waiting.pop()
+            if len(down) * len(across) <= self.pairs and self._attempt(down, across, compute):
+                continue
+            if len(across) > len(down):
+                waiting += [(down, half) for half in _halves(across)]
+            else:
+                waiting += [(half, across) for half in _halves(down)]
+
+    def _attempt(self, down: range, across: range, compute: Callable[[slice, slice], None]) -> bool:
+        try:
+            compute(slice(down.start, down.stop), slice(across.start, across.stop))
+            return True
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                raise
+        devices.release_memory()  # outside of the handler, whose error holds on to the tensors
+        count = len(down) * len(across)
+        if count == 1:
+            hint = "take a smaller model, or --device cpu"
+            raise ModelError("no memory to compare one pair of texts", hint=hint)
+        self.pairs = count // 2
+        log.warning("out of memory with %d pairs at once: %d from now on", count, self.pairs)
+        return False
 
 
 class CometArena:
@@ -83,18 +129,24 @@ class CometArena:
         self.parts: tuple[Tensor, Tensor] | None = None
 
     def add(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> None:
+        self.vectors, self.parts = self.with_more(vectors, parts)
+
+    def with_more(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """What it would hold with more texts."""
         if self.vectors is None or self.parts is None:
-            self.vectors, self.parts = vectors, parts
-        else:
-            self.vectors = torch.cat((self.vectors, vectors))
-            self.parts = torch.cat((self.parts[0], parts[0])), torch.cat((self.parts[1], parts[1]))
+            return vectors, parts
+        more = torch.cat((self.parts[0], parts[0])), torch.cat((self.parts[1], parts[1]))
+        return torch.cat((self.vectors, vectors)), more
 
 
 class CometUtility:
     """COMET as the utility ``mbr:comet``."""
 
+    encodes_whole = True
+
     def __init__(self, comet: Comet) -> None:
         self._comet = comet
+        self.tiles = Tiles()
         self.signature = comet.signature
 
     def open(self, segment: Segment) -> CometArena:
@@ -102,25 +154,32 @@ class CometUtility:
 
     def encode(self, batch: Sequence[tuple[CometArena, Sequence[str]]]) -> None:
         number: dict[str, int] = {}
+        wanted: dict[CometArena, list[str]] = {}
         for arena, texts in batch:
+            wanted.setdefault(arena, []).extend(texts)
             for text in [*texts, *([arena.segment.source] if arena.source is None else [])]:
                 number.setdefault(text, len(number))
         vectors = self._comet.embed(list(number))
-        for arena, texts in batch:
-            if arena.source is None:
-                arena.source = vectors[number[arena.segment.source]].clone()
+        made = []
+        for arena, texts in wanted.items():
+            source = vectors[number[arena.segment.source]].clone() if arena.source is None else arena.source
             own = vectors[[number[text] for text in texts]]
-            arena.add(own, self._comet.head.parts(own, arena.source))
+            made.append((arena, source, arena.with_more(own, self._comet.head.parts(own, source))))
+        for arena, source, (own, parts) in made:  # only now that nothing can fail any more
+            arena.source, arena.vectors, arena.parts = source, own, parts
 
     def compare(self, arena: CometArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         assert arena.vectors is not None and arena.parts is not None
+        vectors, parts = arena.vectors, arena.parts
         forward, backward = np.empty((len(rows), len(columns))), np.empty((len(rows), len(columns)))
+
+        def compute(down: slice, across: slice) -> None:
+            one, other = self._comet.head.both(vectors, parts, rows[down], columns[across])
+            forward[down, across], backward[down, across] = one.cpu().numpy(), other.cpu().numpy()
+
         for group, spans in _tiles(rows, columns):
-            down = slice(group.start - rows.start, group.stop - rows.start)
             for span in spans:
-                across = slice(span.start - columns.start, span.stop - columns.start)
-                one, other = self._comet.head.both(arena.vectors, arena.parts, group, span)
-                forward[down, across], backward[down, across] = one.cpu().numpy(), other.cpu().numpy()
+                self.tiles.run(_places(group, rows), _places(span, columns), compute)
         _mirror(forward, backward, rows, columns)
         return forward, backward
 
@@ -133,13 +192,16 @@ class CometUtility:
     def pairs(self, arena: CometArena, rows: Ints, columns: Ints) -> Matrix:
         """The same for pairs: the first row with the first column, the second with the second, …"""
         assert arena.vectors is not None and arena.parts is not None
+        vectors, (theirs, others) = arena.vectors, arena.parts
         found = np.empty(len(rows))
-        for start in range(0, len(rows), PAIRS_A_TILE):
-            stop = start + PAIRS_A_TILE
-            down, across = torch.from_numpy(rows[start:stop]), torch.from_numpy(columns[start:stop])
-            vectors, (theirs, others) = arena.vectors, arena.parts
+
+        def compute(which: slice, _: slice) -> None:
+            down, across = torch.from_numpy(rows[which]), torch.from_numpy(columns[which])
             scores = self._comet.head.rows(vectors[down], theirs[down], vectors[across], others[across])
-            found[start:stop] = scores.cpu().numpy()
+            found[which] = scores.cpu().numpy()
+
+        for start in range(0, len(rows), PAIRS_A_TILE):
+            self.tiles.run(range(start, min(start + PAIRS_A_TILE, len(rows))), range(1), compute)
         return found
 
     def against(self, arena: CometArena, rows: range, weights: Matrix) -> Matrix:
@@ -154,16 +216,29 @@ class CometUtility:
 
     def _grid(self, arena: CometArena, rows: Ints, references: Tensor, others: Tensor) -> Matrix:
         assert arena.vectors is not None and arena.parts is not None
+        vectors, parts = arena.vectors, arena.parts
         found = np.empty((len(rows), len(references)))
+
+        def compute(down: slice, across: slice) -> None:
+            chosen = torch.from_numpy(rows[down])
+            scores = self._comet.head.grid(vectors[chosen], parts[0][chosen], references[across], others[across])
+            found[down, across] = scores.cpu().numpy()
+
         tall = max(1, PAIRS_A_TILE // max(1, len(references)))
         for start in range(0, len(rows), tall):
-            down = torch.from_numpy(rows[start : start + tall])
-            theirs = arena.vectors[down], arena.parts[0][down]
+            down = range(start, min(start + tall, len(rows)))
             for left in range(0, len(references), PAIRS_A_TILE):
-                across = slice(left, left + PAIRS_A_TILE)
-                scores = self._comet.head.grid(*theirs, references[across], others[across])
-                found[start : start + tall, across] = scores.cpu().numpy()
+                self.tiles.run(down, range(left, min(left + PAIRS_A_TILE, len(references))), compute)
         return found
+
+
+def _halves(whole: range) -> tuple[range, range]:
+    return whole[: len(whole) // 2], whole[len(whole) // 2 :]
+
+
+def _places(part: range, whole: range) -> range:
+    """Where a part of a range is in it."""
+    return range(part.start - whole.start, part.stop - whole.start)
 
 
 def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:

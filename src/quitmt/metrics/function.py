@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib
 import inspect
 import logging
@@ -10,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any, cast
 
 import numpy as np
@@ -45,7 +48,7 @@ def _module(name: str) -> Any:
     try:
         with _current_directory():
             return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise UsageError(f"there is no module {name}", hint=FORM) from None
         log.debug("importing %s failed", name, exc_info=error)
@@ -82,12 +85,14 @@ class FunctionUtility:
     if the first is called ``source`` or ``src``.
     """
 
+    encodes_whole = True
+
     def __init__(self, function: Callable[..., float], *, name: str | None = None) -> None:
         self._function = function
         self._takes_source = _takes_source(function)
         if not self._takes_source:
             _check_arguments(function, 2, "u(hypothesis, reference) or u(source, hypothesis, reference)")
-        self.signature = f"function:{name or _name(function)}"
+        self.signature = f"function:{name or _name(function)}{code(function)}"
 
     def open(self, segment: Segment) -> FunctionArena:
         return FunctionArena(segment.source)
@@ -127,7 +132,7 @@ class FunctionEstimator:
     def __init__(self, function: Callable[[str, str], float], *, name: str | None = None) -> None:
         self._function = function
         _check_arguments(function, 2, "score(source, candidate)")
-        self.signature = f"function:{name or _name(function)}"
+        self.signature = f"function:{name or _name(function)}{code(function)}"
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
         return np.array([self._function(segment.source, candidate.text) for segment, candidate in pairs], np.float64)
@@ -168,6 +173,43 @@ def _callable(thing: Any, wanted: str) -> Any:
 
 def _name(thing: Any) -> str:
     return str(getattr(thing, "__qualname__", type(thing).__qualname__))
+
+
+def code(function: Any) -> str:
+    """For signatures: a digest of a function's own code and defaults, so that an edited one is another one. What it
+    calls is not in it; where there is no code, as in built-in functions, there is no digest."""
+    said = _code(function)
+    return f"|code:{hashlib.blake2b(said.encode(), digest_size=4).hexdigest()}" if said else ""
+
+
+def _code(function: Any) -> str:
+    if isinstance(function, functools.partial):
+        inner = _code(function.func)
+        return inner and inner + _constant(function.args) + _constant(tuple(sorted(function.keywords.items())))
+    own = function if hasattr(function, "__code__") else function.__call__
+    found = getattr(own, "__code__", None)
+    said = ""
+    if isinstance(found, CodeType):
+        named = tuple(sorted((getattr(own, "__kwdefaults__", None) or {}).items()))
+        said = _constant(found) + _constant(getattr(own, "__defaults__", None)) + _constant(named)
+    decorated = getattr(function, "__wrapped__", None)
+    return said if decorated is None else said + _code(decorated)
+
+
+def _constant(value: Any) -> str:
+    """The same text for the same value in every process. Others than constants are told by their type: their ``repr``
+    may hold an address, and those that can change may be caches."""
+    if isinstance(value, CodeType):
+        names = value.co_varnames[: value.co_argcount] + value.co_names + value.co_freevars
+        parts = [value.co_code, value.co_exceptiontable, names, value.co_consts]
+        return f"code({','.join(map(_constant, parts))})"
+    if isinstance(value, tuple):
+        return f"({','.join(map(_constant, value))})"
+    if isinstance(value, frozenset):  # in an order that differs between processes
+        return f"{{{','.join(sorted(map(_constant, value)))}}}"
+    if value is None or value is ... or type(value) in (bool, int, float, complex, str, bytes):
+        return repr(value)
+    return type(value).__qualname__
 
 
 def _parameters(function: Callable[..., float]) -> inspect.Signature | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from quitmt.devices import Hardware
 from quitmt.errors import ModelError
@@ -30,7 +31,7 @@ class Kiwi:
         self.encoder = Encoder(loaded, hardware, pool="cls", layer=settings["sent_layer"])
         network = feed_forward(loaded.part("estimator.ff."), settings, self.encoder.width, model)
         self._head = network.to(self.encoder.device)
-        self.signature = f"kiwi|{model}|w:{loaded.fingerprint}|{hardware.dtype or 'float32'}"
+        self.signature = f"kiwi|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
     @torch.inference_mode()
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
@@ -42,7 +43,10 @@ class Kiwi:
         if progress:
             progress(len(pairs) - len(distinct))
         found = np.empty(len(distinct))
-        for batch, vectors, _ in self.encoder.encode(joined, progress):
-            found[batch] = self._head(vectors)[:, 0].cpu().double().numpy()
+        for batch, scores in self.encoder.encode(joined, progress, then=self._scores):
+            found[batch] = scores
         place = {pair: index for index, pair in enumerate(distinct)}
         return found[[place[pair] for pair in pairs]]
+
+    def _scores(self, batch: list[int], vectors: Tensor, states: Tensor | None) -> Floats:
+        return np.asarray(self._head(vectors)[:, 0].cpu().double().numpy())

@@ -45,7 +45,8 @@ class Metricx:
         self._tokenizer = _tokenizer(model)
         self.batcher = Batcher(self._device, hardware.batch_tokens)
         self._answer = self._network.lm_head.weight[ANSWER].float()
-        weights = fingerprint(self._network.state_dict())
+        said = f"{self._network.config.to_json_string()}{self._tokenizer.to_str()}"
+        weights = fingerprint(self._network.state_dict(), said)
         self.signature = f"{self.name}|{model}|w:{weights}|{hardware.dtype or 'float32'}"
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:

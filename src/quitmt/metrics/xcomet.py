@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from quitmt.devices import Hardware
 from quitmt.errors import UsageError
@@ -54,7 +54,7 @@ class Xcomet:
             tagger = nn.Linear(self.encoder.width, len(LABELS))
         assign(tagger, {name: weight.float() for name, weight in loaded.part("hidden2tag.").items()}, model)
         self._tagger = tagger.to(self.encoder.device)
-        self.signature = f"{self.name}|{model}|w:{loaded.fingerprint}|{hardware.dtype or 'float32'}"
+        self.signature = f"{self.name}|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         if self.with_reference and any(example.reference is None for example in examples):
@@ -96,11 +96,18 @@ class Xcomet:
         """The score of each reading, at most 1, and the probabilities of each label for the translation's tokens."""
         scores, tags = {}, {}
         sequences = [list(ids) for ids, _ in readings]
-        for batch, vectors, states in self.encoder.encode(sequences, progress, layer=self._layer):
+
+        def score_and_tag(
+            batch: list[int], vectors: Tensor, states: Tensor | None
+        ) -> tuple[list[float], npt.NDArray[np.float32]]:
             assert states is not None
-            found = self._head(vectors)[:, 0].clamp(max=1.0).cpu().tolist()
             longest = max(readings[index][1] for index in batch)
             probabilities = self._tagger(states[:, :longest].float()).softmax(dim=2).cpu().numpy()
+            return self._head(vectors)[:, 0].clamp(max=1.0).cpu().tolist(), probabilities
+
+        for batch, (found, probabilities) in self.encoder.encode(
+            sequences, progress, layer=self._layer, then=score_and_tag
+        ):
             for row, index in enumerate(batch):
                 scores[readings[index]] = found[row]
                 tags[readings[index]] = probabilities[row, : readings[index][1]]

@@ -7,6 +7,7 @@ saved with the weights, as the original has it; ``hparams.yaml`` says the class,
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ CLASSES = {
 }
 """The classes that quitmt runs, and the metric that takes each."""
 _SAMPLED_VALUES = 64
+_DECISIVE = (
+    "encoder_model", "pool", "layer", "sent_layer", "word_layer", "layer_norm", "layer_transformation", "activations",
+    "final_activation", "hidden_sizes", "input_segments",
+)  # fmt: skip
+"""The settings that change scores; others are about training, or say where files are."""
 
 
 class Settings(dict[str, Any]):
@@ -52,9 +58,10 @@ class Checkpoint:
         """The weights below a prefix, by the rest of their names."""
         return {name.removeprefix(prefix): tensor for name, tensor in self.weights.items() if name.startswith(prefix)}
 
-    @property
-    def fingerprint(self) -> str:
-        return fingerprint(self.weights)
+    def fingerprint(self, encoder: str) -> str:
+        """Of all that makes a score: weights, settings, and the files of the encoder, for which ``encoder`` stands."""
+        settings = {name: self.settings.get(name) for name in _DECISIVE}
+        return fingerprint(self.weights, json.dumps([settings, encoder], default=str))
 
     @property
     def pretrained(self) -> str:

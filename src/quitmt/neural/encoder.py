@@ -11,10 +11,12 @@ Invariants:
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +32,8 @@ from quitmt.neural.checkpoint import Checkpoint
 log = logging.getLogger(__name__)
 
 Ids = list[int]
+Then = Callable[[list[int], Tensor, Tensor | None], Any]
+SENTENCEPIECE = "sentencepiece.bpe.model"
 NETWORKS = {"XLM-RoBERTa": "XLMRoberta", "XLM-RoBERTa-XL": "XLMRobertaXL"}
 """The encoders of published checkpoints, and what transformers calls them."""
 
@@ -47,6 +51,8 @@ class Encoder:
         self.batcher = Batcher(self.device, hardware.batch_tokens)
         config = _config(checkpoint)
         self._tokenizer = _tokenizer(checkpoint, int(config.max_position_embeddings) - 4)
+        self.files = _digest(_config_file(checkpoint), _tokenizer_file(checkpoint))
+        """Stands for the contents of the encoder's own files, in fingerprints."""
         self.longest = int(config.max_position_embeddings) - 2
         """Tokens that the network takes at most; a single text is cut two before that, as the original does."""
         self.pad, self.end = int(config.pad_token_id), int(config.eos_token_id)
@@ -81,14 +87,20 @@ class Encoder:
         return joined[: self.longest]
 
     def encode(
-        self, sequences: Sequence[Ids], progress: Callable[[int], object] | None = None, *, layer: int | None = None
-    ) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
-        """Yield batches: the numbers of some sequences, their vectors, and their tokens' states of a layer if asked."""
-        lengths = [len(ids) for ids in sequences]
-        for batch, (vectors, states) in self.batcher.run(
-            lengths, lambda batch: self._vectors([sequences[index] for index in batch], layer), progress
-        ):
-            yield batch, vectors, states
+        self,
+        sequences: Sequence[Ids],
+        progress: Callable[[int], object] | None = None,
+        *,
+        layer: int | None = None,
+        then: Then = lambda batch, vectors, states: (vectors, states),
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Yield batches: the numbers of some sequences, and (their vectors, their tokens' states of a layer if asked),
+        or what ``then`` makes of the three. If that runs out of memory, it is tried again with fewer sequences."""
+
+        def compute(batch: list[int]) -> Any:
+            return then(batch, *self._vectors([sequences[index] for index in batch], layer))
+
+        yield from self.batcher.run([len(ids) for ids in sequences], compute, progress)
 
     @torch.inference_mode()
     def _vectors(self, batch: Sequence[Ids], layer: int | None) -> tuple[Tensor, Tensor | None]:
@@ -180,7 +192,7 @@ def _config(checkpoint: Checkpoint) -> Any:
     name = str(checkpoint.settings.get("encoder_model"))
     if name not in NETWORKS:
         raise ModelError(f"{checkpoint.model} has the encoder {name}", hint=f"quitmt has {', '.join(NETWORKS)}")
-    path = hub.file(checkpoint.pretrained, "config.json", purpose=f"the encoder of {checkpoint.model}")
+    path = _config_file(checkpoint)
     try:
         return getattr(transformers, f"{NETWORKS[name]}Config").from_pretrained(path.parent)
     except (OSError, ValueError) as error:
@@ -188,9 +200,21 @@ def _config(checkpoint: Checkpoint) -> Any:
         raise ModelError(f"config.json of {checkpoint.pretrained} cannot be read") from None
 
 
+def _config_file(checkpoint: Checkpoint) -> Path:
+    return hub.file(checkpoint.pretrained, "config.json", purpose=f"the encoder of {checkpoint.model}")
+
+
+def _tokenizer_file(checkpoint: Checkpoint) -> Path:
+    return tokenization.file(checkpoint.pretrained, SENTENCEPIECE, purpose=f"the tokenizer of {checkpoint.model}")
+
+
+def _digest(*paths: Path) -> str:
+    return "".join(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest() for path in paths)
+
+
 def _tokenizer(checkpoint: Checkpoint, longest: int) -> Any:
     purpose = f"the tokenizer of {checkpoint.model}"
-    tokenizer = tokenization.load(checkpoint.pretrained, "XLMRoberta", "sentencepiece.bpe.model", purpose=purpose)
+    tokenizer = tokenization.load(checkpoint.pretrained, "XLMRoberta", SENTENCEPIECE, purpose=purpose)
     tokenizer.enable_truncation(longest)
     return tokenizer
 

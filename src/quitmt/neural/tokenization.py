@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from quitmt.errors import ModelError
@@ -13,6 +14,11 @@ log = logging.getLogger(__name__)
 FILE = "tokenizer.json"
 
 
+def file(model: str, sentencepiece: str, *, purpose: str) -> Path:
+    """The file that ``load`` takes."""
+    return hub.either(model, FILE, sentencepiece, purpose=purpose)
+
+
 def load(model: str, kind: str, sentencepiece: str, *, purpose: str, **settings: Any) -> Any:
     """A ``tokenizers.Tokenizer`` that neither pads nor cuts.
 
@@ -21,7 +27,7 @@ def load(model: str, kind: str, sentencepiece: str, *, purpose: str, **settings:
     import tokenizers
     import transformers
 
-    path = hub.either(model, FILE, sentencepiece, purpose=purpose)
+    path = file(model, sentencepiece, purpose=purpose)
     try:
         if path.name == FILE:  # by the library that wrote it: transformers 5 would build its own from the vocabulary
             tokenizer = tokenizers.Tokenizer.from_file(str(path))

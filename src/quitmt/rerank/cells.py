@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
 from quitmt.protocols import Arena, Utility
+from quitmt.rerank.pairs import encode
 from quitmt.types import Candidate, Effort, Segment
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +35,8 @@ class Cells(Generic[Arena]):
         self.order: list[int] = []
         """Candidate index → number."""
         self.encoded = 0
+        self.failure: QuitmtError | None = None
+        """Why the last texts are not encoded."""
         self.evaluations = 0
         """Utilities computed, those of a method's own references (centroids, means) included."""
         self.notes: dict[Any, Any] = {}
@@ -63,6 +66,7 @@ class Cells(Generic[Arena]):
 
     def made_room(self) -> None:
         """The new texts have been encoded."""
+        self.failure = None
         self.encoded = len(self.first)
         if self.encoded > len(self._values):
             capacity = max(self.encoded, 2 * len(self._values))
@@ -72,6 +76,8 @@ class Cells(Generic[Arena]):
 
     def counts(self, size: int) -> Ints:
         """How often each distinct text is among the first ``size`` candidates; as long as there are texts in them."""
+        if self.failure:  # here, because all methods begin with the counts
+            raise self.failure
         return np.bincount(np.array(self.order[:size], np.int64))
 
     def block(self, rows: Ints, columns: range) -> Floats:
@@ -141,14 +147,16 @@ class Cells(Generic[Arena]):
 
 
 def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> list[QuitmtError] | None:
-    """Encode what was added to several segments; what went wrong for each of them, if anything did."""
-    try:
-        utility.encode([(cells.arena, new) for cells in segments if (new := cells.new)])
-    except Exception as error:  # whose fault it was cannot be told
-        return [failed(cells, error) for cells in segments]
-    for cells in segments:
-        cells.made_room()
-    return None
+    """Encode what was added to several segments; what went wrong, if it did for all of them. If it did for some, these
+    have it as their ``failure``, and fail when they are looked at."""
+    errors = encode(utility, [(cells.arena, cells.new) for cells in segments])
+    for cells, error in zip(segments, errors, strict=True):
+        if error:
+            cells.failure = failed(cells, error)
+        else:
+            cells.made_room()
+    failures = [cells.failure for cells in segments if cells.failure]
+    return failures if len(failures) == len(segments) else None
 
 
 def failed(cells: Cells[Any], error: Exception) -> QuitmtError:

@@ -75,11 +75,24 @@ class Pairs(Generic[Arena]):
 
 def compare_new(utility: Utility[Arena], segments: Sequence[Pairs[Arena]]) -> list[QuitmtError | None]:
     """Encode and compare what was added to several segments; for each, what went wrong, if anything."""
+    errors = encode(utility, [(pairs.arena, pairs.new) for pairs in segments])
+    return [
+        _failed(pairs, error) if error else _compared(utility, pairs)
+        for pairs, error in zip(segments, errors, strict=True)
+    ]
+
+
+def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]) -> list[Exception | None]:
+    """Append texts to arenas in one call; for each, what went wrong, if anything. If the call fails, they are encoded
+    one by one, so that only the guilty ones fail: unless the utility may have encoded a part, which cannot be taken
+    back."""
     try:
-        utility.encode([(pairs.arena, new) for pairs in segments if (new := pairs.new)])
-    except Exception as error:  # whose fault it was cannot be told; what is encoded cannot be taken back
-        return [_failed(pairs, error) for pairs in segments]
-    return [_compared(utility, pairs) for pairs in segments]
+        utility.encode([(arena, texts) for arena, texts in batch if texts])
+    except Exception as error:
+        if len(batch) > 1 and getattr(utility, "encodes_whole", False):
+            return [encode(utility, [one])[0] if one[1] else None for one in batch]
+        return [error] * len(batch)
+    return [None] * len(batch)
 
 
 def _compared(utility: Utility[Arena], pairs: Pairs[Arena]) -> QuitmtError | None:
