@@ -6,10 +6,21 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-vllm test-comet lint format bench clean
+.PHONY: demo study test test-vllm test-comet lint format bench clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
+
+# What is done is kept in $(STUDY)/: run it again after an interruption, or after a change to its study.toml.
+STUDY ?= study
+study:  ## a small study of your own: make study TSV=news.tsv (source <tab> reference, a segment a line)
+	@test -f '$(STUDY)/study.toml' || test -n '$(TSV)' || { echo 'make study: name a test set: make study TSV=FILE, with source <tab> reference on each line (English to Portuguese)' >&2; exit 2; }
+	@test -z '$(TSV)' || test -r '$(TSV)' || { echo 'make study: cannot read $(TSV)' >&2; exit 2; }
+	@test -z '$(TSV)' || test ! -f '$(STUDY)/study.toml' || grep -qF '"$(TSV)"' '$(STUDY)/study.toml' || { echo 'make study: $(STUDY)/study.toml is of another test set: leave TSV out, or name another folder: STUDY=FOLDER' >&2; exit 2; }
+	$(MAKE) --no-print-directory $(VENV)/.lab
+	mkdir -p '$(STUDY)'
+	test -f '$(STUDY)/study.toml' || $(BIN)/quitmt lab init '$(STUDY)/study.toml' --tsv '$(TSV)' --limit 50 --output '$(STUDY)'
+	$(BIN)/quitmt lab live '$(STUDY)/study.toml'
 
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest
@@ -42,6 +53,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.lab: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[lab]'
+	touch $@ $(VENV)/.core
+
 # vLLM has pins of its own. Its CPU build does without the packages that are removed again, and fails with them.
 $(VENV)-vllm/.done: pyproject.toml
 	test -x $(VENV)-vllm/bin/python || $(PYTHON) -m venv $(VENV)-vllm
@@ -59,5 +75,5 @@ $(VENV)-comet/.done: Makefile
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-vllm $(VENV)-comet build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-comet $(VENV)-mbrs $(STUDY) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

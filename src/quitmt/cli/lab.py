@@ -36,6 +36,8 @@ def add_parser(commands: Any) -> None:
     init = actions.add_parser("init", help="write a study file with every setting explained")
     init.add_argument("study", nargs="?", default="study.toml", metavar="FILE", help="what to write (study.toml)")
     init.add_argument("--tsv", default="NEWS.tsv", metavar="FILE", help="the test set: source <tab> reference a line")
+    init.add_argument("--limit", type=int, default=200, metavar="N", help="the first segments only (200)")
+    init.add_argument("--output", default="study", metavar="FOLDER", help="where results will go (study)")
     init.set_defaults(act=write_template)
     for name, what in (("run", "sample, replay, evaluate, report"), ("live", "the same, and run rules live")):
         action = actions.add_parser(name, help=what)
@@ -48,8 +50,10 @@ def write_template(args: argparse.Namespace) -> int:
     path = Path(args.study)
     if path.exists():
         raise UsageError(f"{path} is there already", hint="name another file")
+    if args.limit < 1:
+        raise UsageError(f"--limit must be 1 or more, not {args.limit}")
     try:
-        path.write_text(study.template(args.tsv), "utf-8")
+        path.write_text(study.template(args.tsv, limit=args.limit, output=args.output), "utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     print(f"quitmt: wrote {path}; run it with: quitmt lab run {path}", file=sys.stderr)
@@ -61,10 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
     settings = study.load(args.study)
 
-    def bar(what: str, total: int) -> Any:
-        quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
+    quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
+
+    def bar(what: str, total: int, unit: str) -> Any:
         return tqdm(
-            desc=what, total=total, unit=" segments", disable=quiet, file=sys.stderr, dynamic_ncols=True, delay=0.3
+            desc=what, total=total, unit=f" {unit}", disable=quiet, file=sys.stderr, dynamic_ncols=True, delay=0.3
         )
 
     results = pipeline.run(settings, bar, live=args.action == "live")

@@ -1,23 +1,28 @@
-"""From results to rows: every comparison and every speedup that a table, a figure or a sentence shows."""
+"""From results to rows: every comparison and every speedup that a table, a figure or a sentence shows.
+
+Invariants:
+- All comparisons of one reranker, by whichever metric, are on the same resamples, drawn once.
+- Speedups are of one kind each: estimated ones of all segments, live ones of those that were run live. Where their
+  seconds stand side by side, both are of the segments that were run live.
+- The paper's value stands only beside the same cell: the same rule with the same step, threshold and budget.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quitmt.evaluate.equivalence import Comparison, compare
-from quitmt.lab import paper, runtime
-from quitmt.lab.frames import Floats, Quality, Replayed, Seconds
+from quitmt.lab import paper_values, runtime
+from quitmt.lab.frames import Floats, Quality, Replayed, Seconds, Trajectories
 from quitmt.lab.pipeline import Results
 from quitmt.lab.prr import window_prr
 from quitmt.lab.rows import MeanSize, Metric, Printed, Prr, RuleRow, RuntimeRow, Score
-from quitmt.lab.significance import pair_of, tally
+from quitmt.lab.significance import direction, pair_of
 
 RERANK = "rerank"
-PAPER_NAMES = {"chrF++": "chrfpp", "xCOMET": "xcomet", "MetricX": "metricx"}
-"""Metrics that the paper has as well, by its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,14 @@ class Judge:
     def values(self, replayed: Replayed) -> Floats:
         return replayed.score if self.quality is None else self.quality.of(replayed)
 
+    @property
+    def lower_is_better(self) -> bool:
+        return self.quality is not None and self.quality.lower_is_better
+
     def shown(self, results: Results) -> Metric:
-        lower = self.quality is not None and self.quality.lower_is_better
         one = next(iter(results.replays.values())).unaccelerated
         large = abs(float(np.nanmean(self.values(one)))) >= 10
-        return Metric(self.name, self.heading, 2 if large else 4, lower)
+        return Metric(self.name, self.heading, 2 if large else 4, self.lower_is_better)
 
 
 class Rows:
@@ -81,6 +89,13 @@ class Rows:
         self._replays = results.replays[spec]
         self._trajectories = results.trajectories[spec]
         self._live = {one.rule: one.seconds for one in results.live.get(spec, [])}
+        self._usual = {
+            one.settings["w"]: one
+            for one in self._replays.alphas
+            if np.isclose(one.settings["alpha"], results.study.rules.alpha, rtol=1e-9, atol=0)
+        }
+        """By window, what other thresholds are compared with."""
+        self._compared = self._comparisons()
 
     def main(self) -> list[RuleRow]:
         found = [self._row(self._replays.unaccelerated)]
@@ -94,63 +109,81 @@ class Rows:
         return [self._row(window, fixed=fixed) for window, fixed in pairs]
 
     def alphas(self) -> list[RuleRow]:
-        usual = {
-            one.settings["w"]: one
-            for one in self._replays.alphas
-            if np.isclose(one.settings["alpha"], self._results.study.rules.alpha)
-        }
         found = []
-        for one in self._replays.alphas:
-            base = usual.get(one.settings["w"])
+        for one, fixed in zip(self._replays.alphas, self._replays.alphas_fixed, strict=True):
+            base = self._usual.get(one.settings["w"])
             counted = None
             if base is not None and base is not one:
-                pairs = [pair_of(base, one, judge.quality) for judge in self._judges if judge.quality]
-                count = tally([pairs], resamples=self._results.study.evaluate.resamples)
-                counted = count.worse, count.better
-            found.append(self._row(one, worse_better=counted))
+                external = [judge for judge in self._judges if judge.quality]
+                signs = [
+                    direction(self._compared[id(base), id(one), judge.name], lower_is_better=judge.lower_is_better)
+                    for judge in external
+                ]
+                counted = sum(sign < 0 for sign in signs), sum(sign > 0 for sign in signs)
+            beside = paper_values.alpha(self._results.study, self._spec, one, self._results.quality.values())
+            found.append(self._row(one, fixed=fixed, worse_better=counted, beside=beside))
         return found
 
     def steps(self) -> list[RuleRow]:
-        return [self._row(one) for one in self._replays.steps]
+        pairs = zip(self._replays.steps, self._replays.steps_fixed, strict=True)
+        return [self._row(one, fixed=fixed, beside={}) for one, fixed in pairs]
+
+    def _comparisons(self) -> dict[tuple[int, int, str], Comparison]:
+        """Of rules, by what they are (``id``), and a judge: all that the rows ask for, on one set of resamples."""
+        own, wanted = self._replays, dict[tuple[int, int], tuple[Replayed, Replayed]]()
+        against_base = [*(one.replayed for one in own.accelerated), *own.windows, *own.fixed, *own.alphas, *own.steps]
+        pairs = [(own.unaccelerated, one) for one in against_base]
+        pairs += zip(own.fixed, own.windows, strict=True)
+        pairs += zip(own.alphas_fixed, own.alphas, strict=True)
+        pairs += zip(own.steps_fixed, own.steps, strict=True)
+        pairs += [(self._usual[one.settings["w"]], one) for one in own.alphas if one.settings["w"] in self._usual]
+        for base, other in pairs:
+            wanted[id(base), id(other)] = base, other
+        keys = [(*key, judge) for key in wanted for judge in self._judges]
+        scored = [pair_of(*wanted[base, other], judge.quality) for base, other, judge in keys]
+        settings = self._results.study.evaluate
+        found = compare(scored, resamples=settings.resamples, rng=settings.seed)
+        return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
 
     def _row(
         self,
         replayed: Replayed,
         *,
         fixed: Replayed | None = None,
-        rerank: float | None = None,
+        rerank: Floats | None = None,
         worse_better: tuple[int, int] | None = None,
+        beside: dict[str, Printed] | None = None,
     ) -> RuleRow:
-        base = self._replays.unaccelerated
-        scores = {}
+        base, scores = self._replays.unaccelerated, {}
         for judge in self._judges:
-            value = float(np.mean(judge.values(replayed)))
-            to_base = self._compared(base, replayed, judge) if replayed is not base else None
-            to_fixed = self._compared(fixed, replayed, judge) if fixed is not None else None
-            scores[judge.name] = Score(value, to_base, to_fixed)
-        seconds = runtime.estimated(self._trajectories, replayed)
-        if rerank is not None:
-            seconds = Seconds(seconds.generate, rerank, live=False)
+            to_base = self._compared[id(base), id(replayed), judge.name] if replayed is not base else None
+            to_fixed = self._compared[id(fixed), id(replayed), judge.name] if fixed is not None else None
+            scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed)
         whole = runtime.estimated(self._trajectories, base)
-        live = self._live.get(replayed.name)
+        seconds = _estimated(self._trajectories, replayed, rerank)
+        measured = replayed is base or any(replayed is one for one in self._replays.windows)
+        live = self._live.get(replayed.name) if measured else None
+        if beside is None:
+            beside = paper_values.rule(self._results.study, self._spec, replayed, self._results.quality.values())
         return RuleRow.of(
             replayed,
             scores,
             estimated=runtime.speedup(whole, seconds),
             live=runtime.speedup(self._live[base.name], live) if live else None,
             worse_better=worse_better,
-            paper=_printed(self._results, self._spec, replayed),
+            paper=beside,
             dataset=self._results.test_set.name,
         )
 
-    def _compared(self, base: Replayed, other: Replayed, judge: Judge) -> Comparison:
-        settings = self._results.study.evaluate
-        pair = pair_of(base, other, judge.quality)
-        return compare([pair], resamples=settings.resamples, rng=settings.seed)[0]
+
+def _estimated(trajectories: Trajectories, replayed: Replayed, rerank: Floats | None) -> Seconds:
+    """What a rule would have cost; the reranking of accelerated MBR was measured."""
+    seconds = runtime.estimated(trajectories, replayed)
+    return seconds if rerank is None else Seconds(seconds.generate, float(rerank.sum()), live=False)
 
 
 def key_of(quality: Quality) -> str:
-    return PAPER_NAMES.get(quality.metric, quality.metric.lower())
+    return paper_values.NAMES.get(quality.metric, quality.metric.lower())
 
 
 def _mean_sizes(results: Results) -> list[MeanSize]:
@@ -158,65 +191,45 @@ def _mean_sizes(results: Results) -> list[MeanSize]:
     for spec, replays in results.replays.items():
         for one in replays.steps:
             k, w = int(one.settings["k"]), int(one.settings["w"])
-            printed = paper.cell("mean_n_by_k", "mean_n", k=k, w=w, reranker=_kind(spec)) if _beside(results) else None
-            found.append(MeanSize(spec, k, w, one.mean_size, printed.value if printed else None))
+            printed = paper_values.mean_size(results.study, spec, k, w)
+            found.append(MeanSize(spec, k, w, one.mean_size, printed))
     return found
 
 
 def _prr(results: Results) -> list[Prr]:
     found = []
-    rules, budget, beside = results.study.rules, results.study.model.budget, results.study.paper
+    rules, budget = results.study.rules, results.study.model.budget
+    judged = [("proxy", None), *((key_of(quality), quality) for quality in results.quality.values())]
     for spec, one in results.trajectories.items():
         for w in rules.windows:
-            judged = [("proxy", None), *((key_of(quality), quality) for quality in results.quality.values())]
             for risk, quality in judged:
-                printed = None
-                if _beside(results):
-                    keys = {"dataset": beside.dataset or "", "model": beside.model or ""}
-                    printed = paper.cell("prr", "prr", w=w, reranker=_kind(spec), risk=risk, **keys)
-                value = window_prr(one, quality, rules.k, w, budget)
-                found.append(Prr(spec, w, risk, value, printed.value if printed else None))
+                printed = paper_values.prr(results.study, spec, w, quality)
+                found.append(Prr(spec, w, risk, window_prr(one, quality, rules.k, w, budget), printed))
     return found
 
 
 def _runtimes(results: Results) -> list[RuntimeRow]:
+    """Estimated and live seconds, of the same segments."""
     found = []
     for spec, replays in results.replays.items():
-        trajectories = results.trajectories[spec]
-        live = {one.rule: one.seconds for one in results.live.get(spec, [])}
-        measured = {one.replayed.name: one.rerank_seconds for one in replays.accelerated}
-        faster = [one.replayed for one in replays.accelerated]
-        for one in (replays.unaccelerated, *faster, *replays.windows):
-            seconds = runtime.estimated(trajectories, one)
-            if one.name in measured:
-                seconds = Seconds(seconds.generate, measured[one.name], live=False)
+        live = {one.rule: one for one in results.live.get(spec, [])}
+        count = min((len(one.sizes) for one in live.values()), default=len(results.pools))
+        few = _first(results.trajectories[spec], count)
+        faster = {id(one.replayed): one.rerank_seconds[:count] for one in replays.accelerated}
+        for one in (replays.unaccelerated, *(one.replayed for one in replays.accelerated), *replays.windows):
+            seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(id(one)))
             known = seconds if np.isfinite(seconds.total) else None
-            found.append(RuntimeRow(spec, one.name, known, live.get(one.name)))
+            measured = live[one.name].seconds if one.name in live else None
+            printed = paper_values.seconds(results.study, spec, one)
+            found.append(RuntimeRow(spec, one.name, known, measured, printed))
     return found
 
 
-def _beside(results: Results) -> bool:
-    return results.study.paper.dataset is not None and results.study.paper.model is not None
-
-
-def _kind(spec: str) -> str:
-    return "MBR" if spec.startswith("mbr:") else "QE"
-
-
-def _printed(results: Results, spec: str, replayed: Replayed) -> dict[str, Printed]:
-    """The paper's cells for the same rule: its chrF table for chrF, its main one for other rerankers."""
-    if not _beside(results):
-        return {}
-    keys: dict[str, str] = {"dataset": results.study.paper.dataset or "", "model": results.study.paper.model or ""}
-    name = "results"
-    if spec == "mbr:chrf":
-        name, keys["window"] = "chrf_utility", replayed.name.removeprefix("QUIT ")
-    else:
-        keys |= {"reranker": _kind(spec), "acceleration": replayed.name}
-    columns = {"mean_n": "mean_n", "speedup_live": "speedup", RERANK: RERANK}
-    columns |= {column: column for column in PAPER_NAMES.values()}
-    found = {}
-    for shown, column in columns.items():
-        if column in paper.table(name)[0] and (cell := paper.cell(name, column, **keys)):
-            found[shown] = Printed(cell.value, cell.mark)
-    return found
+def _first(trajectories: Trajectories, count: int) -> Trajectories:
+    """The first segments only, as far as seconds are concerned."""
+    return replace(
+        trajectories,
+        sizes=trajectories.sizes[:count],
+        generate_seconds=trajectories.generate_seconds[:count],
+        rerank_seconds=trajectories.rerank_seconds[:count],
+    )

@@ -1,8 +1,9 @@
 """Rules run live: what they really cost, beside what a replay estimates.
 
 A live run samples and reranks again, from the same seeds, with nothing known in advance. Its seconds are the ones the
-engine measured (monotonic clock): a segment's share of the generator's and the reranker's work. Results are kept by the
-signature of the run and the segments, so asking again costs nothing.
+engine measured (monotonic clock): a segment's share of the generator's and the reranker's work. All rules run in one
+process with the same models, after a short run whose seconds count for nobody. Results are kept by the signature of the
+run and the segments, so asking again costs nothing; a rule that was interrupted is measured again as a whole.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt import generate, stop
+from quitmt import stop
 from quitmt.engine.driver import Driver, in_order
-from quitmt.errors import UsageError
+from quitmt.errors import InputError, UsageError
 from quitmt.lab.frames import Seconds
-from quitmt.lab.sample import sampler
+from quitmt.lab.sample import in_flight
 from quitmt.lab.store import key_of
 from quitmt.lab.study import Study
-from quitmt.lab.trajectories import loaded
+from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Segment, Verdict
 
 Progress = Callable[[int], object]
@@ -46,55 +47,80 @@ class Live:
         return Seconds(self.generate_seconds, self.rerank_seconds, live=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all rules are run with."""
+
+    generator: Generator
+    reranker: Reranker[Any]
+    segments: Sequence[Segment]
+    in_flight: int
+
+    def driver(self, rule: StoppingRule) -> Driver:
+        return Driver(self.generator, self.reranker, rule, in_flight=self.in_flight)
+
+
 def run(
-    study: Study, reranker: str, segments: Sequence[Segment], folder: Path, progress: Progress | None = None
-) -> list[Live]:
-    """All candidates, then each window of the study, live."""
-    if study.model.pools is not None:
-        raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
-    rules = [("Unaccelerated", "full", 2), *((f"QUIT w={w}", "quit", w) for w in study.live.windows)]
-    return [_one(study, reranker, name, spec, w, segments, folder, progress) for name, spec, w in rules]
-
-
-def _one(
     study: Study,
-    reranker: str,
-    name: str,
+    generator: Generator,
     spec: str,
-    w: int,
+    reranker: Reranker[Any],
     segments: Sequence[Segment],
     folder: Path,
-    progress: Progress | None,
-) -> Live:
-    generator, languages = sampler(study.model)
-    rule = stop.load(spec, k=study.rules.k, w=w, alpha=study.rules.alpha, n=study.model.budget)
-    in_flight = study.model.in_flight or generate.BACKENDS[study.model.name.partition(":")[0]].in_flight
-    driver = Driver(generator, loaded(reranker, study.rerank, languages), rule, in_flight=in_flight)
-    key = key_of(driver.signature, str(in_flight), *(text for one in segments for text in (one.id, one.source)))
-    path = folder / f"live-{key}.json"
-    if path.exists():
-        if progress:
-            progress(len(segments))
+    progress: Progress | None = None,
+) -> list[Live]:
+    """All candidates, then each window of the study, live. ``spec`` is the reranker's name."""
+    bench = Bench(generator, reranker, segments, in_flight(study.model))
+    k, n, alpha = study.rules.k, study.model.budget, study.rules.alpha
+    rules = [("Unaccelerated", stop.load("full", k=k, n=n))]
+    rules += [(f"QUIT w={w}", stop.load("quit", k=k, w=w, alpha=alpha, n=n)) for w in study.live.windows]
+    found, warm = [], False
+    for name, rule in rules:
+        path = folder / f"live-{_key(bench, rule)}.json"
+        if path.exists():
+            found.append(_read(path))
+            if progress:
+                progress(len(segments))
+            continue
+        if not warm:
+            few = stop.load(f"fixed:{min(n, k)}", k=k, n=n)
+            asyncio.run(_outcomes(bench.driver(few), segments[:1], None))
+            warm = True
+        found.append(_measured(bench, name, spec, rule, progress))
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(found[-1])))
+        temporary.replace(path)
+    return found
+
+
+def _key(bench: Bench, rule: StoppingRule) -> str:
+    texts = (text for one in bench.segments for text in (one.id, one.source))
+    return key_of(bench.driver(rule).signature, str(bench.in_flight), *texts)
+
+
+def _read(path: Path) -> Live:
+    try:
         found = json.loads(path.read_text())
         return Live(**{**found, "sizes": tuple(found["sizes"]), "indices": tuple(found["indices"])})
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"{path} cannot be read", hint="delete it: the rule will be measured again") from None
+
+
+def _measured(bench: Bench, name: str, spec: str, rule: StoppingRule, progress: Progress | None) -> Live:
     began = time.perf_counter()
-    outcomes = asyncio.run(_outcomes(driver, segments, progress))
+    outcomes = asyncio.run(_outcomes(bench.driver(rule), bench.segments, progress))
     wall = time.perf_counter() - began
     if failed := next((one for one in outcomes if one.stop is Verdict.FAILED), None):
         raise UsageError(f"segment {failed.id} failed in a live run: {failed.error}")
-    live = Live(
+    return Live(
         name,
-        reranker,
+        spec,
         tuple(one.size for one in outcomes),
         tuple(one.index for one in outcomes),
         sum(one.seconds.generate for one in outcomes),
         sum(one.seconds.rerank for one in outcomes),
         wall,
     )
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(live)))
-    temporary.replace(path)
-    return live
 
 
 async def _outcomes(driver: Driver, segments: Sequence[Segment], progress: Progress | None) -> list[Any]:

@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from quitmt.devices import Hardware
+from quitmt.errors import MissingExtra, UsageError, unknown
+from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
-from quitmt.lab import quality, replay, sample, testsets, trajectories
+from quitmt.lab import paper, quality, replay, sample, store, testsets, trajectories
 from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.frames import Quality, Replayed, Trajectories
+from quitmt.lab.frames import Floats, Quality, Replayed, Trajectories
 from quitmt.lab.live import Live
 from quitmt.lab.live import run as run_live
 from quitmt.lab.study import Study
+from quitmt.protocols import Generator
+from quitmt.rerank import is_neural, variants
 from quitmt.types import Segment
 
-Bar = Callable[[str, int], Any]
-"""Opens a progress bar: what is done, and how many of it."""
+Languages = tuple[str | None, str | None]
+Bar = Callable[[str, int, str], Any]
+"""Opens a progress bar: what is done, how many of it, and of what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +38,24 @@ class Accelerated:
     """An accelerated kind of MBR on the whole pools."""
 
     replayed: Replayed
-    rerank_seconds: float
+    rerank_seconds: Floats
+    """[S]: measured."""
     share: float
     """Of all utilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """All rules on one reranker."""
+    """All rules on one reranker; to each QUIT belongs a fixed size with as many candidates on average."""
 
     unaccelerated: Replayed
     windows: tuple[Replayed, ...]
     fixed: tuple[Replayed, ...]
-    """As many candidates on average as each of ``windows``."""
     alphas: tuple[Replayed, ...]
+    alphas_fixed: tuple[Replayed, ...]
     steps: tuple[Replayed, ...]
+    steps_fixed: tuple[Replayed, ...]
     accelerated: tuple[Accelerated, ...]
-
-    def all(self) -> list[Replayed]:
-        faster = [one.replayed for one in self.accelerated]
-        return [self.unaccelerated, *faster, *self.windows, *self.fixed, *self.alphas, *self.steps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,80 +72,155 @@ class Results:
 
 
 def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
+    test_set = testsets.load(study.test_set)
+    languages = sample.languages(study.model)
+    check(study, test_set, languages, live=live)
     folder = Path(study.output) / "cache"
     folder.mkdir(parents=True, exist_ok=True)
-    test_set = testsets.load(study.test_set)
     segments = test_set.segments
+    generator = None if study.model.pools is not None else sample.sampler(study.model)
     with _counted(bar, "sampling", len(segments)) as step:
-        if study.model.pools is not None:
-            pools = sample.recorded(study.model.pools, segments, study.model.budget)
+        if generator is None:
+            pools = sample.recorded(study.model.pools or "", segments, study.model.budget)
         else:
-            pools = sample.sampled(study.model, segments, folder, step)
-    languages = _languages(study)
+            pools = sample.sampled(generator, study.model, segments, folder, step)
     found = {}
     for spec in study.rerank.rerankers:
         with _counted(bar, f"scoring with {spec}", len(pools)) as step:
             found[spec] = trajectories.compute(spec, pools, study.rerank, languages, folder, step)
-    replays = {spec: _replays(study, one, pools, languages, folder, bar) for spec, one in found.items()}
-    chosen: list[Trajectories | Replayed] = [*found.values()]
-    chosen += [one.replayed for own in replays.values() for one in own.accelerated]
-    judging = study.evaluate
-    hardware = Hardware(judging.device, judging.dtype, judging.batch_tokens)
-    setup, scores = Setup(hardware, languages, judging.options), {}
-    for metric in study.evaluate.metrics:
-        with _counted(bar, f"evaluating with {metric}", len(pools)) as step:
-            scores[metric] = quality.evaluate(metric, pools, test_set.references, chosen, folder, setup, step)
-    measured = {spec: _live(study, spec, segments, folder, bar) for spec in study.rerank.rerankers} if live else {}
+    windows = _windows(study, live=live)
+    replays = {spec: _replays(study, one, windows, pools, languages, folder, bar) for spec, one in found.items()}
+    faster = [one.replayed for own in replays.values() for one in own.accelerated]
+    scores = _evaluated(study, pools, test_set, [*found.values(), *faster], languages, folder, bar)
+    measured = {}
+    if live and generator is not None:
+        for spec in study.rerank.rerankers:
+            measured[spec] = _live(study, generator, spec, languages, segments, folder, bar)
     return Results(study, test_set, tuple(pools), found, replays, scores, measured)
+
+
+def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, live: bool = False) -> None:
+    """Raise what would otherwise come up only after hours of sampling."""
+    store.require()
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("the lab's figures need matplotlib", hint="pip install 'quitmt[lab]'")
+    if live and study.model.pools is not None:
+        raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
+    for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
+        known = {row[name] for row in paper.table("results")}
+        if asked is None and (study.paper.dataset or study.paper.model):
+            raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
+        if asked is not None and asked not in known:
+            raise unknown(f"{name} of the paper", asked, known)
+    for spec in study.rerank.rerankers:
+        kinds = ["exact", *study.rerank.accelerated] if spec.startswith("mbr:") else ["exact"]
+        for kind in kinds:
+            variants.load(kind)
+            if not is_neural(spec):  # scoring models are too large to load for a look
+                trajectories.loaded(spec, study.rerank, languages, variant=kind)
+    for spec in study.evaluate.metrics:
+        entry, _ = metrics.find(spec)
+        if entry.needs_reference and not test_set.references:
+            raise UsageError(f"{spec} needs references, which the test set {test_set.name} has not")
+        if entry.is_judge and None in languages:
+            raise UsageError(
+                f"{spec} must be told the languages", hint="source_language and target_language in [model]"
+            )
+
+
+def _windows(study: Study, *, live: bool) -> tuple[int, ...]:
+    """The windows to replay; what is measured live is replayed as well, to stand beside it."""
+    more = study.live.windows if live else ()
+    return tuple(dict.fromkeys((*study.rules.windows, *sorted(set(more) - set(study.rules.windows)))))
 
 
 def _replays(
     study: Study,
     one: Trajectories,
+    windows: tuple[int, ...],
     pools: list[sample.Pool],
-    languages: tuple[str | None, str | None],
+    languages: Languages,
     folder: Path,
     bar: Bar,
 ) -> Replays:
-    rules, budget = study.rules, study.model.budget
-
-    def window(k: int, w: int, alpha: float) -> Replayed:
-        return replay.quit_rule(one, k=k, w=w, alpha=alpha, budget=budget)
-
-    windows = tuple(window(rules.k, w, rules.alpha) for w in rules.windows)
     faster = []
     for variant in study.rerank.accelerated if one.is_mbr else ():
         with _counted(bar, f"{one.reranker} with {variant}", len(pools)) as step:
             found = trajectories.accelerated(one, variant, pools, study.rerank, languages, folder, step)
             faster.append(Accelerated(*found))
+    return replayed(study, one, windows, tuple(faster))
+
+
+def replayed(
+    study: Study, one: Trajectories, windows: tuple[int, ...], faster: tuple[Accelerated, ...] = ()
+) -> Replays:
+    """Every rule of a study on one reranker."""
+    rules, budget = study.rules, study.model.budget
+
+    @cache  # one rule is one object, in whichever sweep it is
+    def window(k: int, w: int, alpha: float) -> Replayed:
+        return replay.quit_rule(one, k=k, w=w, alpha=alpha, budget=budget)
+
+    @cache
+    def matched(k: int, w: int, alpha: float) -> Replayed:
+        return matched_fixed(one, window(k, w, alpha).mean_size, budget, name=f"Fixed-N* (w={w})")
+
+    def fixed(rules: tuple[Replayed, ...]) -> tuple[Replayed, ...]:
+        settings = [rule.settings for rule in rules]
+        return tuple(matched(int(own["k"]), int(own["w"]), own["alpha"]) for own in settings)
+
+    by_window = tuple(window(rules.k, w, rules.alpha) for w in windows)
+    by_alpha = tuple(window(rules.k, w, alpha) for w in rules.alpha_windows for alpha in rules.alphas)
+    by_step = tuple(window(k, w, rules.alpha) for k in rules.steps for w in rules.alpha_windows)
     return Replays(
         replay.unaccelerated(one, budget),
-        windows,
-        tuple(
-            matched_fixed(one, rule.mean_size, budget, name=f"Fixed-N* (w={w})")
-            for w, rule in zip(rules.windows, windows, strict=True)
-        ),
-        tuple(window(rules.k, w, alpha) for w in rules.alpha_windows for alpha in rules.alphas),
-        tuple(window(k, w, rules.alpha) for k in rules.steps for w in rules.alpha_windows),
-        tuple(faster),
+        by_window,
+        fixed(by_window),
+        by_alpha,
+        fixed(by_alpha),
+        by_step,
+        fixed(by_step),
+        faster,
     )
 
 
-def _live(study: Study, spec: str, segments: tuple[Segment, ...], folder: Path, bar: Bar) -> list[Live]:
+def _evaluated(
+    study: Study,
+    pools: list[sample.Pool],
+    test_set: testsets.TestSet,
+    chosen: list[Trajectories | Replayed],
+    languages: Languages,
+    folder: Path,
+    bar: Bar,
+) -> dict[str, Quality]:
+    judging = study.evaluate
+    setup = Setup(Hardware(judging.device, judging.dtype, judging.batch_tokens), languages, judging.options)
+    wanted = quality.wanted(pools, test_set.references, chosen)
+    scores = {}
+    for metric in judging.metrics:
+        with _counted(bar, f"evaluating with {metric}", len(wanted.texts), "translations") as step:
+            scores[metric] = quality.evaluate(metric, wanted, folder, setup, step)
+    return scores
+
+
+def _live(
+    study: Study,
+    generator: Generator,
+    spec: str,
+    languages: Languages,
+    segments: tuple[Segment, ...],
+    folder: Path,
+    bar: Bar,
+) -> list[Live]:
     chosen = segments[: study.live.limit]
+    reranker = trajectories.loaded(spec, study.rerank, languages)
     with _counted(bar, f"{spec}, live", len(chosen) * (len(study.live.windows) + 1)) as step:
-        return run_live(study, spec, chosen, folder, step)
-
-
-def _languages(study: Study) -> tuple[str | None, str | None]:
-    if study.model.pools is not None:
-        return study.model.source_language, study.model.target_language
-    return sample.sampler(study.model)[1]
+        return run_live(study, generator, spec, reranker, chosen, folder, step)
 
 
 @contextmanager
-def _counted(bar: Bar, what: str, total: int) -> Iterator[Callable[[int], object]]:
-    opened = bar(what, total)
+def _counted(bar: Bar, what: str, total: int, unit: str = "segments") -> Iterator[Callable[[int], object]]:
+    opened = bar(what, total, unit)
     try:
         yield opened.update
     finally:

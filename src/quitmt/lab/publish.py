@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,11 @@ def publish(results: Results, folder: Path) -> Path:
     rows = assemble(results)
     found = _tables(results, rows)
     for table in found:
-        tables.write(table, _made(folder / "tables"))
+        tables.write(table, folder / "tables")
     pictures = []
     for name, title, figure in _figures(results, rows):
-        drawing.save(figure, _made(folder / "figures"), name)
-        pictures.append(report.Picture(name, title, drawing.svg(figure)))
+        saved = {path.suffix: path for path in drawing.save(figure, folder / "figures", name)}
+        pictures.append(report.Picture(name, title, saved[".svg"].read_text("utf-8")))
     sentences = facts.sentences(_facts(results, rows))
     page = folder / "report.html"
     report.write(_report(results, found, pictures, sentences), page)
@@ -59,17 +59,67 @@ def _tables(results: Results, rows: Assembled) -> list[tables.Table]:
         paper_tables.prr(rows.prr, {"proxy": "score at stopping", **risks}),
         paper_tables.runtime(rows.runtimes),
     ]
-    by_chrf = [row for row in rows.main if row.reranker == "mbr:chrf"]
-    return [*found, paper_tables.chrf_utility(by_chrf, rows.metrics)] if by_chrf else found
+    if by_chrf := [row for row in rows.main if row.reranker == "mbr:chrf"]:
+        found.append(paper_tables.chrf_utility(by_chrf, rows.metrics))
+    return [_with_live_note(results, table) for table in found]
+
+
+def _with_live_note(results: Results, table: tables.Table) -> tables.Table:
+    """Say so if only some segments were run live."""
+    count = min((len(one.sizes) for own in results.live.values() for one in own), default=len(results.pools))
+    if count == len(results.pools) or not any(column.basis == "live" for column in table.columns):
+        return table
+    note = f"Live: of the first {count} of {len(results.pools)} segments."
+    if table.name == "runtime":
+        note = f"All seconds here are of the first {count} of {len(results.pools)} segments, which were run live."
+    return replace(table, notes=(*table.notes, note))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Whether live runs did what replays of the same pools say, segment by segment."""
+
+    reranker: str
+    runs: int
+    segments: int
+    differing: int
+
+    def sentence(self) -> str:
+        said = f"{self.reranker}: {self.runs} rules were run live on {self.segments} segments"
+        if not self.differing:
+            return f"{said} and used the same candidates and chose the same translations as in the replay."
+        return (
+            f"{said}; in {self.differing} of {self.runs * self.segments} cases the number of candidates or the choice "
+            f"was another than in the replay: sampling or scoring is not reproducible here."
+        )
+
+
+def agreements(results: Results) -> list[Agreement]:
+    found = []
+    for spec, runs in results.live.items():
+        own = results.replays[spec]
+        replayed = {one.name: one for one in (own.unaccelerated, *own.windows)}
+        differing = 0
+        for live in runs:
+            rule, count = replayed[live.rule], len(live.sizes)
+            same = (rule.size[:count] == live.sizes) & (rule.index[:count] == live.indices)
+            differing += int((~same).sum())
+        found.append(Agreement(spec, len(runs), len(runs[0].sizes), differing))
+    return found
+
+
+def _shown_windows(results: Results) -> tuple[int, ...]:
+    """Those that figures and sentences are about: the ones of the other sweeps, if they are replayed, else all."""
+    rules = results.study.rules
+    return tuple(w for w in rules.windows if w in rules.alpha_windows) or rules.windows
 
 
 def _figures(results: Results, rows: Assembled) -> Iterator[tuple[str, str, Any]]:
     study = results.study
     budget = study.model.budget
+    shown = _shown_windows(results)
     stops = {
-        spec: {
-            int(one.settings["w"]): one.size for one in own.windows if one.settings["w"] in study.rules.alpha_windows
-        }
+        spec: {int(one.settings["w"]): one.size for one in own.windows if one.settings["w"] in shown}
         for spec, own in results.replays.items()
     }
     judged = _judged(rows)
@@ -82,10 +132,14 @@ def _figures(results: Results, rows: Assembled) -> Iterator[tuple[str, str, Any]
     yield "steps", "The step", steps
     for metric in rows.metrics:
         figure = cost_figures.quality_against_cost(_frontiers(results, metric), rows.main, metric)
-        yield f"cost-{metric.name}", f"{metric.heading} against cost", figure
+        yield f"cost-{_file_name(metric.name)}", f"{metric.heading} against cost", figure
     if any(row.estimated or row.live for row in rows.runtimes):
         yield "runtime", "Where the time goes", cost_figures.runtime_breakdown(rows.runtimes)
     yield "alpha", "The threshold", cost_figures.alpha_tradeoff(rows.alphas, judged)
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "+-_." else "-" for c in name)
 
 
 def _judged(rows: Assembled) -> Metric:
@@ -95,10 +149,10 @@ def _judged(rows: Assembled) -> Metric:
 
 def _evolutions(results: Results) -> list[Evolution]:
     budget, k = results.study.model.budget, results.study.rules.k
-    found = []
+    found, windows = [], _shown_windows(results)
     for spec, one in results.trajectories.items():
-        shown = [rule for rule in results.replays[spec].windows if rule.settings["w"] in (4, 8, 16)]
-        for row in range(min(EVOLUTIONS // len(results.trajectories), len(one.ids))):
+        shown = [rule for rule in results.replays[spec].windows if rule.settings["w"] in windows]
+        for row in range(min(max(1, EVOLUTIONS // len(results.trajectories)), len(one.ids))):
             sizes = replay.steps(int(one.sizes[row]), k, budget)
             stops = {rule.name: int(rule.size[row]) for rule in shown}
             found.append(Evolution(one.ids[row], spec, sizes, one.score[row, sizes - 1], stops))
@@ -120,14 +174,15 @@ def _frontiers(results: Results, metric: Metric) -> dict[str, cost_figures.Front
 
 def _facts(results: Results, rows: Assembled) -> list[facts.Fact]:
     study = results.study
-    told = [f"QUIT w={w}" for w in study.rules.alpha_windows]
+    windows = _shown_windows(results)
+    told = [f"QUIT w={w}" for w in windows]
     found: list[facts.Fact] = [
         facts.Pools(len(results.pools), study.model.budget, study.model.pools or study.model.name),
         *facts.facts(rows.main, rows.metrics, budget=study.model.budget, rules=told),
     ]
     judged = _judged(rows)
-    ranked = [one for one in rows.prr if one.w in study.rules.alpha_windows and one.risk == judged.name]
-    return [*found, *(facts.RiskRanking(one, judged.heading) for one in ranked)]
+    ranked = [one for one in rows.prr if one.w in windows and one.risk == judged.name]
+    return [*found, *agreements(results), *(facts.RiskRanking(one, judged.heading) for one in ranked)]
 
 
 def _report(
@@ -162,8 +217,3 @@ def _report(
         views,
         len(results.pools),
     )
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -7,49 +7,81 @@ rule or another reranker costs only the translations that are new.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from quitmt.errors import UsageError
-from quitmt.evaluate.metrics import Metric, Setup, TestSet, load
+from quitmt.evaluate.metrics import Metric, Setup, TestSet, load, several
 from quitmt.lab.frames import Quality, Replayed, Trajectories
 from quitmt.lab.sample import Pool
 from quitmt.lab.store import Table, key_of
 
 Progress = Callable[[int], object]
+Text = tuple[str, str, tuple[str, ...]]
+"""Source, translation, references."""
+
+AT_ONCE = 2048
+"""Translations scored in one call, and kept after it: enough for an encoder's batches, few enough to lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Translations to be scored, each once."""
+
+    texts: dict[str, Text]
+    """By key."""
+    places: list[tuple[int, int, str]]
+    """Segment, candidate, key."""
+    shape: tuple[int, int]
+    references: int
+
+
+def wanted(
+    pools: Sequence[Pool], references: Sequence[Sequence[str]], chosen: Sequence[Trajectories | Replayed]
+) -> Wanted:
+    """Whatever a rule might choose; ``references`` are sets, each with a text a segment."""
+    texts: dict[str, Text] = {}
+    places = []
+    for row, pool in enumerate(pools):
+        own = tuple(one[row] for one in references)
+        for index in sorted(_indices(chosen, row)):
+            text = pool.candidates[index].text
+            key = key_of(pool.segment.source, text, *own)
+            texts[key] = pool.segment.source, text, own
+            places.append((row, index, key))
+    return Wanted(texts, places, (len(pools), max(len(pool.candidates) for pool in pools)), len(references))
 
 
 def evaluate(
-    spec: str,
-    pools: Sequence[Pool],
-    references: Sequence[Sequence[str]],
-    chosen: Sequence[Trajectories | Replayed],
-    folder: Path,
-    setup: Setup | None = None,
-    progress: Progress | None = None,
+    spec: str, what: Wanted, folder: Path, setup: Setup | None = None, progress: Progress | None = None
 ) -> Quality:
-    """The scores by one metric; ``references`` are sets, each with a text a segment."""
+    """The scores by one metric."""
     metric = load(spec, setup)
-    wanted = [(row, index) for row in range(len(pools)) for index in sorted(_indices(chosen, row))]
-    texts = [
-        (pools[row].segment.source, pools[row].candidates[index].text, tuple(own[row] for own in references))
-        for row, index in wanted
-    ]
-    keys = [key_of(source, text, *own) for source, text, own in texts]
-    table = Table(folder / f"quality-{key_of(metric.signature, str(len(references)))}")
+    signature = _signature(metric, what.references)
+    table = Table(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
     known = table.keys()
-    new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    new = {key: text for key, text in what.texts.items() if key not in known}
     if progress:
-        progress(len(set(keys)) - len(new))
-    if new:
+        progress(len(what.texts) - len(new))
+    with table:
         _score(metric, new, table, progress)
-    scores = table.read(set(keys), ("score",))
-    size = max(len(pool.candidates) for pool in pools)
-    values = np.full((len(pools), size), np.nan)
-    for (row, index), key in zip(wanted, keys, strict=True):
+    scores = table.read(what.texts, ("score",))
+    values = np.full(what.shape, np.nan)
+    for row, index, key in what.places:
         values[row, index] = scores[key]["score"]
-    return Quality(metric.name, metric.signature, metric.lower_is_better, values)
+    return Quality(metric.name, signature, metric.lower_is_better, values)
+
+
+def _signature(metric: Metric, references: int) -> str:
+    """What a metric's numbers depend on. Those of sacrebleu only know after they have scored something."""
+    probe = TestSet(("a",), (("a",),) * references)
+    if not metric.signature:
+        metric.evaluate(probe, [["a"]])
+        return metric.signature
+    return metric.signature + (several(probe) if metric.needs_reference else "")
 
 
 def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:
@@ -59,17 +91,18 @@ def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:
     return found
 
 
-def _score(
-    metric: Metric, new: dict[str, tuple[str, str, tuple[str, ...]]], table: Table, progress: Progress | None
-) -> None:
-    sources = tuple(source for source, _, _ in new.values())
-    references = tuple(zip(*(own for _, _, own in new.values()), strict=True))
-    (scores,) = metric.evaluate(TestSet(sources, references), [[text for _, text, _ in new.values()]], progress)
-    unread = int(np.isnan(scores.segments).sum())
-    for key, score in zip(new, scores.segments.tolist(), strict=True):
-        if not np.isnan(score):
-            table.add({"key": key, "score": score})
-    table.flush()
+def _score(metric: Metric, new: dict[str, Text], table: Table, progress: Progress | None) -> None:
+    waiting, unread = iter(new.items()), 0
+    while part := dict(islice(waiting, AT_ONCE)):
+        sources = tuple(source for source, _, _ in part.values())
+        references = tuple(zip(*(own for _, _, own in part.values()), strict=True))
+        (scores,) = metric.evaluate(TestSet(sources, references), [[text for _, text, _ in part.values()]], progress)
+        for key, score in zip(part, scores.segments.tolist(), strict=True):
+            if np.isnan(score):
+                unread += 1
+            else:
+                table.add({"key": key, "score": score})
+        table.flush()
     if unread:
         hint = "take a better judge, or leave the metric out; the others' scores are kept"
         raise UsageError(f"{metric.name} gave no readable score for {unread} of {len(new)} translations", hint=hint)

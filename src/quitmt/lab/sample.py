@@ -39,12 +39,28 @@ class Pool:
     def key(self) -> str:
         return key_of(self.segment.source, *(candidate.text for candidate in self.candidates))
 
+    @property
+    def scored_key(self) -> str:
+        """Of the scores as well that its candidates came with."""
+        scores = [sorted((candidate.scores or {}).items()) for candidate in self.candidates]
+        return key_of(self.key, json.dumps(scores))
 
-def sampler(settings: ModelSettings) -> tuple[Generator, tuple[str | None, str | None]]:
-    """The generator of a study, and the languages it has."""
-    name, source, target = generate.resolve(settings.name, settings.source_language, settings.target_language)
+
+def languages(settings: ModelSettings) -> tuple[str | None, str | None]:
+    """Source and target, which an embedded model knows by itself."""
+    if settings.pools is not None:
+        return settings.source_language, settings.target_language
+    return generate.resolve(settings.name, settings.source_language, settings.target_language)[1:]
+
+
+def sampler(settings: ModelSettings) -> Generator:
+    """The generator of a study."""
     sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.epsilon, settings.seed)
-    return generate.load(name, sampling, languages=(source, target), options=settings.options), (source, target)
+    return generate.load(settings.name, sampling, languages=languages(settings), options=settings.options)
+
+
+def in_flight(settings: ModelSettings) -> int:
+    return settings.in_flight or generate.BACKENDS[settings.name.partition(":")[0]].in_flight
 
 
 def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:
@@ -69,20 +85,20 @@ def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:
 
 
 def sampled(
-    settings: ModelSettings, segments: Sequence[Segment], folder: Path, progress: Progress | None = None
+    generator: Generator,
+    settings: ModelSettings,
+    segments: Sequence[Segment],
+    folder: Path,
+    progress: Progress | None = None,
 ) -> list[Pool]:
     """A pool of ``budget`` candidates for each segment, those kept in ``folder`` among them."""
-    generator, _ = sampler(settings)
     path = folder / f"pools-{key_of(generator.signature, str(settings.budget))}.jsonl"
     kept = _read(path)
     missing = [segment for segment in segments if (segment.id, segment.source) not in kept]
     if progress:
         progress(len(segments) - len(missing))
     if missing:
-        backend = generate.BACKENDS[settings.name.partition(":")[0]]
-        asyncio.run(
-            _sample(generator, settings.budget, missing, settings.in_flight or backend.in_flight, path, progress)
-        )
+        asyncio.run(_sample(generator, settings.budget, missing, in_flight(settings), path, progress))
         kept = _read(path)
     return [kept[segment.id, segment.source] for segment in segments]
 
@@ -96,9 +112,15 @@ def _read(path: Path) -> dict[tuple[str, str], Pool]:
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
         path.write_bytes(whole)
-    for line in whole.decode("utf-8").splitlines():
-        pool = parse_pool(line)
-        seconds = float(json.loads(line)["generate_seconds"])
+    # Not splitlines: other line breaks than ours may be part of a text.
+    for number, line in enumerate(whole.decode("utf-8").split("\n")[:-1], start=1):
+        try:
+            pool = parse_pool(line)
+            seconds = float(json.loads(line)["generate_seconds"])
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path}, line {number} is damaged: {error}", hint="delete the line: it will be sampled again"
+            ) from None
         found[pool.segment.id, pool.segment.source] = Pool(pool.segment, pool.candidates, seconds)
     return found
 
@@ -107,12 +129,12 @@ async def _sample(
     generator: Generator,
     budget: int,
     segments: Sequence[Segment],
-    in_flight: int,
+    width: int,
     path: Path,
     progress: Progress | None,
 ) -> None:
     rule = stop.load("full", k=min(8, budget), w=2, alpha=0.0, n=budget)
-    driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=in_flight)
+    driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=width)
     await driver.check()
     failed: list[str] = []
     with path.open("a", encoding="utf-8") as file:

@@ -1,16 +1,18 @@
 """A study as its file says it: what to sample, how to rerank, which rules to replay, what to evaluate by.
 
 Every field has a default but the test set; a field that does not exist is refused, so that a typing error never passes
-for a setting.
+for a setting, and so is a number that no rule could be run with. Paths are relative to where quitmt is run.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from quitmt.errors import InputError, unknown
 
@@ -21,6 +23,8 @@ ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 @dataclass(frozen=True, slots=True)
 class TestSetSettings:
     """One of ``tsv``, ``sources`` (with ``references``), ``name`` or ``jsonl``."""
+
+    __test__: ClassVar[bool] = False  # not for pytest, whatever its name
 
     tsv: str | None = None
     sources: str | None = None
@@ -139,17 +143,55 @@ def parse(found: Mapping[str, Any], where: str) -> Study:
             if not isinstance(value, dict):
                 raise InputError(f"{where}: [{name}] must be a section")
             given[name] = _section(SECTIONS[name], value, f"{where}, [{name}]")
-        elif name in ("title", "output") and isinstance(value, str):
-            given[name] = value
+        elif name in ("title", "output"):
+            given[name] = _scalar(value, "str", f"{where}, {name}")
         else:
-            raise _wrong(f"{where}: field", name, ["title", "output", *SECTIONS])
+            raise _wrong(where, name, ["title", "output", *SECTIONS])
     if "test_set" not in given:
         raise InputError(f"{where} names no test set", hint="a section [test_set] with tsv, sources, name or jsonl")
     study = Study(**given)
     chosen = [kind for kind in ("tsv", "sources", "name", "jsonl") if getattr(study.test_set, kind) is not None]
     if len(chosen) != 1:
         raise InputError(f"{where}, [test_set]: exactly one of tsv, sources, name and jsonl must be there")
+    _check(study, where)
     return study
+
+
+def _check(study: Study, where: str) -> None:
+    """Refuse numbers out of range and lists that leave nothing to do."""
+    rules = study.rules
+    least = {
+        "[test_set], limit": (study.test_set.limit, 1),
+        "[model], budget": (study.model.budget, 1),
+        "[model], in_flight": (study.model.in_flight, 1),
+        "[rules], k": (rules.k, 1),
+        "[rules], alpha": (rules.alpha, 0),
+        "[rules], windows": (rules.windows, 2),
+        "[rules], alphas": (rules.alphas, 0),
+        "[rules], alpha_windows": (rules.alpha_windows, 2),
+        "[rules], steps": (rules.steps, 1),
+        "[evaluate], resamples": (study.evaluate.resamples, 1),
+        "[evaluate], seed": (study.evaluate.seed, 0),
+        "[live], windows": (study.live.windows, 2),
+        "[live], limit": (study.live.limit, 1),
+    }
+    for name, (value, lowest) in least.items():
+        for one in value if isinstance(value, tuple) else () if value is None else (value,):
+            if not (math.isfinite(one) and one >= lowest):
+                raise InputError(f"{where}, {name} must be {lowest} or more, not {one}")
+    lists: dict[str, tuple[object, ...]] = {
+        "[rerank], rerankers": study.rerank.rerankers,
+        "[rules], windows": rules.windows,
+        "[rules], alphas": rules.alphas,
+        "[rules], alpha_windows": rules.alpha_windows,
+        "[rules], steps": rules.steps,
+    }
+    for name, values in lists.items():
+        if not values:
+            raise InputError(f"{where}, {name} must not be empty")
+    for name, values in {**lists, "[evaluate], metrics": study.evaluate.metrics}.items():
+        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
+            raise InputError(f"{where}, {name} has {twice[0]!r} twice")
 
 
 def _section(kind: Any, found: Mapping[str, Any], where: str) -> Any:
@@ -157,7 +199,7 @@ def _section(kind: Any, found: Mapping[str, Any], where: str) -> Any:
     given = {}
     for name, value in found.items():
         if name not in known:
-            raise _wrong(f"{where}: field", name, known)
+            raise _wrong(where, name, known)
         given[name] = _converted(value, known[name], f"{where}, {name}")
     return kind(**given)
 
@@ -185,20 +227,27 @@ def _scalar(value: Any, wanted: str, where: str) -> Any:
     return float(value) if wanted == "float" else value
 
 
-def _wrong(kind: str, name: str, known: Any) -> InputError:
-    error = unknown(kind, name, known)
-    return InputError(error.args[0], hint=error.hint)
+def _wrong(where: str, name: str, known: Any) -> InputError:
+    error = unknown("field", name, known)
+    return InputError(f"{where}: {error.args[0]}", hint=error.hint)
 
 
-def template(name: str = "NEWS.tsv") -> str:
+def template(tsv: str = "NEWS.tsv", *, limit: int = 200, output: str = "study") -> str:
     """A study file with every field, its meaning and its default."""
-    return TEMPLATE.replace("NEWS.tsv", name)
+    found = TEMPLATE
+    for line, value in (("tsv", tsv), ("limit", limit), ("output", output)):
+        before, at, rest = found.partition(f"\n{line} = ")
+        old, space, meaning = rest.partition(" #")
+        # What JSON makes of a text or a whole number is TOML as well.
+        new = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        found = before + at + new.ljust(len(old)) + space + meaning
+    return found
 
 
 TEMPLATE = """\
-# A study of early stopping: run it with `quitmt lab run study.toml`. What is commented out is the default.
+# A study of early stopping: run it with `quitmt lab run`. What is commented out is the default, or one of several ways.
 title = "A study of early stopping"
-output = "study"                     # tables, figures, report.html; cached results in study/cache
+output = "study"                     # the folder for tables, figures, report.html, and cache/: what is done and kept
 
 [test_set]
 tsv = "NEWS.tsv"                     # source <tab> reference [<tab> reference …], a segment a line
@@ -211,35 +260,45 @@ limit = 200                          # the first segments only
 [model]
 name = "embedded:en-pt"              # any of `quitmt models`
 # pools = "pools.jsonl.gz"           # or recorded pools, by the ids of the segments
-# source_language = "en"
+# source_language = "en"             # an embedded model knows its own
 # target_language = "pt"
 # budget = 512                       # candidates a segment
 # temperature = 1.2
+# top_k = 50                         # cut-offs; none by default
+# top_p = 0.95
+# epsilon = 0.02
 # seed = 0
+# in_flight = 16                     # segments at a time; the default depends on the engine
 # options = { base_url = "http://localhost:8000/v1" }
 
 [rerank]
 # rerankers = ["mbr:chrf", "qe:likelihood"]
 # accelerated = ["prune", "lowrank"] # kinds of MBR to compare with, on the whole pools
-# keep_pairs = false                 # keep all utilities of pairs (large)
+# keep_pairs = false                 # keep the utilities of all pairs too (large), for analyses of your own
+# device = "cuda"                    # of neural rerankers; also dtype and batch_tokens
+# dtype = "float32"
+# batch_tokens = 8192
 
 [rules]
-# k = 8
-# alpha = 1e-3
-# windows = [2, 4, 6, 8, 10, 12, 14, 16]
-# alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+# k = 8                              # candidates a step
+# alpha = 1e-3                       # how far the best score may move within a window, and QUIT stops
+# windows = [2, 4, 6, 8, 10, 12, 14, 16]     # in steps
+# alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]    # with each of alpha_windows
 # alpha_windows = [4, 8, 16]
-# steps = [4, 8, 16]
+# steps = [4, 8, 16]                 # other k, with each of alpha_windows
 
 [evaluate]
 # metrics = ["chrf++"]               # of `quitmt score`
-# resamples = 10000
-# dtype = "bfloat16"                 # of neural metrics (float32); also device, batch_tokens
+# resamples = 10000                  # of the paired bootstrap
+# seed = 0                           # of the bootstrap
+# device = "cuda"                    # of neural metrics; also dtype and batch_tokens
+# dtype = "float32"
+# batch_tokens = 8192
 # options = { base_url = "http://localhost:8000/v1" }   # of a judge, gemba:openai:MODEL
 
 [live]                               # for `quitmt lab live`
 # windows = [4, 8, 16]
-# limit = 100                        # segments to re-run
+# limit = 100                        # segments to re-run, from the first; all by default
 
 # [paper]                            # put the paper's numbers beside ours
 # dataset = "WMT24"
