@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+from importlib import metadata
 
-if importlib.util.find_spec("comet") is None:
+try:
+    metadata.version("unbabel-comet")
+except metadata.PackageNotFoundError:
     collect_ignore_glob = ["test_*.py"]

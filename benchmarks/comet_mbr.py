@@ -1,6 +1,6 @@
 """COMET-MBR beside mbrs with the same checkpoint, and the padding of CometKiwi's batches.
 
-    python benchmarks/comet.py POOLS.jsonl.gz [--mbrs PYTHON]
+    python benchmarks/comet_mbr.py POOLS.jsonl.gz [--mbrs PYTHON]
 
 The checkpoints are the tiny ones of the tests: real layouts and code paths, nothing of the real sizes (for those see
 ``pair_head.py``). mbrs has pins of its own and runs in its own environment, whose interpreter is PYTHON:
