@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
-    logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.WARNING)
+    logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     try:
         if hasattr(args, "act"):
             code = int(args.act(args))
