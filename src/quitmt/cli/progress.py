@@ -79,7 +79,8 @@ class Progress:
         if summary and not self._quiet and self.segments:
             mean = self.used / self.segments
             stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
-            share = f"; {self._evaluations / self._pairs:.1%} of all pairs compared" if self._pairs else ""
+            compared = self._evaluations / self._pairs if self._pairs else 0.0
+            share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
             print(
                 f"quitmt: {self.segments} segments, {mean:.1f} of {self._budget} candidates each on average "
                 f"({self._saved():.1%} saved); {stops}{share}",
