@@ -14,6 +14,7 @@ REASONS = {
     Verdict.DECIDED: "decided: no more than allowed can be lost",
     Verdict.BUDGET: "budget: all candidates used, the score still moving",
     Verdict.EXHAUSTED: "exhausted: the recorded pool ended",
+    Verdict.DEADLINE: "deadline: time was up, the best until then",
     Verdict.FAILED: "failed",
 }
 

@@ -2,7 +2,7 @@
 
 Many segments are in flight. Whatever they ask for goes to the generator at once; whatever has arrived is reranked in
 one batch, in a thread of its own; a segment that stops frees its slot at once. One segment that fails is an outcome,
-never the end of the run.
+never the end of the run. With deadlines, a segment whose time is up stops with its best so far.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from contextlib import aclosing
 from typing import Any
 
 from quitmt import signature
+from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.protocols import Generator, Reranker, StoppingRule
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Ask, Draw, Outcome, Segment, Verdict
 
 log = logging.getLogger(__name__)
 
 LOOKAHEAD = 8
 """How many times ``in_flight`` the run may get ahead of its slowest segment."""
+
+NO_DEADLINES = Deadlines()
 
 Item = Segment | Finished
 """What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
@@ -32,7 +35,10 @@ Items = Iterable[Item] | AsyncIterable[Item]
 
 
 class Driver:
-    """One run over a stream of segments. ``in_flight`` of them are worked on at a time."""
+    """One run over a stream of segments. ``in_flight`` of them are worked on at a time.
+
+    ``clock`` is what deadlines go by: the event loop's, if none is given.
+    """
 
     def __init__(
         self,
@@ -43,6 +49,8 @@ class Driver:
         in_flight: int = 16,
         observer: Observer | None = None,
         speculate: bool = False,
+        deadlines: Deadlines = NO_DEADLINES,
+        clock: Clock | None = None,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
@@ -52,7 +60,15 @@ class Driver:
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
         self._reranker = reranker
-        self._engine = Engine(reranker, rule, signature=self.signature, observer=observer, speculate=speculate)
+        self._engine = Engine(
+            reranker,
+            rule,
+            signature=self.signature,
+            observer=observer,
+            speculate=speculate,
+            anytime=bool(deadlines),
+        )
+        self._deadlines, self._clock = deadlines, clock
         self._in_flight = in_flight
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
@@ -64,6 +80,8 @@ class Driver:
     @property
     def wasted(self) -> Wasted:
         """What was generated for nothing: what arrived too late, and what the generator knows that it aborted."""
+        if getattr(self._generator, "recorded", False):
+            return Wasted()
         arrived = self._engine.wasted
         return Wasted(arrived.candidates, arrived.tokens + getattr(self._generator, "wasted_tokens", 0))
 
@@ -72,14 +90,19 @@ class Driver:
         if check := getattr(self._generator, "check", None):
             await check()
 
-    async def run(self, items: Items) -> AsyncGenerator[tuple[int, Finished]]:
+    async def run(self, items: Items, *, expected: int | None = None) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.
 
         None is further than a few times ``in_flight`` ahead of the first unfinished one, so whoever puts them back in
         order needs little memory. If the input itself fails midway, what was admitted is finished first.
+
+        ``expected`` is how many items there are, if that is known: then the time of a run with a deadline is shared
+        among them. When it is up, what is under way stops with its best so far, and the rest of the input fails.
         """
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
+        clock = self._clock or asyncio.get_running_loop()
+        self._timers = Timers(self._deadlines, clock, self._expire, in_flight=self._in_flight, expected=expected)
         feeder = self._start(self._feed(items))
         self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
         try:
@@ -120,6 +143,7 @@ class Driver:
             self._generator.close(one.segment)
         for one in self._engine.finished():
             self._generator.close(one.segment)
+            self._timers.stop(one.segment.id)
             position, _ = self._active.pop(one.segment.id)
             finished.append((position, one))
         self._room.set()
@@ -137,12 +161,36 @@ class Driver:
         while not self._has_room():
             self._room.clear()
             await self._room.wait()
+        if isinstance(item, Segment) and self._timers.over:
+            item = self._not_begun(item)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
             self._engine.admit(item)
             self._active[item.id] = (self._admitted, item)
+            self._timers.start(item.id, self._admitted)
         self._admitted += 1
+        self._wake.set()
+
+    def _not_begun(self, segment: Segment) -> Finished:
+        outcome = Outcome(
+            id=segment.id,
+            source=segment.source,
+            translation="",
+            index=None,
+            score=None,
+            size=0,
+            stop=Verdict.FAILED,
+            trajectory=(),
+            signature=self.signature,
+            error=f"not begun before the run's deadline of {self._deadlines.run:.15g} s",
+        )
+        return Finished(segment, outcome, ())
+
+    def _expire(self, segment_id: str) -> None:
+        if self._engine.expire(segment_id):
+            # Now and not when it finishes: it may be reranked for a while, and others can have what it takes.
+            self._generator.close(self._active[segment_id][1])
         self._wake.set()
 
     def _has_room(self) -> bool:
@@ -178,6 +226,7 @@ class Driver:
         self._reranking = False
 
     async def _abort(self, feeder: asyncio.Task[None]) -> None:
+        self._timers.close()
         tasks = [feeder, *self._tasks]
         for task in tasks:
             task.cancel()

@@ -7,12 +7,15 @@ A driver turns its crank, and a live run, a replay and a server differ only in t
     feed(draw)                      candidates arrived, in any order
     updates()      → updates        what can be reranked now, each given once
     settle(updates, standings)      what the reranker said
+    expire(id)                      a segment's time is up: it stops with the best so far
     finished()     → finished       segments that stopped; their slots are free
 
 Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
 its own segment's standings in order and nothing else; everything up to the rule's horizon is asked for at once.
 With ``speculate`` the next window is asked for as soon as the last one has arrived, before the verdict on it: the
 generator is never idle, the outcomes are the same, and what a stop makes useless is counted.
+With ``anytime`` segments may expire, so little is asked for and reranked at a time; the outcomes of those that do not
+expire are the same.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ from typing import Generic
 from quitmt.errors import InputError, QuitmtError
 from quitmt.protocols import Reranker, State, StoppingRule, Update, Watch
 from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
+
+AT_ONCE = 32
+"""Candidates that are asked for, and about as many reranked, at a time where segments may expire. A rule that can stop
+only at its budget would ask for all of it at once, and when time is up there would be nothing to return, or a long
+reranking to wait for. Fewer would mean more round trips than a generator or an encoder can make up for."""
 
 Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
 """Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
@@ -61,6 +69,7 @@ class _Slot(Generic[State]):
     asked: int = 0
     reranked: int = 0
     reranking: bool = False
+    expired: bool = False
     end: int | None = None
     """How many candidates there are in all, once that is known."""
     pool: list[Candidate] = field(default_factory=list)
@@ -77,6 +86,11 @@ class _Slot(Generic[State]):
         """Whether all candidates that there are have arrived."""
         return self.end is not None and len(self.pool) >= self.end
 
+    @property
+    def winding_up(self) -> bool:
+        """Whether its time is up and there is something to return: it needs no more candidates."""
+        return self.expired and len(self.pool) > 0
+
 
 class Engine(Generic[State]):
     def __init__(
@@ -87,16 +101,18 @@ class Engine(Generic[State]):
         signature: str = "",
         observer: Observer | None = None,
         speculate: bool = False,
+        anytime: bool = False,
     ) -> None:
         self._reranker = reranker
         self._effort: Callable[[State], Effort | None] = getattr(reranker, "effort", lambda state: None)
         self._rule = rule
         # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
-        dear = getattr(reranker, "standings_cost", False) and rule.open().horizon(0) >= rule.budget
-        self._stride = rule.budget if dear else rule.step
+        self._dear: bool = getattr(reranker, "standings_cost", False) and rule.open().horizon(0) >= rule.budget
+        self._stride = rule.budget if self._dear else rule.step
         self._signature = signature
         self._observer = observer
         self._speculate = speculate
+        self._anytime = anytime
         self.wasted = Wasted()
         self._slots: dict[str, _Slot[State]] = {}
         self._to_ask: dict[str, _Slot[State]] = {}
@@ -129,7 +145,7 @@ class Engine(Generic[State]):
     def asks(self) -> list[Ask]:
         asks = []
         for slot in self._to_ask.values():
-            start, slot.asked = slot.asked, min(self._rule.budget, slot.watch.horizon(slot.asked))
+            start, slot.asked = slot.asked, self._reach(slot)
             asks.append(Ask(slot.segment, start, slot.asked))
         self._to_ask.clear()
         return asks
@@ -137,11 +153,11 @@ class Engine(Generic[State]):
     def served(self, ask: Ask) -> bool:
         """Whether nothing is missing of an ask: all arrived, or the segment needs no more."""
         slot = self._slots.get(ask.segment.id)
-        return slot is None or slot.ended or len(slot.pool) >= ask.stop
+        return slot is None or slot.winding_up or slot.ended or len(slot.pool) >= ask.stop
 
     def feed(self, draw: Draw) -> None:
         slot = self._slots.get(draw.segment.id)
-        if slot is None:  # it stopped meanwhile: what still arrives is not wanted
+        if slot is None or slot.winding_up:  # it stopped meanwhile: what still arrives is not wanted
             self.wasted.add(draw.candidates)
             return
         slot.generate_seconds += draw.seconds
@@ -154,8 +170,8 @@ class Engine(Generic[State]):
         self._mark(slot)
 
     def updates(self, most: int | None = None) -> list[Update[State]]:
-        """``most`` segments at a time, those that have waited longest; all if it is not given."""
-        self._reranking = list(self._to_rerank.values())[:most]
+        """``most`` segments at a time, those whose time is up first, then as they waited; all if it is not given."""
+        self._reranking = sorted(self._to_rerank.values(), key=lambda slot: not slot.expired)[:most]
         updates = []
         for slot in self._reranking:
             slot.reranking = True
@@ -182,24 +198,64 @@ class Engine(Generic[State]):
             else:
                 self._observe(slot, result)
 
+    def expire(self, segment_id: str) -> bool:
+        """The segment's time is up. Whether it needs no more candidates, so that those under way may be aborted.
+
+        1. With a standing and nothing being reranked it is finished, with the best so far.
+        2. While its candidates are being reranked, it is finished as soon as that settles.
+        3. With candidates but no standing these are reranked at once, be they less than a step, and that was all.
+        4. With nothing at all, the first candidates that arrive are reranked, and that was all.
+
+        So it has a translation unless its generator or reranker fails.
+        """
+        slot = self._slots.get(segment_id)
+        if slot is None:
+            return True
+        slot.expired = True
+        if slot.asked:
+            self._to_ask.pop(segment_id, None)
+        self._mark(slot)
+        return slot.winding_up
+
     def finished(self) -> list[Finished]:
         finished, self._finished = self._finished, []
         return finished
+
+    def _reach(self, slot: _Slot[State]) -> int:
+        """Up to where a segment should be asked for now: the next verdict, or the one after it."""
+        verdict = slot.watch.horizon(slot.reranked)
+        if verdict <= slot.asked:  # speculation: what is asked for already may not be enough
+            verdict = slot.watch.horizon(slot.asked)
+        reach = min(self._rule.budget, verdict)
+        if slot.expired:  # its time was up before it was asked for: whatever comes first will do
+            return min(reach, slot.asked + self._rule.step)
+        return min(reach, slot.asked + AT_ONCE) if self._anytime else reach
 
     def _ready(self, slot: _Slot[State]) -> int:
         """How many candidates may be committed: whole steps only, until everything up to the next verdict is there.
 
         Never more than that: reranking what a verdict may make useless would cost MBR quadratically.
         """
-        most = min(slot.asked, slot.watch.horizon(slot.reranked))
+        step = self._rule.step
+        if slot.expired:
+            return len(slot.pool)
+        if self._dear:
+            most = self._rule.budget  # no standing before it, in however many pieces candidates arrive
+        elif self._anytime:
+            most = min(slot.watch.horizon(slot.reranked), slot.reranked + max(step, AT_ONCE // step * step))
+        else:
+            most = min(slot.asked, slot.watch.horizon(slot.reranked))
         arrived = min(len(slot.pool), most)
         if arrived == most or slot.ended:
             return arrived
-        return arrived - arrived % self._rule.step
+        return arrived - arrived % self._stride
 
     def _mark(self, slot: _Slot[State]) -> None:
         """Find what can be done next for a segment, if anything."""
-        if self._speculate and not slot.ended and len(slot.pool) == slot.asked < self._rule.budget:
+        if slot.expired:
+            self._wind_up(slot)
+            return
+        if not slot.ended and len(slot.pool) == slot.asked < self._ahead(slot):
             self._to_ask[slot.segment.id] = slot
         if slot.reranking:
             return
@@ -210,19 +266,42 @@ class Engine(Generic[State]):
         elif slot.reranked == slot.asked:
             self._to_ask[slot.segment.id] = slot
 
+    def _ahead(self, slot: _Slot[State]) -> int:
+        """Up to where a segment may be asked for before what has arrived is reranked."""
+        if self._speculate:
+            return self._rule.budget
+        return min(self._rule.budget, slot.watch.horizon(slot.reranked)) if self._anytime else slot.asked
+
+    def _wind_up(self, slot: _Slot[State]) -> None:
+        """What is left to do for a segment whose time is up; see ``expire``."""
+        if slot.reranking:
+            return
+        if slot.standing is not None:
+            self._finish(slot, Verdict.DEADLINE)
+        elif slot.pool:
+            self._to_rerank[slot.segment.id] = slot
+        elif slot.ended:
+            self._finish(slot, Verdict.EXHAUSTED)
+
     def _observe(self, slot: _Slot[State], standings: list[Standing]) -> None:
         for standing in standings:
             slot.standing = standing
             slot.trajectory.append(standing.score)
-            verdict = slot.watch.observe(standing)
+            verdict = slot.watch.observe(standing) if self._is_step(slot, standing.size) else None
             if verdict is None and slot.ended and standing.size == len(slot.pool):
                 verdict = Verdict.EXHAUSTED
+            if verdict is None and slot.expired and standing is standings[-1]:
+                verdict = Verdict.DEADLINE
             if self._observer is not None:
                 self._observer(slot.segment, standing, slot.pool[: standing.size], verdict)
             if verdict is not None:
                 self._finish(slot, verdict)
                 return
         self._mark(slot)
+
+    def _is_step(self, slot: _Slot[State], size: int) -> bool:
+        """Whether a rule would see this standing in any case: not the part of a step that an expired segment got."""
+        return not slot.expired or size % self._rule.step == 0 or size == self._rule.budget or slot.ended
 
     def _finish(self, slot: _Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
         del self._slots[slot.segment.id]

@@ -18,6 +18,7 @@ from quitmt.mailbox import Mailbox
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"
+GZIP = b"\x1f\x8b"
 
 
 async def read_lines(path: str) -> AsyncIterator[str]:
@@ -30,6 +31,23 @@ async def read_lines(path: str) -> AsyncIterator[str]:
             yield _decoded(line, path, number)
     if rest:
         yield _decoded(rest, path, number + 1)
+
+
+def count_lines(path: str) -> int | None:
+    """How many lines a file has; None where looking ahead is impossible or costs more than next to nothing."""
+    if path == STDIN or not Path(path).is_file():
+        return None
+    count, last = 0, b"\n"
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(2) == GZIP:
+                return None
+            file.seek(0)
+            while chunk := file.read(1 << 20):
+                count, last = count + chunk.count(b"\n"), chunk[-1:]
+    except OSError:  # reading it will say what is wrong
+        return None
+    return count + (last != b"\n")
 
 
 def name_of(path: str) -> str:
@@ -54,7 +72,7 @@ async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
         head += chunk
         if len(head) >= 2:
             break
-    if not head.startswith(b"\x1f\x8b"):
+    if not head.startswith(GZIP):
         yield head
         async for chunk in chunks:
             yield chunk

@@ -1,0 +1,246 @@
+"""Deadlines in the driver, by a clock that the tests move: no test waits, and none depends on how fast it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+import pytest
+
+from quitmt import rerank, stop
+from quitmt.engine.deadlines import Deadlines, Timers
+from quitmt.engine.driver import Driver, in_order
+from quitmt.engine.engine import Finished
+from quitmt.errors import UsageError
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.protocols import Reranker, Update
+from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Verdict
+
+
+class FakeTimer:
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when, self.callback, self.pending = when, callback, True
+
+    def cancel(self) -> None:
+        self.pending = False
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now, self.timers = 1000.0, list[FakeTimer]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
+        self.timers.append(FakeTimer(when, callback))
+        return self.timers[-1]
+
+    def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        while due := [timer for timer in self.timers if timer.pending and timer.when <= end]:
+            first = min(due, key=lambda timer: timer.when)
+            first.pending, self.now = False, max(self.now, first.when)
+            first.callback()
+        self.now = end
+
+    @property
+    def pending(self) -> list[float]:
+        return [timer.when - self.now for timer in self.timers if timer.pending]
+
+
+class Taking:
+    """A generator whose every ask takes so many seconds; one of many asks after the other."""
+
+    signature = "taking"
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        self.clock, self.seconds = clock, seconds
+        self.asked, self.closed = list[str](), list[str]()
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        for ask in asks:
+            self.asked.append(ask.segment.id)
+            self.clock.advance(self.seconds)
+            if ask.segment.id not in self.closed:
+                yield Draw(ask.segment, ask.start, tuple(candidate(index) for index in range(ask.start, ask.stop)))
+
+    def close(self, segment: Segment) -> None:
+        self.closed.append(segment.id)
+
+
+def candidate(index: int) -> Candidate:
+    return Candidate("x" * (1 + index * 7 % 11))
+
+
+def length() -> Reranker:
+    return rerank.qe(lambda source, text: len(text), name="length")
+
+
+def segments(count: int) -> list[Segment]:
+    return [Segment(str(number), f"source {number}") for number in range(count)]
+
+
+def run(driver: Driver, items: Iterable[Segment | Finished], expected: int | None = None) -> list[Outcome]:
+    async def collect() -> list[Outcome]:
+        return [one.outcome async for one in in_order(driver.run(items, expected=expected))]
+
+    return asyncio.run(collect())
+
+
+def driver_of(
+    generator: Taking, deadline: float | None = None, run_deadline: float | None = None, n: int = 10_000, **more: int
+) -> Driver:
+    deadlines = Deadlines(deadline, run_deadline)
+    return Driver(generator, length(), stop.load("full", n=n), deadlines=deadlines, clock=generator.clock, **more)
+
+
+def is_best(outcome: Outcome) -> bool:
+    texts = [candidate(index).text for index in range(outcome.size)]
+    return outcome.translation == max(texts, key=len) and len(outcome.translation) > 0
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 3.0, 100.0])
+def test_every_segment_ends_at_its_deadline_with_the_best_so_far(seconds: float) -> None:
+    taking = Taking(FakeClock(), seconds)
+    outcomes = run(driver_of(taking, deadline=10, in_flight=3), segments(7))
+    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 7
+    assert all(is_best(outcome) and outcome.size <= 10 / seconds * 32 + 32 for outcome in outcomes)
+    assert set(taking.closed) == {outcome.id for outcome in outcomes}
+    assert taking.clock.pending == []
+
+
+def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
+    for rule in (stop.load("full", n=100), stop.load("quit", k=5, w=4, alpha=0.5, n=100)):
+        found = []
+        for deadlines in (Deadlines(), Deadlines(1e6, 1e7)):
+            taking = Taking(FakeClock(), 1.0)
+            driver = Driver(taking, length(), rule, deadlines=deadlines, clock=taking.clock)
+            outcomes = run(driver, segments(5), expected=5)
+            found.append([(one.translation, one.index, one.stop, one.trajectory, one.size) for one in outcomes])
+            assert not driver.wasted
+        assert found[0] == found[1]
+
+
+def test_a_generator_is_told_as_soon_as_time_is_up() -> None:
+    """While what has arrived is reranked, nothing more is generated for the segment."""
+    clock = FakeClock()
+    taking = Taking(clock, 0.0)
+    closed_meanwhile: list[list[str]] = []
+
+    class Watching:
+        signature = "watching"
+        inner = length()
+
+        def open(self, segment: Segment) -> object:
+            return self.inner.open(segment)
+
+        def extend(self, updates: Sequence[Update]) -> object:
+            done = asyncio.run_coroutine_threadsafe(ring(), loop)
+            done.result()
+            closed_meanwhile.append(list(taking.closed))
+            return self.inner.extend(updates)
+
+    async def ring() -> None:
+        clock.advance(5.0)
+
+    async def work() -> list[Outcome]:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        rule = stop.load("full", n=10_000)
+        driver = Driver(taking, Watching(), rule, deadlines=Deadlines(5.0), clock=clock)  # type: ignore[arg-type]
+        return [one.outcome async for one in in_order(driver.run(segments(1)))]
+
+    loop: asyncio.AbstractEventLoop
+    [outcome] = asyncio.run(work())
+    assert outcome.stop is Verdict.DEADLINE and is_best(outcome)
+    assert closed_meanwhile == [["0"]]
+
+
+def test_when_the_run_is_over_the_rest_is_not_begun() -> None:
+    taking = Taking(FakeClock(), 1.0)
+    blank = Finished(Segment("blank"), Outcome("blank", "", "", None, None, 0, Verdict.STABLE, ()), ())
+    items = [*segments(2), *[Segment(f"late {number}", "x") for number in range(40)], blank]
+    outcomes = run(driver_of(taking, run_deadline=60, in_flight=2), items)  # how many there are is not known
+    assert [outcome.stop for outcome in outcomes[:2]] == [Verdict.DEADLINE] * 2
+    assert all(is_best(outcome) for outcome in outcomes[:2])
+    late = outcomes[2:-1]
+    assert {outcome.stop for outcome in late} == {Verdict.FAILED}
+    assert {outcome.error for outcome in late} == {"not begun before the run's deadline of 60 s"}
+    assert outcomes[-1].stop is Verdict.STABLE and len(late) == 40
+    assert set(taking.asked) == {"0", "1"}
+
+
+def test_a_run_of_known_length_is_paced() -> None:
+    taking = Taking(FakeClock(), 0.125)
+    outcomes = run(driver_of(taking, run_deadline=64, in_flight=1), segments(8), expected=8)
+    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 8
+    assert all(is_best(outcome) for outcome in outcomes)
+    assert taking.clock.now <= 1064.0 + 8 * 0.125
+
+
+def test_a_segment_gets_its_share_of_what_is_left() -> None:
+    clock = FakeClock()
+    timers = Timers(Deadlines(run=100), clock, lambda _: None, in_flight=4, expected=50)
+    timers.start("a", 0)
+    assert clock.pending == [100, 100 * 4 / 50]
+    timers.stop("a")
+    clock.advance(50)
+    timers.start("b", 40)
+    assert clock.pending == [50, 50 * 4 / 10]
+    timers.stop("b")
+    timers.start("c", 60)  # more than were announced
+    assert clock.pending == [50, 200]
+    timers.close()
+    assert clock.pending == []
+
+
+def test_the_shorter_of_both_deadlines_counts() -> None:
+    for deadline, share in ((3.0, 3.0), (30.0, 20.0)):
+        clock = FakeClock()
+        Timers(Deadlines(deadline, 100), clock, lambda _: None, in_flight=2, expected=10).start("a", 0)
+        assert clock.pending == [100, share]
+
+
+def test_the_end_of_the_run_rings_for_all_that_are_under_way() -> None:
+    clock, rung = FakeClock(), list[str]()
+    timers = Timers(Deadlines(run=100), clock, rung.append, in_flight=2)
+    for name in "abc":
+        timers.start(name, 0)
+    timers.stop("b")
+    assert not timers.over and clock.pending == [100]
+    clock.advance(100)
+    assert timers.over and rung == ["a", "c"]
+
+
+def test_scoring_of_recorded_pools_has_deadlines_too() -> None:
+    clock = FakeClock()
+    recorded = [RecordedPool(one, tuple(candidate(index) for index in range(640))) for one in segments(4)]
+
+    def slow(source: str, text: str) -> float:
+        loop.call_soon_threadsafe(clock.advance, 1 / 16)
+        return len(text)
+
+    async def work() -> tuple[list[Outcome], Driver]:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        reranker = rerank.qe(slow, name="slow")
+        driver = Driver(
+            RecordedGenerator(recorded), reranker, stop.load("full", n=640), deadlines=Deadlines(1.0), clock=clock
+        )
+        return [one.outcome async for one in in_order(driver.run([pool.segment for pool in recorded]))], driver
+
+    loop: asyncio.AbstractEventLoop
+    outcomes, driver = asyncio.run(work())
+    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 4
+    assert all(is_best(outcome) and outcome.size < 640 for outcome in outcomes)
+    assert not driver.wasted  # nothing was generated
+
+
+@pytest.mark.parametrize("value", [0, -1.5, math.nan, math.inf, "5", True])
+def test_bad_deadlines(value: float) -> None:
+    with pytest.raises(UsageError, match="a segment's deadline must be a number of seconds above 0, not "):
+        Deadlines(value)
+    with pytest.raises(UsageError, match="a run's deadline must be"):
+        Deadlines(run=value)
