@@ -34,14 +34,14 @@ test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original,
 	$(VENV)-comet/bin/python -m pytest --confcutdir=tests/comet -o filterwarnings= tests/comet
 
 lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

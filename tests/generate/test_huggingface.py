@@ -348,6 +348,9 @@ def test_languages_that_a_model_does_not_know(zoo: Zoo, kind: str, pair: tuple[s
 def test_a_chat_model_must_be_told_the_languages(zoo: Zoo) -> None:
     with pytest.raises(UsageError, match="must be told"):
         load(zoo, "chat", languages=("en", None))
+    told = load(zoo, "chat", languages=(None, None), prompt="plain")
+    text = told._sampler._decoder._tokenizer.decode(told._sampler._decoder._encode(SEGMENTS[0]))
+    assert text == f"<|user|>{SEGMENTS[0].source}<|end|><|assistant|>"
 
 
 def test_models_that_cannot_be_used(zoo: Zoo, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from quitmt.errors import InputError, UsageError
 from quitmt.metrics.gemba_answers import read
-from quitmt.prompts.template import Judged, Prompt, for_model, judges, load, names
+from quitmt.prompts.template import Judged, Prompt, for_model, judges, load, made, names
 from quitmt.types import Segment
 
 SEGMENT = Segment("1", "A {source} of {joy}.")
@@ -52,6 +52,20 @@ def test_hy_mt_speaks_chinese_where_chinese_is_involved() -> None:
         assert str(message["content"]).startswith(f"将以下文本翻译为{name}，")
 
 
+def test_plain_is_the_text_itself_and_names_no_language() -> None:
+    prompt = made("plain", "some/model", (None, None))
+    assert prompt.messages(SEGMENT) == [{"role": "user", "content": "A {source} of {joy}."}]
+    assert prompt.signature == f"plain-{prompt.template.digest}"
+    assert not prompt.template.clean and load("instruct").clean
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "plain"])
+@pytest.mark.parametrize("pair", [(None, None), ("en", None), (None, "de")])
+def test_templates_that_translate_must_be_told_the_languages(name: str, pair: tuple[str | None, str | None]) -> None:
+    with pytest.raises(UsageError, match=f"the prompt '{name}' must be told the languages"):
+        made(name, "some/model", pair)
+
+
 def test_context_only_where_there_is_some() -> None:
     assert "What comes before" not in str(filled("instruct"))
     [message] = filled("instruct", segment=Segment("2", "He left.", "Ann came.\nBob stayed."))
@@ -84,6 +98,7 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
         ("t.toml", "mesages = []", "unknown field 'mesages'"),
         ("t.toml", 'messages = [{role = "user"}]', "message without role or content"),
         ("t.toml", "", r"has no \{source\}"),
+        ("t.toml", 'clean = "no"\nmessages = [{role = "user", content = "{source}"}]', "neither true nor false"),
     ],
 )
 def test_bad_templates(file: str, text: str, message: str, tmp_path: Path) -> None:

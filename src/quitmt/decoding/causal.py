@@ -13,22 +13,14 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from quitmt.decoding.families import Pair
 from quitmt.decoding.walk import Opening
-from quitmt.errors import GenerationError, UsageError
+from quitmt.errors import GenerationError
 from quitmt.prompts.clean import clean as cleaned
-from quitmt.prompts.template import Prompt, for_model, load
+from quitmt.prompts.template import Prompt
 from quitmt.types import Segment
 
 MAX_TOKENS = 512
 """Of a candidate, unless told otherwise; fewer where the model's context leaves fewer."""
-
-
-def make_prompt(template: str | None, name: str, pair: Pair) -> Prompt:
-    source, target = pair
-    if source is None or target is None:
-        raise UsageError(f"{name} must be told the languages", hint="give the source and the target language")
-    return Prompt(load(template or for_model(name)), source, target)
 
 
 class CausalDecoder:

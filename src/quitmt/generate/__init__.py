@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt.errors import UsageError, unknown
+from quitmt.prompts import template
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 
@@ -130,6 +131,8 @@ def load(
     if strangers := sorted(given.keys() - backend.options):
         takers = ", ".join(f"{key}:" for key, one in BACKENDS.items() if strangers[0] in one.options)
         raise UsageError(f"--{strangers[0].replace('_', '-')} goes with {takers} not with {name}:")
+    if "prompt" in given and not template.load(given["prompt"]).clean:
+        given.setdefault("clean", False)
     if given.get("max_tokens", 1) < 1:
         raise UsageError(f"at least 1 token must be allowed, not {given['max_tokens']}")
     module, _, attribute = backend.location.partition(":")

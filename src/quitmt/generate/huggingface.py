@@ -22,6 +22,7 @@ from quitmt import devices
 from quitmt.decoding.worker import Worker
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.neural.checkpoint import fingerprint
+from quitmt.prompts import template
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -56,7 +57,7 @@ class HuggingFaceGenerator:
         config, tokenizer = _load_config(path), _load_tokenizer(path)
         self._place = devices.device(device)
         network = _load_network(path, config, self._place, _dtype(dtype, self._place, config))
-        from quitmt.decoding.causal import CausalDecoder, make_prompt
+        from quitmt.decoding.causal import CausalDecoder
         from quitmt.decoding.seq2seq import Seq2SeqDecoder
 
         weights = fingerprint(network.state_dict(), str(tokenizer.chat_template))
@@ -68,7 +69,7 @@ class HuggingFaceGenerator:
             decoder = Seq2SeqDecoder(network, tokenizer, path, languages, max_tokens)
             fields += [f"{source}-{target}" for source, target in [languages] if source or target]
         else:
-            told = make_prompt(prompt, path, languages)
+            told = template.made(prompt, path, languages)
             decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
             fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
         fields += [f"max:{max_tokens}"] if max_tokens else []

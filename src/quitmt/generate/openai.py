@@ -66,7 +66,7 @@ class OpenAIGenerator:
             raise unknown("API", api, APIS)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"at least 1 token must be allowed, not {max_tokens}")
-        loaded = _checked(template.Prompt(template.load(prompt or template.for_model(model)), *_both(languages)), api)
+        loaded = _checked(template.made(prompt, model, languages), api)
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._neutral = self._bodies.neutral
         self._clean = clean
@@ -267,16 +267,8 @@ class _Order:
         self._put(draw)
 
 
-def _both(languages: tuple[str | None, str | None]) -> tuple[str, str]:
-    source, target = languages
-    if not source or not target:
-        missing = "--src" if target else "--tgt" if source else "--src and --tgt"
-        raise UsageError("a model behind a server must be told the languages", hint=f"give {missing}")
-    return source, target
-
-
 def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
-    """What is wrong with a language or does not go with the API is said now, not by each segment."""
+    """What does not go with the API is said now, not by each segment."""
     contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
     if api == "completions" and not all(isinstance(content, str) for content in contents):
         hint = "take another one with --prompt, or --api chat"

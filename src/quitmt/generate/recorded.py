@@ -14,6 +14,8 @@ class RecordedPool:
 
     segment: Segment
     candidates: tuple[Candidate, ...]
+    generator: str = ""
+    """The signature of what sampled it, if that is known."""
 
 
 class RecordedGenerator:
@@ -21,6 +23,8 @@ class RecordedGenerator:
     any length holds only the pools in flight."""
 
     signature = "recorded"
+    recorded = True
+    """Nothing is generated, so nothing is wasted."""
 
     def __init__(self, pools: Iterable[RecordedPool] = ()) -> None:
         self._pools: dict[str, tuple[Candidate, ...]] = {}

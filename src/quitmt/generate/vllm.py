@@ -53,11 +53,7 @@ class VllmGenerator:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         sampling.refuse("vLLM", "epsilon")
-        source, target = languages
-        if not (source and target):
-            raise UsageError("a chat model must be told the languages", hint="give --src and --tgt")
-        self._prompt = template.Prompt(template.load(prompt or template.for_model(model)), source, target)
-        self._prompt.messages(Segment("", "check"))  # an unknown language is found out before the model is loaded
+        self._prompt = template.made(prompt, model, languages)  # before the model is loaded, which takes long
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
         self._numbers = itertools.count()
         self._running: dict[int, set[str]] = {}

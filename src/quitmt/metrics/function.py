@@ -1,5 +1,5 @@
 """Any function as a metric: ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)`` as utility,
-``score(source, candidate)`` as estimator; and anything by name, as ``module:attribute``."""
+``score(source, candidate)`` as estimator, plain or async; and anything by name, as ``module:attribute``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import importlib
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import UsageError
+from quitmt.metrics.awaiting import Awaiting
 from quitmt.protocols import QualityEstimator, Utility
 from quitmt.types import Candidate, Segment
 
@@ -129,13 +130,28 @@ class FunctionUtility:
 
 
 class FunctionEstimator:
-    def __init__(self, function: Callable[[str, str], float], *, name: str | None = None) -> None:
-        self._function = function
-        _check_arguments(function, 2, "score(source, candidate)")
-        self.signature = f"function:{name or _name(function)}{code(function)}"
+    """Calls ``score(source, candidate)`` once for each pair; a ``batched`` function, ``score(pairs)``, once for all
+    pairs of a call, which may be of many sources. What async functions give is awaited, all of a call at once."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str | None = None, batched: bool = False) -> None:
+        self._function, self._batched = function, batched
+        wanted = ("score(pairs), with a list of (source, candidate)", 1) if batched else ("score(source, candidate)", 2)
+        self.signature = signed(function, name, *wanted)
+        self._awaiting: Awaiting | None = None
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
-        return np.array([self._function(segment.source, candidate.text) for segment, candidate in pairs], np.float64)
+        texts = [(segment.source, candidate.text) for segment, candidate in pairs]
+        if self._batched:
+            [found] = self._awaited([self._function(texts)])
+        else:
+            found = self._awaited([self._function(*pair) for pair in texts])
+        return np.asarray(found, np.float64)
+
+    def _awaited(self, found: list[Any]) -> list[Any]:
+        if not any(isinstance(one, Awaitable) for one in found):
+            return found
+        self._awaiting = self._awaiting or Awaiting()
+        return self._awaiting.all(found)
 
 
 def as_utility(thing: Any, name: str | None = None) -> Utility[Any]:
@@ -173,6 +189,12 @@ def _callable(thing: Any, wanted: str) -> Any:
 
 def _name(thing: Any) -> str:
     return str(getattr(thing, "__qualname__", type(thing).__qualname__))
+
+
+def signed(function: Any, name: str | None, wanted: str, count: int) -> str:
+    """The signature of a function that takes ``count`` arguments, and is refused if it does not."""
+    _check_arguments(_callable(function, wanted), count, wanted)
+    return f"function:{name or _name(function)}{code(function)}"
 
 
 def code(function: Any) -> str:

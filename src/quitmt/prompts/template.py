@@ -11,7 +11,8 @@ Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language
 ``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the
 sentences before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
 ``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
-Substitution is one pass: braces in a source are text.
+``clean = false`` says that answers are no translations, so that nothing around them is taken away. Substitution is one
+pass: braces in a source are text. Only a template that names languages needs to be told them.
 
 Judges are templates too, kept apart: what a model is told that judges a translation (``judges/gemba-mqm``). They have
 ``{translation}`` besides, which a ``Judged`` segment brings along.
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from quitmt import languages
-from quitmt.errors import InputError, unknown
+from quitmt.errors import InputError, UsageError, unknown
 from quitmt.types import Segment
 
 Message = dict[str, Any]
@@ -47,6 +48,13 @@ class Template:
     context_messages: tuple[Message, ...] = ()
     chinese_messages: tuple[Message, ...] = ()
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    clean: bool = True
+    """Whether answers are cleaned, unless told otherwise."""
+
+    @property
+    def names_languages(self) -> bool:
+        contents = [message["content"] for variant in _VARIANTS for message in getattr(self, variant)]
+        return bool(self.chinese_messages) or not _LANGUAGES.isdisjoint(_placeholders(contents))
 
     @property
     def digest(self) -> str:
@@ -64,29 +72,44 @@ class Judged(Segment):
 
 @dataclass(frozen=True)
 class Prompt:
-    """A template for one pair of languages."""
+    """A template for one pair of languages, or for none if it names none."""
 
     template: Template
-    source_language: str
-    target_language: str
+    source_language: str | None = None
+    target_language: str | None = None
+
+    @cached_property
+    def _pair(self) -> tuple[str, str] | None:
+        source, target = self.source_language, self.target_language
+        if source and target:
+            return source, target
+        if not self.template.names_languages:
+            return None
+        missing = "--src" if target else "--tgt" if source else "--src and --tgt"
+        hint = f"give {missing}, or a --prompt that names none, such as plain"
+        raise UsageError(f"the prompt {self.template.name!r} must be told the languages", hint=hint)
 
     @cached_property
     def _names(self) -> dict[str, str]:
+        if self._pair is None:
+            return {}
+        source, target = self._pair
         return {
-            "source_language": languages.name(self.source_language),
-            "target_language": languages.name(self.target_language),
-            "target_language_zh": languages.name(self.target_language, into="zh"),
-            "source_code": languages.bcp47(self.source_language),
-            "target_code": languages.bcp47(self.target_language),
+            "source_language": languages.name(source),
+            "target_language": languages.name(target),
+            "target_language_zh": languages.name(target, into="zh"),
+            "source_code": languages.bcp47(source),
+            "target_code": languages.bcp47(target),
         }
 
     @cached_property
     def _has_chinese(self) -> bool:
-        return any(languages.is_chinese(code) for code in (self.source_language, self.target_language))
+        return any(languages.is_chinese(code) for code in self._pair or ())
 
     @property
     def signature(self) -> str:
-        return f"{self.template.name}-{self.template.digest},{self.source_language}-{self.target_language}"
+        pair = f",{'-'.join(self._pair)}" if self._pair else ""
+        return f"{self.template.name}-{self.template.digest}{pair}"
 
     def messages(self, segment: Segment) -> list[Message]:
         """What a chat model is told for a segment."""
@@ -103,6 +126,14 @@ class Prompt:
     def text(self, segment: Segment) -> str:
         """The same as one text, for models without a chat template."""
         return "\n\n".join(str(message["content"]) for message in self.messages(segment)) + "\n"
+
+
+def made(name: str | None, model: str, pair: tuple[str | None, str | None]) -> Prompt:
+    """The prompt for a model: the named template, or the one that fits the model. What is wrong with it or with the
+    languages is said now, not by each segment."""
+    prompt = Prompt(load(name or for_model(model)), *pair)
+    prompt.messages(Segment("check", "Hello."))
+    return prompt
 
 
 def load(name: str) -> Template:
@@ -163,13 +194,17 @@ def _parse(name: str, text: str) -> Template:
         if parent not in (judges() if name in judges() else names()):
             raise unknown("prompt template", str(parent), names())
         fields = {**tomllib.loads(_own(parent)), **fields}
-    known = {*_VARIANTS, "chat_template_kwargs", "about"}
+    known = {*_VARIANTS, "chat_template_kwargs", "clean", "about"}
     if extra := sorted(fields.keys() - known):
         raise InputError(
             f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}"
         )
     variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
-    return _checked(Template(name, **variants, chat_template_kwargs=fields.get("chat_template_kwargs", {})), name)
+    clean = fields.get("clean", True)
+    if not isinstance(clean, bool):
+        raise InputError(f"clean in the prompt template {name} is neither true nor false")
+    kwargs = fields.get("chat_template_kwargs", {})
+    return _checked(Template(name, **variants, chat_template_kwargs=kwargs, clean=clean), name)
 
 
 def _checked(template: Template, name: str) -> Template:
@@ -187,9 +222,8 @@ def _checked(template: Template, name: str) -> Template:
     return template
 
 
-_KNOWN = {
-    "source", "context", "source_language", "target_language", "target_language_zh", "source_code", "target_code",
-}  # fmt: skip
+_LANGUAGES = {"source_language", "target_language", "target_language_zh", "source_code", "target_code"}
+_KNOWN = {"source", "context", *_LANGUAGES}
 
 
 def _placeholders(content: Any) -> list[str]:

@@ -1,0 +1,83 @@
+"""Voting as a utility: 1 if two candidates give the same answer, else 0. MBR with it is self-consistency (Wang et al.
+2022): the winner is the first candidate with the answer that most candidates give, and its score is their share.
+
+A candidate without an answer agrees with nobody, itself included: were it to agree with itself, two copies of the same
+refusal would beat every answer that was given once. So its score is 0, which is less than that of any answer, and it
+wins only where nobody has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.metrics.final_answer import final_answer
+from quitmt.metrics.function import signed
+from quitmt.protocols import Matrix
+from quitmt.types import Segment
+
+Ints = npt.NDArray[np.int64]
+NOBODY = -1
+"""The number of no answer."""
+
+
+class VoteArena:
+    __slots__ = ("answers", "numbers")
+
+    def __init__(self) -> None:
+        self.answers: Ints = np.empty(0, np.int64)
+        """The number of each text's answer."""
+        self.numbers: dict[Hashable, int] = {}
+        """Answer → its number, in the order in which they came."""
+
+
+class Vote:
+    """``answer(text)`` gives anything that can be hashed and compared, or None for no answer; see ``final_answer`` for
+    what it is unless given.
+
+    >>> import quitmt
+    >>> pool = ["It is 13.", "7 + 5 = 12", "", "", "7 plus 5 makes 12."]
+    >>> outcome = quitmt.rerank_pool(pool, reranker=quitmt.mbr(Vote()))
+    >>> outcome.translation, outcome.score
+    ('7 + 5 = 12', 0.4)
+    """
+
+    encodes_whole = True
+
+    def __init__(self, answer: Callable[[str], Hashable | None] = final_answer, *, name: str | None = None) -> None:
+        self._answer = answer
+        named = "final" if answer is final_answer else signed(answer, name, "answer(text)", 1)
+        self.signature = f"vote|answer:{named}"
+
+    def open(self, segment: Segment) -> VoteArena:
+        return VoteArena()
+
+    def encode(self, batch: Sequence[tuple[VoteArena, Sequence[str]]]) -> None:
+        # All answers before the first arena changes: a function of somebody's may fail, or give what has no hash.
+        found = [[self._checked(text) for text in texts] for _, texts in batch]
+        for (arena, _), answers in zip(batch, found, strict=True):
+            numbers = arena.numbers
+            new = [NOBODY if one is None else numbers.setdefault(one, len(numbers)) for one in answers]
+            arena.answers = np.concatenate((arena.answers, np.array(new, np.int64)))
+
+    def compare(self, arena: VoteArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
+        found = self.block(arena, np.array(rows), columns)
+        return found, found  # whoever agrees is agreed with
+
+    def block(self, arena: VoteArena, rows: Ints, columns: range) -> Matrix:
+        return _agreement(arena.answers[rows][:, None], arena.answers[columns.start : columns.stop][None])
+
+    def pairs(self, arena: VoteArena, rows: Ints, columns: Ints) -> Matrix:
+        return _agreement(arena.answers[rows], arena.answers[columns])
+
+    def _checked(self, text: str) -> Hashable | None:
+        answer: Any = self._answer(text)
+        hash(answer)
+        return answer  # type: ignore[no-any-return]
+
+
+def _agreement(one: Ints, other: Ints) -> Matrix:
+    return np.asarray((one == other) & (one != NOBODY), np.float64)
