@@ -16,6 +16,7 @@ from quitmt.types import Candidate, Segment, Standing
 from tests.comet.folders import make_folder
 from tests.contract import test_neural_rerankers as neural
 from tests.contract import test_rerankers as contract
+from tests.neural.tiny_sentence import make_sentence_model
 
 pools = contract.pools
 tolerance = neural.tolerance
@@ -35,16 +36,25 @@ def comet(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"mbr:comet:{make_folder(tmp_path_factory.mktemp('models'), 'regression')}"
 
 
+@pytest.fixture(scope="module")
+def embedding(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"mbr:embedding:{make_sentence_model(tmp_path_factory.mktemp('models') / 'sentence')}"
+
+
 @pytest.fixture(
     scope="module",
-    params=[("chrf", variant) for variant in CHRF] + [("comet", variant) for variant in COMET],
+    params=[("chrf", variant) for variant in CHRF]
+    + [("comet", variant) for variant in COMET]
+    + [("embedding", variant) for variant in COMET],
     ids="|".join,
 )
-def reranker(request: pytest.FixtureRequest, comet: str) -> Reranker[Any]:
+def reranker(request: pytest.FixtureRequest, comet: str, embedding: str) -> Reranker[Any]:
     utility, variant = request.param
     if utility == "chrf":
         return rerank.load("mbr:chrf", variant=variant)
-    return rerank.load(comet, hardware=Hardware(device="cpu"), variant=variant)
+    return rerank.load(
+        {"comet": comet, "embedding": embedding}[utility], hardware=Hardware(device="cpu"), variant=variant
+    )
 
 
 def test_the_winner_after_n_is_that_of_the_method_on_those_n(

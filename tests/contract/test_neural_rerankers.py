@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from quitmt.types import Standing
 from tests.comet.folders import make_folder
 from tests.contract import test_rerankers as contract
 from tests.neural.tiny_metricx import make_metricx
+from tests.neural.tiny_sentence import make_sentence_model
 
 CHECKPOINTS = {"comet": "regression", "kiwi": "unified", "xcomet": "xcomet"}
+MAKERS: dict[str, Callable[[Path], Path]] = {"metricx": make_metricx, "embedding": make_sentence_model}
 TOLERANCE = 1e-5
 
 pools = contract.pools
@@ -47,19 +50,22 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
     def name(kind: str) -> str:
         if kind not in made:
-            made[kind] = make_metricx(root / kind) if kind == "metricx" else make_folder(root, CHECKPOINTS[kind])
+            made[kind] = MAKERS[kind](root / kind) if kind in MAKERS else make_folder(root, CHECKPOINTS[kind])
         return f"{kind}:{made[kind]}"
 
     return name
 
 
-@pytest.fixture(scope="module", params=["mbr:comet", "mbr:xcomet", "mbr:metricx", "qe:kiwi", "qe:xcomet", "qe:metricx"])
+@pytest.fixture(
+    scope="module",
+    params=["mbr:comet", "mbr:xcomet", "mbr:metricx", "mbr:embedding", "qe:kiwi", "qe:xcomet", "qe:metricx"],
+)
 def reranker(request: pytest.FixtureRequest, spec: Callable[[str], str]) -> Reranker:
     way, kind = request.param.split(":")
     return rerank.load(f"{way}:{spec(kind)}", hardware=Hardware(device="cpu"))
 
 
-@pytest.fixture(scope="module", params=["comet", "xcomet", "metricx"])
+@pytest.fixture(scope="module", params=["comet", "xcomet", "metricx", "embedding"])
 def utility(request: pytest.FixtureRequest, spec: Callable[[str], str]) -> Utility:
     return scorer.utility(spec(request.param), Hardware(device="cpu"))
 
@@ -70,7 +76,8 @@ def close(found: object, expected: object) -> None:
 
 def test_backward_is_forward_the_other_way_round(utility: Utility) -> None:
     forward, backward = utility.compare(contract.encoded(utility, contract.TEXTS), range(6), range(6))
-    assert forward.shape == backward.shape == (6, 6) and abs(forward - forward.T).max() > 0.001
+    assert forward.shape == backward.shape == (6, 6)
+    assert utility.signature.startswith("embedding|") or abs(forward - forward.T).max() > 0.001  # or it shows nothing
     close(backward, forward.T)
 
 

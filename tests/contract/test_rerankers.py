@@ -11,6 +11,7 @@ import pytest
 from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionEstimator, FunctionUtility
+from quitmt.metrics.vote import Vote
 from quitmt.protocols import Reranker, Update, Utility
 from quitmt.rerank.filtered import Filtered
 from quitmt.types import Candidate, Segment, Standing
@@ -19,6 +20,7 @@ RERANKERS: dict[str, Callable[[], Reranker]] = {
     "mbr:chrf": lambda: rerank.load("mbr:chrf"),
     "mbr:function": lambda: rerank.mbr(lambda h, r: len(set(h.split()) & set(r.split())) / (1 + len(h))),
     "qe:function": lambda: rerank.qe(lambda source, text: -abs(len(text) - len(source))),
+    "mbr:vote": lambda: rerank.vote(lambda text: text.split()[-1]),
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
     "qe:likelihood": lambda: rerank.load("qe:likelihood"),
     "mbr:function of three": lambda: rerank.mbr(lambda s, h, r: len(set(h.split()) & set(r.split())) / len(s + h)),
@@ -91,6 +93,7 @@ def test_no_candidates_is_no_standing(reranker: Reranker) -> None:
 
 UTILITIES: dict[str, Callable[[], Utility]] = {
     "chrf": Chrf,
+    "vote": lambda: Vote(lambda text: text[:1] or None),
     "function": lambda: FunctionUtility(lambda h, r: len(h) - 2 * len(r)),
     "function of three": lambda: FunctionUtility(lambda s, h, r: len(s) * len(h) - 2 * len(r)),
 }

@@ -132,7 +132,9 @@ def test_every_name_is_explained_and_knows_what_it_needs() -> None:
     assert find("gemba:openai:a/b")[0].needs_source and not find("gemba:openai:a/b")[0].needs_reference
     for name, kind in KINDS.items():
         entry, argument = find(f"{name}:some/model")
-        assert (entry.needs_source, entry.needs_reference, argument) == (True, kind.needs_reference, "some/model")
+        assert (entry.needs_source, entry.needs_reference) == (kind.needs_source, kind.needs_reference)
+        assert argument == "some/model"
+    assert [name for name, kind in KINDS.items() if not kind.needs_source] == ["embedding"]
     assert not find("chrf")[0].needs_source and find("chrf")[0].needs_reference
 
 

@@ -88,13 +88,19 @@ class ScorerMetric:
     ``gaps`` allows it to leave examples without a score, as NaN.
     """
 
-    needs_source = True
-
     def __init__(
-        self, scorer: Scorer, *, name: str, needs_reference: bool, lower_is_better: bool = False, gaps: bool = False
+        self,
+        scorer: Scorer,
+        *,
+        name: str,
+        needs_reference: bool,
+        needs_source: bool = True,
+        lower_is_better: bool = False,
+        gaps: bool = False,
     ) -> None:
         self._scorer = scorer
         self.name = name
+        self.needs_source = needs_source
         self.needs_reference = needs_reference
         self.lower_is_better = lower_is_better
         self.signature = scorer.signature
@@ -103,7 +109,8 @@ class ScorerMetric:
     def evaluate(
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
     ) -> list[Scores]:
-        sources = test_set.sources or ()
+        # An example has a source always; one that does not count should not tell equal examples apart.
+        sources = (test_set.sources or ()) if self.needs_source else ("",) * len(test_set.references[0])
         references = test_set.references if self.needs_reference else ((None,) * len(sources),)
         places: dict[Example, int] = {}
         order = [
@@ -193,6 +200,7 @@ def _scored(kind: str) -> Callable[[str, Setup], Metric]:
             scorers.load(f"{kind}:{model}" if model else kind, setup.hardware),
             name=_titled(facts.title, model),
             needs_reference=facts.needs_reference,
+            needs_source=facts.needs_source,
             lower_is_better=facts.lower_is_better,
         )
 
@@ -221,7 +229,10 @@ TABLE = {
     "chrf": Entry("chrF: character 6-grams", False, True, _chrf),
     "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words),
     "bleu": Entry("BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu),
-    **{name: Entry(kind.meaning, True, kind.needs_reference, _scored(name)) for name, kind in KINDS.items()},
+    **{
+        name: Entry(kind.meaning, kind.needs_source, kind.needs_reference, _scored(name))
+        for name, kind in KINDS.items()
+    },
     "gemba": Entry(
         "GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
         "needs --src and --tgt, and no reference",

@@ -7,9 +7,7 @@ step from the start token, and of the output matrix one row is used. Inside quit
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +17,9 @@ from quitmt import devices
 from quitmt.devices import Hardware
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics.scorer import Example, Floats, Progress
-from quitmt.neural import hub, tokenization
+from quitmt.neural import hub, pretrained, tokenization
 from quitmt.neural.batches import Batcher
 from quitmt.neural.checkpoint import fingerprint
-
-log = logging.getLogger(__name__)
 
 ANSWER = 250089
 """<extra_id_10> in mT5's vocabulary."""
@@ -101,45 +97,12 @@ class MetricxQe(Metricx):
 def _network(model: str) -> Any:
     import transformers
 
-    path = hub.file(model, "config.json", purpose="MetricX")
-    try:
-        config = transformers.AutoConfig.from_pretrained(path.parent)
-    except (OSError, ValueError) as error:  # no JSON, or a kind that is unknown
-        log.debug("loading the configuration failed", exc_info=error)
-        raise ModelError(f"config.json of {model} cannot be read") from None
+    config = pretrained.config(model, purpose="MetricX")
     if config.model_type != "mt5":
         raise ModelError(f"{model} is of the kind {config.model_type}, and MetricX is an mT5")
     if config.vocab_size <= ANSWER:
         raise ModelError(f"{model} has a vocabulary of {config.vocab_size}, too small for MetricX's answer token")
-    source = str(hub.weights(model, purpose="MetricX"))
-    try:
-        with _quiet(transformers):
-            loaded: Any = transformers.MT5ForConditionalGeneration.from_pretrained(
-                source, config=config, output_loading_info=True
-            )
-    except Exception as error:
-        log.debug("loading the weights failed", exc_info=error)
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"the weights of {model} cannot be loaded: {line}") from None
-    network, found = loaded
-    if missing := sorted(found["missing_keys"]):  # transformers would make them up
-        raise ModelError(f"{model} lacks weights of its network, such as {missing[0]}")
-    return network
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Its bars and advice are for those who load models, not for those who score translations."""
-    logging_of = transformers.utils.logging
-    before, bars = logging_of.get_verbosity(), logging_of.is_progress_bar_enabled()
-    logging_of.set_verbosity_error()
-    logging_of.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging_of.set_verbosity(before)
-        if bars:
-            logging_of.enable_progress_bar()
+    return pretrained.network(transformers.MT5ForConditionalGeneration, model, config, purpose="MetricX")
 
 
 def _tokenizer(model: str) -> Any:

@@ -78,6 +78,7 @@ class Kind:
     utility: str = "quitmt.metrics.scorer:PairwiseUtility"
     """module:class that makes an MBR utility of the scorer."""
     lower_is_better: bool = False
+    needs_source: bool = True
     extra: str = "comet"
 
     @property
@@ -130,6 +131,15 @@ KINDS = {
         "google/metricx-24-hybrid-xxl-v2p6",
         needs_reference=False,
         lower_is_better=True,
+    ),
+    "embedding": Kind(
+        "Embedding",
+        "the cosine of sentence embeddings: a small multilingual model, or any of sentence-transformers",
+        "quitmt.metrics.embedding:Embedding",
+        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+        needs_reference=True,
+        utility="quitmt.metrics.embedding:EmbeddingUtility",
+        needs_source=False,
     ),
 }
 
