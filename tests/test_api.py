@@ -6,10 +6,12 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 import quitmt
+from quitmt.engine.driver import Driver
 from quitmt.errors import InputError, QuitmtError, UsageError
 
 
@@ -136,3 +138,30 @@ def test_filters_go_with_rerankers_given_by_name() -> None:
     assert quitmt.rerank_pool(pool, rule="full", filter="qe:recorded:q", keep=3).index == 2
     with pytest.raises(TypeError, match="filter, keep and hardware go with a reranker given by name"):
         quitmt.rerank_pool(pool, reranker=quitmt.qe(lambda s, c: 1.0), keep=3)
+
+
+def test_deadlines_return_the_best_so_far() -> None:
+    """The budget is so much more than the time that no machine is too fast."""
+    endless = {"rule": "full", "n": 1_000_000, "reranker": quitmt.qe(lambda source, text: len(text)), "deadline": 0.02}
+    outcomes = quitmt.translate(["one", "two"], sample, run_deadline=3600, **endless)
+    assert [outcome.stop for outcome in outcomes] == [quitmt.Verdict.DEADLINE] * 2
+    assert all(outcome.translation for outcome in outcomes)
+    *_, last = quitmt.watch("one", sample, **endless)
+    assert last.verdict is quitmt.Verdict.DEADLINE and last.translation.startswith("one")
+    assert quitmt.rerank_pool(["a", "b", "b"], deadline=3600).translation == "b"
+    with pytest.raises(UsageError, match="a run's deadline must be a number of seconds above 0, not -1"):
+        quitmt.translate(["one"], sample, run_deadline=-1)
+
+
+def test_a_list_is_paced_and_what_may_be_endless_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    announced: list[int | None] = []
+    original = Driver.run
+
+    def run(self: Driver, items: Any, *, expected: int | None = None) -> Any:
+        announced.append(expected)
+        return original(self, items, expected=expected)
+
+    monkeypatch.setattr(Driver, "run", run)
+    for sources in (["one", "", "two"], iter(["one", "two"])):
+        quitmt.translate(sources, sample, n=8)
+    assert announced == [3, None]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from quitmt.api import (
         Moment,
         Translator,
+        best_of,
+        best_of_async,
         rerank_pool,
         rerank_pool_async,
         translate,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
         watch_async,
     )
     from quitmt.errors import QuitmtError
-    from quitmt.rerank import mbr, qe
+    from quitmt.rerank import mbr, qe, vote
     from quitmt.stop.fixed import Fixed
     from quitmt.stop.window import Quit
     from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Standing, Verdict
@@ -31,6 +33,8 @@ _HOMES = {
     "quitmt.api": (
         "Moment",
         "Translator",
+        "best_of",
+        "best_of_async",
         "rerank_pool",
         "rerank_pool_async",
         "translate",
@@ -39,7 +43,7 @@ _HOMES = {
         "watch_async",
     ),
     "quitmt.errors": ("QuitmtError",),
-    "quitmt.rerank": ("mbr", "qe"),
+    "quitmt.rerank": ("mbr", "qe", "vote"),
     "quitmt.stop.fixed": ("Fixed",),
     "quitmt.stop.window": ("Quit",),
     "quitmt.types": ("Ask", "Candidate", "Draw", "Outcome", "Segment", "Standing", "Verdict"),
@@ -60,12 +64,15 @@ __all__ = [
     "Translator",
     "Verdict",
     "__version__",
+    "best_of",
+    "best_of_async",
     "mbr",
     "qe",
     "rerank_pool",
     "rerank_pool_async",
     "translate",
     "translate_async",
+    "vote",
     "watch",
     "watch_async",
 ]

@@ -6,31 +6,50 @@
     ('the cat sat', 4, 'exhausted')
 
 Generator, reranker and rule may each be a name (as on the command line) or an object; a generator may also be any
-function ``sample(source, start, stop)``.
+function ``sample(source, start, stop)``, and a reranker any function ``reward(source, candidate)``. Nothing in it needs
+the texts to be translations: ``best_of`` is the same by names that fit prompts and rewards.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, cast
 
 from quitmt import generate, rerank, stop
+from quitmt.calibrate import auto
+from quitmt.calibrate import profile as profiles
+from quitmt.calibrate.auto import Wish
+from quitmt.calibrate.profile import Profile
 from quitmt.corpus import item
 from quitmt.devices import Hardware
 from quitmt.engine.bridge import iterate
+from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.engine.engine import Finished, Observer
 from quitmt.errors import InputError, QuitmtError
 from quitmt.generate.function import FunctionGenerator, Sample
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
-from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict
 
 Source = str | Segment
+Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator
+"""How good a candidate is, higher is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +69,16 @@ class Translator:
     """A generator, a reranker and a stopping rule, loaded once and used for any number of texts.
 
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
-    that gives the candidates start..stop of a source. To a model given by name go ``languages`` (source, target),
-    ``sampling`` (temperature, top_k, top_p, epsilon, seed) and ``options`` (the backend's own, such as base_url); to a
-    reranker given by name ``mbr`` (a faster kind of it, such as prune), ``filter`` and ``keep`` (MBR among the best by
-    QE) and ``hardware`` (of scoring models); to a rule given by name k, w, alpha and n.
+    that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
+    function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
+    ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a source, on average) or a ``profile``
+    of ``quitmt calibrate`` choose one.
+
+    To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, epsilon, seed)
+    and ``options`` (the backend's own, such as base_url); to a reranker given by name ``mbr`` (a faster kind of it, such
+    as prune), ``filter`` and ``keep`` (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule given
+    by name k, w, alpha and n. After ``deadline`` seconds a source stops with its best translation so far;
+    ``run_deadline`` is for all sources of a call together.
 
     >>> def sample(source, start, stop):
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
@@ -66,14 +91,19 @@ class Translator:
         self,
         model: str | Generator | Sample = "embedded:en-pt",
         *,
-        reranker: str | Reranker[Any] = "mbr:chrf",
-        rule: str | StoppingRule = "quit",
-        k: int = 8,
+        reranker: str | Reranker[Any] | Reward = "mbr:chrf",
+        rule: str | StoppingRule | None = None,
+        k: int | None = None,
         w: int = 8,
         alpha: float = 1e-3,
-        n: int = 512,
+        n: int | None = None,
+        max_loss: float | str | None = None,
+        max_cost: float | None = None,
+        profile: str | PathLike[str] | Profile | None = None,
         in_flight: int | None = None,
         speculate: bool = False,
+        deadline: float | None = None,
+        run_deadline: float | None = None,
         mbr: str = "exact",
         filter: str | None = None,
         keep: int | None = None,
@@ -82,8 +112,24 @@ class Translator:
         options: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> None:
-        self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
+        if isinstance(profile, str | PathLike):
+            profile = profiles.read(str(profile))
+        wish = Wish(None if max_loss is None else str(max_loss), max_cost)
+        if rule is None:
+            rule = "quit" if profile is None and wish == Wish() else "auto"
+        elif rule != "auto" and (profile is not None or wish != Wish()):
+            raise TypeError("max_loss, max_cost and profile go with rule='auto'")
+        k = k if k is not None else profile.step if profile else 8
+        n = n if n is not None else profile.budget if profile else 512
+        if rule == "auto":
+            if not isinstance(reranker, str):
+                raise TypeError("rule='auto' goes with a reranker given by name")
+            exact = mbr == "exact" and filter is None
+            self.rule = auto.rule(reranker, wish, profile, exact=exact, k=k, n=n)
+        else:
+            self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
         self.in_flight, self.speculate = in_flight or 16, speculate
+        self.deadlines = Deadlines(deadline, run_deadline)
         if isinstance(model, str):
             model, *pair = generate.resolve(model, *languages)
             languages = (pair[0], pair[1])
@@ -99,7 +145,10 @@ class Translator:
         elif (mbr, filter, keep, hardware) != ("exact", None, None, None):
             raise TypeError("mbr, filter, keep and hardware go with a reranker given by name")
         else:
-            self.reranker = reranker
+            self.reranker = cast(Reranker[Any], reranker) if hasattr(reranker, "extend") else rerank.qe(reranker)
+
+        if profile is not None:
+            profile.warn(self.generator.signature, self.reranker.signature, languages, self.rule)
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
         """One outcome a source, in order."""
@@ -118,7 +167,9 @@ class Translator:
 
     async def stream_async(self, sources: Iterable[Source] | AsyncIterable[Source]) -> AsyncIterator[Outcome]:
         driver = self._driver()
-        async with aclosing(in_order(driver.run(_items(sources, driver.signature)))) as ordered:
+        expected = len(sources) if isinstance(sources, Sized) else None
+        run = driver.run(_items(sources, driver.signature), expected=expected)
+        async with aclosing(in_order(run)) as ordered:
             async for finished in ordered:
                 yield finished.outcome
 
@@ -159,6 +210,7 @@ class Translator:
             in_flight=self.in_flight,
             observer=observer,
             speculate=self.speculate,
+            deadlines=self.deadlines,
         )
 
 
@@ -181,6 +233,43 @@ async def translate_async(
     **settings: Any,
 ) -> list[Outcome]:
     return await Translator(model, **settings).translate_async(sources)
+
+
+def best_of(
+    prompts: Iterable[Source], model: str | Generator | Sample, reward: str | Reranker[Any] | Reward, **settings: Any
+) -> list[Outcome]:
+    """The best candidate for each prompt, with as few candidates as the stopping rule needs: best-of-N for any task.
+
+    ``reward`` is a function ``reward(prompt, candidate)``, plain or async, or anything else that ``Translator`` takes
+    for a reranker: ``mbr:vote`` is the answer that most candidates give. A chat model given by name gets the prompts as
+    they are. The settings are those of ``Translator``.
+
+    >>> import quitmt
+    >>> def guess(prompt, start, stop):
+    ...     return [str(index * 7 % 32) for index in range(start, stop)]
+    >>> def nearness(prompt, candidate):
+    ...     return -abs(int(candidate) ** 2 - int(prompt))
+    >>> [outcome.text for outcome in quitmt.best_of(["144", "600"], guess, nearness, n=32)]
+    ['12', '24']
+    """
+    return Translator(model, reranker=reward, **_as_they_are(model, settings)).translate(prompts)
+
+
+async def best_of_async(
+    prompts: Iterable[Source] | AsyncIterable[Source],
+    model: str | Generator | Sample,
+    reward: str | Reranker[Any] | Reward,
+    **settings: Any,
+) -> list[Outcome]:
+    return await Translator(model, reranker=reward, **_as_they_are(model, settings)).translate_async(prompts)
+
+
+def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> dict[str, Any]:
+    """To engines that would wrap a text in a translation prompt and clean what comes back: do not, unless told to."""
+    backend = generate.BACKENDS.get(model.partition(":")[0]) if isinstance(model, str) else None
+    if backend is None or "prompt" not in backend.options:
+        return settings
+    return {**settings, "options": {"prompt": "plain", "clean": False, **(settings.get("options") or {})}}
 
 
 def watch(source: Source, model: str | Generator | Sample = "embedded:en-pt", **settings: Any) -> Iterator[Moment]:

@@ -36,7 +36,8 @@ class Generator(Protocol):
     def close(self, segment: Segment) -> None:
         """The segment has stopped: abort what is under way for it and free what is kept for it.
 
-        It is the very object that the asks had; an equal one of another run at the same time is not meant.
+        It is the very object that the asks had; an equal one of another run at the same time is not meant. It may be
+        called more than once, and before anything was asked for.
         """
         ...
 

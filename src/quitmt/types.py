@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from quitmt.errors import QuitmtError
 
 
@@ -63,14 +66,19 @@ class Draw:
     error: QuitmtError | None = None
 
 
+Numbers = Sequence[float] | npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class Rivals:
     """How the best candidate stands against each other distinct one, over the support they share."""
 
-    mean: Sequence[float]
+    mean: Numbers
     """The mean advantage of the best one; negative where the other is ahead without the two themselves."""
-    error: Sequence[float]
+    error: Numbers
     """Its standard error."""
+    top: Numbers = ()
+    """The scores of the best few candidates, from the best one down; identical candidates each count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,8 @@ class Verdict(StrEnum):
     """The rule's budget of candidates was used up."""
     EXHAUSTED = "exhausted"
     """The generator had no more candidates: a recorded pool ended."""
+    DEADLINE = "deadline"
+    """Its time was up; the translation is the best one until then."""
     FAILED = "failed"
     """Generating or scoring failed; the outcome's ``error`` says how."""
 
@@ -137,3 +147,8 @@ class Outcome:
     error: str | None = None
     effort: Effort | None = None
     """Of rerankers that can tell."""
+
+    @property
+    def text(self) -> str:
+        """The chosen candidate, by a name that fits other tasks than translation too."""
+        return self.translation

@@ -46,7 +46,7 @@ def test_every_backend_and_every_metric(quitmt: Quitmt) -> None:
     ran = quitmt("models")
     for backend in BACKENDS.values():
         assert backend.usage in ran.out
-    assert {*lines(ran)} == {"chrf,", "gemba:ENGINE:MODEL", *KINDS}
+    assert {*lines(ran)} == {"chrf,", "vote", "gemba:ENGINE:MODEL", *KINDS}
     assert lines(ran)["chrf,"][0] == "ready"
 
 
@@ -105,6 +105,15 @@ def test_a_shard_or_a_tokenizer_that_is_not_cached(quitmt: Quitmt, cache: Path) 
     assert state() == f"not downloaded yet: {first}"
     add(cache, model, "2.safetensors")
     assert state() == "cached"
+
+
+def test_an_embedding_has_everything_in_one_place(quitmt: Quitmt, cache: Path) -> None:
+    model = KINDS["embedding"].model
+    for name in ("modules.json", "config.json", "tokenizer.json", "model.safetensors"):
+        state = " ".join(lines(quitmt("models"))["embedding"][2:])
+        assert state == f"not downloaded yet: hf download {model}"
+        add(cache, model, name)
+    assert lines(quitmt("models"))["embedding"] == ["ready", model, "cached"]
 
 
 @pytest.mark.usefixtures("cache")

@@ -37,6 +37,15 @@ def advantages(texts: list[str], best: int) -> dict[str, tuple[float, float]]:
     return found
 
 
+def best_scores(texts: list[str]) -> list[float]:
+    """The scores of all candidates, from the best one down."""
+    utility = Chrf()
+    arena = utility.open(Segment("1"))
+    utility.encode([(arena, texts)])
+    matrix, _ = utility.compare(arena, range(len(texts)), range(len(texts)))
+    return sorted(matrix.mean(axis=1).tolist(), reverse=True)
+
+
 @pytest.mark.parametrize("cuts", [[], [8, 16, 24], [12]])
 def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]], cuts: list[int]) -> None:
     texts = [*make_pool(3, 24), *make_pool(3, 8)]
@@ -52,6 +61,7 @@ def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]
         expected = advantages(texts[: standing.size], standing.best)
         np.testing.assert_allclose(rivals.mean, [mean for mean, _ in expected.values()], atol=1e-12)
         np.testing.assert_allclose(rivals.error, [error for _, error in expected.values()], atol=1e-9)
+        np.testing.assert_allclose(rivals.top, best_scores(texts[: standing.size])[:8], atol=1e-12)
 
 
 def standing(size: int, mean: list[float], error: list[float]) -> Standing:
@@ -59,9 +69,9 @@ def standing(size: int, mean: list[float], error: list[float]) -> Standing:
 
 
 def test_stops_when_no_rival_can_be_better_by_more_than_epsilon() -> None:
-    watch = stop.load("race:z=2,epsilon=0.01,minimum=16,every=2", k=8, n=64).open()
+    watch = stop.load("race:z=2,epsilon=0.01,minimum=16", k=8, n=64).open()
     assert watch.observe(standing(8, [1.0], [0.0])) is None  # too few
-    assert watch.observe(standing(24, [1.0], [0.0])) is None  # not the time to look
+    assert watch.observe(standing(33, [1.0], [0.0])) is None  # not the time to look
     assert watch.observe(standing(32, [0.5, 0.02], [0.1, 0.02])) is None  # 2 × 0.02 − 0.02 is too much
     assert watch.observe(standing(32, [0.5, 0.031], [0.1, 0.02])) is Verdict.DECIDED
     assert watch.observe(standing(32, [], [])) is Verdict.DECIDED  # all candidates are the same
@@ -94,9 +104,11 @@ def test_needs_exact_mbr(reranker: object) -> None:
     [
         ("race:z=x", "'z=x' in 'race:z=x' is not a setting (write z=NUMBER)"),
         ("race:y=1", "unknown option of --stop race 'y'"),
-        ("race:epsilon=-1", "epsilon of a race must be a number of at least 0, not -1.0"),
-        ("race:every=0", "every must be a whole number of at least 1, not 0"),
-        ("headroom:share=nan", "share and most of the headroom rule must be numbers, the share at least 0"),
+        ("race:epsilon=-1", "epsilon of the race rule must be a number of at least 0, not -1.0"),
+        ("race:minimum=0", "minimum must be a whole number of at least 1, not 0"),
+        ("headroom:share=nan", "share of the headroom rule must be a number of at least 0, not nan"),
+        ("headroom:top=inf", "top of the headroom rule must be a number, not inf"),
+        ("loss:most=-0.1", "most of the loss rule must be a number of at least 0, not -0.1"),
         ("headroom:z=1", "unknown option of --stop headroom 'z'"),
     ],
 )

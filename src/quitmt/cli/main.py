@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import compare, lab, models, rerank, score, translate
+from quitmt.cli import calibrate, compare, lab, models, rerank, score, translate
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import QuitmtError
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     rerank.add_parser(commands)
     score.add_parser(commands)
     compare.add_parser(commands)
+    calibrate.add_parser(commands)
     lab.add_parser(commands)
     models.add_parser(commands)
     return top

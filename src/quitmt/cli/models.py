@@ -39,6 +39,7 @@ def act(_: argparse.Namespace) -> int:
     print(f"\nprompt templates for chat models (--prompt): {', '.join(names())}, or a file of your own")
     print("\nmetrics (-m of score and compare; as mbr: or qe: of --rerank):")
     print(f"{MARKS[True]}  {'chrf, chrf++, bleu':<20}come with quitmt")
+    print(f"{MARKS[True]}  {'vote':<20}comes with quitmt: do two candidates give the same answer; for mbr: only")
     judges = any(BACKENDS[engine].installed for engine in ENGINES)
     engines = ", ".join(ENGINES)
     print(f"{MARKS[judges]}  {'gemba:ENGINE:MODEL':<20}a chat model on any of {engines} above; not for --rerank")
@@ -59,10 +60,15 @@ def _state(kind: Kind) -> str:
 def _commands(kind: Kind) -> Iterator[str]:
     from quitmt.neural import hub
 
+    if kind.location.startswith("quitmt.metrics.embedding:"):  # all in one place
+        needed: tuple[str, ...] = ("modules.json", "config.json", TOKENIZERS[0])
+        if not (all(hub.has_file(kind.model, name) for name in needed) and _has_weights(kind.model)):
+            yield f"hf download {kind.model}"
+        return
     if kind.location.startswith("quitmt.metrics.metricx:"):
         complete = hub.has_file(kind.model, "config.json") and _has_weights(kind.model)
         part: str | None = METRICX_TOKENIZER
-        needed: tuple[str, ...] = ()
+        needed = ()
     else:
         part, needed = _encoder(kind.model), ("config.json",)
         complete = part is not None and hub.has_file(kind.model, CHECKPOINT)

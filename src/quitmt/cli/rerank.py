@@ -7,11 +7,13 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from quitmt.calibrate import profile as profiles
 from quitmt.cli import options
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Driver, Item
 from quitmt.errors import UsageError
+from quitmt.files.lines import count_lines
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 
@@ -45,6 +47,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
     options.add_method(parser)
+    options.add_deadlines(parser)
     options.add_scoring(parser, device=True)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)
@@ -55,18 +58,27 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
-    rule = options.rule_of(args)
+    rule, deadlines = options.rule_of(args), options.deadlines_of(args)
     reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
     generator = RecordedGenerator()
     in_flight = 64 if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, quiet=args.quiet)
-    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer)
+    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer, deadlines=deadlines)
+    if args.profile is not None:
+        known = profiles.read(args.profile)
+        known.warn(known.generator, reranker.signature, (args.src, args.tgt), rule)  # pools are taken as they are
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
     settings["what produces the results"] = driver.signature
     inputs = [path for path in (args.pools, args.sources) if path]
     outputs, journal = options.open_results(args, settings, rule.budget, inputs)
-    return Run(driver, outputs, progress, journal), items(pools, generator)
+    return Run(driver, outputs, progress, journal, expected(args)), items(pools, generator)
+
+
+def expected(args: argparse.Namespace) -> int | None:
+    """How many pools there are, where somebody needs to know: the file may be large."""
+    lines = count_lines(args.pools) if args.run_deadline is not None else None
+    return None if lines is None else lines // (args.num_candidates or 1)
 
 
 def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:

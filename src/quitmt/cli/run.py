@@ -23,6 +23,8 @@ class Outputs:
     """The places that results go to; any of them may be absent."""
 
     budget: int
+    generator: str = ""
+    """Signature, for the pools."""
     text: Output | None = None
     show: Output | None = None
     outcomes: Output | None = None
@@ -37,7 +39,7 @@ class Outputs:
         if self.outcomes:
             self.outcomes.write(format_outcome(outcome))
         if self.pools and finished.candidates:
-            self.pools.write(format_pool(finished.segment, finished.candidates))
+            self.pools.write(format_pool(finished.segment, finished.candidates, self.generator))
 
     def all(self) -> list[Output]:
         return [output for output in (self.text, self.show, self.outcomes, self.pools) if output]
@@ -58,6 +60,8 @@ class Run:
     outputs: Outputs
     progress: Progress
     journal: Journal | None = None
+    expected: int | None = None
+    """How many items there are, if that is known."""
     _checks: dict[int, int] = field(default_factory=dict)
     """Position → checksum, of the segments in flight."""
 
@@ -72,7 +76,7 @@ class Run:
             output.begin()
 
     async def _journaled(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[tuple[int, Finished]]:
-        async with aclosing(self.driver.run(self._known(items))) as finished:
+        async with aclosing(self.driver.run(self._known(items), expected=self.expected)) as finished:
             async for position, one in finished:
                 check = self._checks.pop(position, None)
                 if self.journal and check is not None:

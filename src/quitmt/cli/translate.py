@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from quitmt import generate, rerank
+from quitmt.calibrate import profile as profiles
 from quitmt.cli import options
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.corpus import item
 from quitmt.engine.driver import Driver, Item
 from quitmt.errors import UsageError
-from quitmt.files.lines import STDIN, read_lines
+from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
 
@@ -31,6 +32,7 @@ examples:
   echo "The weather is nice today." | quitmt translate
   quitmt translate news.en -o news.pt --jsonl news.outcomes.jsonl
   quitmt translate news.en -o news.pt --resume              # after a crash or Ctrl-C
+  quitmt translate news.en -o news.pt --run-deadline 600    # done in ten minutes, as well as that allows
   quitmt translate news.en --rerank qe:likelihood -w 4 -o news.pt
   quitmt translate news.en --filter qe:likelihood --keep 32 -o news.pt       # MBR among the 32 best by QE
   quitmt translate --src pt --tgt en carta.pt               # the other direction
@@ -48,6 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
     add_model(parser)
     options.add_method(parser)
+    options.add_deadlines(parser)
     options.add_scoring(parser, device=False)
     options.add_output(parser, pools=True)
     parser.set_defaults(prepare=prepare)
@@ -123,7 +126,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     args.input = args.input or STDIN
     if args.context < 0:
         raise UsageError(f"--context must be 0 or more, not {args.context}")
-    rule = options.rule_of(args)
+    rule, deadlines = options.rule_of(args), options.deadlines_of(args)
     args.model, args.src, args.tgt = generate.resolve(args.model, args.src, args.tgt)
     generator = generate.load(
         args.model,
@@ -134,9 +137,16 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     reranker = options.reranker_of(args, (args.src, args.tgt), shared=("device",))
     backend = generate.BACKENDS[args.model.partition(":")[0]]
     in_flight = backend.in_flight if args.in_flight is None else args.in_flight
-    progress = Progress(rule.budget, total=count_lines(args.input), quiet=args.quiet)
+    lines = count_lines(args.input)
+    progress = Progress(rule.budget, total=lines, quiet=args.quiet)
     driver = Driver(
-        generator, reranker, rule, in_flight=in_flight, observer=progress.observer, speculate=args.speculate
+        generator,
+        reranker,
+        rule,
+        in_flight=in_flight,
+        observer=progress.observer,
+        speculate=args.speculate,
+        deadlines=deadlines,
     )
     if args.context and "prompt" not in backend.options:
         raise UsageError(f"--context goes with chat models, not with {args.model}")
@@ -145,8 +155,12 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
     settings = {**settings_of(args), "what produces the results": driver.signature}
+    if args.profile is not None:
+        languages = (args.src, args.tgt)
+        profiles.read(args.profile).warn(generator.signature, reranker.signature, languages, rule)
     outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
-    return Run(driver, outputs, progress, journal), items(args.input, driver.signature, args.context)
+    outputs.generator = generator.signature
+    return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, args.context)
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -199,14 +213,3 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
         "--compute-type": args.compute_type,
         **options.method_settings(args),
     }
-
-
-def count_lines(path: str) -> int | None:
-    """For the time left on the progress bar; only where looking ahead costs next to nothing."""
-    if path == STDIN or path.endswith(".gz") or not Path(path).is_file():
-        return None
-    try:
-        with Path(path).open("rb") as file:
-            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
-    except OSError:  # reading it will say what is wrong
-        return None

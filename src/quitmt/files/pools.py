@@ -1,8 +1,9 @@
 """Recorded pools in files: JSONL (one segment a line) or plain text (N lines a source).
 
-    {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "reference": "…"}
+    {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
-Source, scores and reference are optional; the reference is for evaluation and is not read here.
+Source, scores and generator (the signature of what sampled it) are optional; a "reference" is for evaluation and is not
+read here.
 """
 
 from __future__ import annotations
@@ -82,10 +83,10 @@ def parse_pool(line: str) -> RecordedPool:
         ]
     else:
         candidates = [Candidate(text) for text in texts]
-    return RecordedPool(Segment(_id(fields), _source(fields)), tuple(candidates))
+    return RecordedPool(Segment(_id(fields), _text(fields, "source")), tuple(candidates), _text(fields, "generator"))
 
 
-def format_pool(segment: Segment, candidates: Sequence[Candidate]) -> str:
+def format_pool(segment: Segment, candidates: Sequence[Candidate], generator: str = "") -> str:
     """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers every candidate has."""
     pool: dict[str, Any] = {"id": segment.id, "source": segment.source, "candidates": [c.text for c in candidates]}
     scores: dict[str, list[Any]] = {}
@@ -97,6 +98,8 @@ def format_pool(segment: Segment, candidates: Sequence[Candidate]) -> str:
         scores[name] = [(c.scores or {})[name] for c in candidates]
     if scores:
         pool["scores"] = scores
+    if generator:
+        pool["generator"] = generator
     return json.dumps(pool, ensure_ascii=False)
 
 
@@ -112,11 +115,11 @@ def _id(fields: dict[str, Any]) -> str:
     raise InputError('the pool has no "id"' if found is None else f'"id" must be a text or a whole number, not {found}')
 
 
-def _source(fields: dict[str, Any]) -> str:
-    source = fields.get("source")
-    if source is None or isinstance(source, str):
-        return source or ""
-    raise InputError(f'"source" must be a text, not {type(source).__name__}')
+def _text(fields: dict[str, Any], name: str) -> str:
+    found = fields.get(name)
+    if found is None or isinstance(found, str):
+        return found or ""
+    raise InputError(f'"{name}" must be a text, not {type(found).__name__}')
 
 
 def _texts(fields: dict[str, Any]) -> list[str]:

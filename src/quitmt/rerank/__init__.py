@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, cast
 
 from quitmt.devices import Hardware
 from quitmt.errors import UsageError, unknown
-from quitmt.metrics.function import as_estimator, as_utility
+from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
@@ -16,7 +16,7 @@ from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.rerank.specs import RERANKERS
 
-__all__ = ["RERANKERS", "is_neural", "load", "mbr", "qe"]
+__all__ = ["RERANKERS", "is_neural", "load", "mbr", "qe", "vote"]
 
 
 def load(
@@ -90,13 +90,35 @@ def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None
     return Mbr(as_utility(utility, name))
 
 
-def qe(score: Callable[[str, str], float] | QualityEstimator, *, name: str | None = None) -> Reranker[Any]:
-    """QE reranking with any function ``score(source, candidate)``, higher is better, or with a ``QualityEstimator`` of
-    ``quitmt.protocols``.
+def qe(
+    score: Callable[..., Any] | QualityEstimator, *, name: str | None = None, batched: bool = False
+) -> Reranker[Any]:
+    """QE reranking with any function ``score(source, candidate)``, higher is better, plain or async, or with a
+    ``QualityEstimator`` of ``quitmt.protocols``. A ``batched`` function takes a list of (source, candidate), perhaps of
+    many sources, and gives a list of scores.
 
     >>> import quitmt
     >>> longest = quitmt.qe(lambda source, candidate: len(candidate))
     >>> quitmt.rerank_pool(["a", "abc", "ab"], reranker=longest).translation
     'abc'
+    >>> shortest = quitmt.qe(lambda pairs: [-len(candidate) for source, candidate in pairs], batched=True)
+    >>> quitmt.rerank_pool(["aa", "abc", "ab"], reranker=shortest).translation
+    'aa'
     """
+    if batched:
+        return Qe(FunctionEstimator(cast(Callable[..., Any], score), name=name, batched=True))
     return Qe(as_estimator(score, name))
+
+
+def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -> Reranker[Any]:
+    """The candidate whose answer most others give, with any function ``answer(text)``; None is no answer. ``mbr:vote``
+    by name has one of ours (``quitmt.metrics.final_answer``).
+
+    >>> import quitmt
+    >>> last_word = quitmt.vote(lambda text: text.split()[-1])
+    >>> quitmt.rerank_pool(["It is a dog", "A cat", "I see a cat"], reranker=last_word).translation
+    'A cat'
+    """
+    from quitmt.metrics.vote import Vote
+
+    return Mbr(Vote(answer, name=name))

@@ -17,13 +17,14 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, Update, Utility
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
-from quitmt.types import Candidate, Effort, Rivals, Segment, Standing
+from quitmt.rerank.rivals import rivals
+from quitmt.types import Candidate, Effort, Segment, Standing
 
 
 class Pool(Generic[Arena]):
     """One segment's candidates so far."""
 
-    __slots__ = ("_squared", "order", "pairs", "size", "summed", "sums", "walked")
+    __slots__ = ("order", "pairs", "size", "summed", "sums", "walked")
 
     def __init__(self, segment: Segment, arena: Arena) -> None:
         self.pairs = Pairs(segment, arena)
@@ -33,8 +34,6 @@ class Pool(Generic[Arena]):
         self.sums: Floats = np.empty(0)
         """Of each distinct text's utilities over the support: the first ``walked`` candidates."""
         self.walked = 0
-        self._squared: tuple[int, Floats] = 0, np.empty(0)
-        """How many candidates are in the sums of squares, and those sums; only for those who ask."""
         self.summed = 0
         """How many texts have their sums."""
 
@@ -57,41 +56,10 @@ class Pool(Generic[Arena]):
             size = index + 1
             if (size - start) % stride == 0 or size == self.size:
                 best = int(sums[:appeared].argmax())
-                rivals = partial(self.rivals, size, best, appeared)
-                found.append(Standing(size, self.pairs.first[best], float(sums[best] / size), rivals))
+                told = partial(rivals, self.pairs.utilities, self.order[:size], best, appeared)
+                found.append(Standing(size, self.pairs.first[best], float(sums[best] / size), told))
         self.walked = self.size
         return found
-
-    def rivals(self, size: int, best: int, texts: int) -> Rivals:
-        """The leader against each other of the first ``texts``, over the first ``size`` candidates without the two
-        themselves: that a text agrees with itself is no evidence.
-
-        Sums of differences and of their squares come from products with the matrix of utilities, not from a matrix of
-        differences for each look.
-        """
-        counts = np.bincount(self.order[:size], minlength=texts).astype(np.float64)
-        utilities = self.pairs.utilities[:texts, :texts]
-        lead = utilities[:, best]
-        own = np.diagonal(utilities)
-        apart, mine = lead[best] - utilities[best], lead - own  # their differences at the two themselves
-        total = counts @ lead - counts @ utilities - apart - mine
-        squares = counts @ lead**2 - 2 * ((counts * lead) @ utilities) + self._squares(size, texts)
-        squares -= apart**2 + mine**2
-        left = max(size - 2, 1)
-        mean = total / left
-        spread = np.sqrt(np.maximum(squares - total * mean, 0) / max(left - 1, 1) / left)
-        others = np.arange(texts) != best
-        return Rivals(mean[others], spread[others])
-
-    def _squares(self, size: int, texts: int) -> Floats:
-        """The sum of each text's squared utilities over the support."""
-        counted, sums = self._squared
-        if counted > size or len(sums) < texts:
-            counted, sums = 0, np.zeros(len(self.pairs.first))
-        for number in self.order[counted:size].tolist():
-            sums += self.pairs.utilities[number, : len(sums)] ** 2
-        self._squared = size, sums
-        return sums[:texts]
 
     def _catch_up(self) -> None:
         """The sums of new texts over the candidates that were there before them."""

@@ -1,6 +1,7 @@
 """What the names of rerankers mean: the metric behind ``mbr:`` and ``qe:``, as texts from users.
 
-    mbr:  chrf | comet | xcomet | metricx, the last three with :MODEL or without | MODULE:NAME
+    mbr:  chrf | comet | xcomet | metricx | embedding, the last four with :MODEL or without | MODULE:NAME
+          vote, with :MODULE:NAME or without
     qe:   likelihood[:MODEL] | recorded:NAME | kiwi | xcomet | metricx, with :MODEL or without | MODULE:NAME
           WEIGHT*METRIC+WEIGHT*METRIC…, where a metric without a weight counts once
 
@@ -25,6 +26,10 @@ RERANKERS = {
     "mbr:comet": "… by COMET-22; mbr:comet:MODEL takes another checkpoint",
     "mbr:xcomet": "… by xCOMET-XXL, or :MODEL",
     "mbr:metricx": "… by MetricX-24-XXL, or :MODEL",
+    "mbr:embedding": "… by the cosine of sentence embeddings of a small multilingual model; mbr:embedding:MODEL takes "
+    "any that sentence-transformers publishes",
+    "mbr:vote": "… by the answers they give: the last one marked as such, or the last number, or the whole text; "
+    "mbr:vote:MODULE:NAME takes a function of yours, answer(text)",
     "mbr:MODULE:NAME": "… by a function of yours, u(hypothesis, reference) or u(source, hypothesis, reference), or a "
     "Utility object, of a module that is installed or in the current directory",
     "qe:likelihood": "the candidate from which the reverse model would most likely recover the source; "
@@ -51,7 +56,12 @@ def utility(spec: str, hardware: Hardware | None = None) -> Utility[Any]:
         return Chrf()
     if spec.partition(":")[0] in KINDS:
         return scorer.utility(spec, hardware)  # type: ignore[no-any-return]
-    if ":" in spec and not spec.startswith("chrf:"):
+    name, colon, argument = spec.partition(":")
+    if name == "vote" and (argument or not colon):
+        from quitmt.metrics.vote import Vote
+
+        return Vote(attribute(argument), name=argument) if argument else Vote()
+    if colon and name not in ("chrf", "vote"):
         return as_utility(attribute(spec), spec)
     raise unknown("reranker", f"mbr:{spec}", RERANKERS)
 
@@ -76,7 +86,7 @@ def needs_source(spec: str) -> bool:
     """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
     texts = spec.partition(":")[2].split("+")
     names = {text.rpartition("*")[2].strip().partition(":")[0] for text in texts}
-    return is_neural(spec) or "likelihood" in names
+    return "likelihood" in names or any(name in KINDS and KINDS[name].needs_source for name in names)
 
 
 def _term(text: str, spec: str) -> tuple[float | None, str]:

@@ -9,21 +9,28 @@ from quitmt.errors import UsageError, unknown
 from quitmt.protocols import StoppingRule
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.headroom import Headroom
+from quitmt.stop.loss import Loss
 from quitmt.stop.race import Race
+from quitmt.stop.threshold import Threshold
 from quitmt.stop.window import Quit
 
 RULES = {
     "quit": "stop when the best score has stayed within alpha over a window of w steps of k candidates",
     "full": "use the whole budget of n candidates: reranking without early stopping",
     "fixed:N": "use the first N candidates",
+    "loss": "with exact mbr: stop when no more than this much of the score is expected to be lost, on average; "
+    "loss:most=0.0005,minimum=16",
     "race": "with exact mbr: stop when no candidate can be better than the best one by more than epsilon; "
-    "race:z=2.5,epsilon=0.003,minimum=32,every=2",
-    "headroom": "with qe: stop when (most - best score) / candidates is at most share; "
-    "headroom:share=0.002,most=1,minimum=16",
+    "race:z=2.5,epsilon=0.003,minimum=32",
+    "headroom": "with qe: stop when (top - best score) / candidates is at most share; "
+    "headroom:share=0.002,top=1,minimum=16",
 }
+THRESHOLDS: dict[str, type[Threshold]] = {"loss": Loss, "race": Race, "headroom": Headroom}
+"""Rules with a threshold, by name."""
 OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
-    "race": {"z": float, "epsilon": float, "minimum": int, "every": int},
-    "headroom": {"share": float, "most": float, "minimum": int},
+    "loss": {"most": float, "new": float, "minimum": int},
+    "race": {"z": float, "epsilon": float, "minimum": int},
+    "headroom": {"share": float, "top": float, "minimum": int},
 }
 
 
@@ -33,7 +40,7 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
     if name == "fixed":
         return Fixed(_fixed_budget(spec, argument, n), k)
     if name in OPTIONS:
-        make: Any = {"race": Race, "headroom": Headroom}[name]
+        make: Any = THRESHOLDS[name]
         return make(step=k, budget=n, **_options(name, argument, spec))  # type: ignore[no-any-return]
     if argument:
         raise UsageError(f"the stopping rule {name!r} takes no argument, in {spec!r}")

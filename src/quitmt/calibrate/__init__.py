@@ -1,0 +1,1 @@
+"""Which rule, at which threshold, keeps a promise: replays on recorded pools, and what they prove."""

@@ -1,0 +1,107 @@
+"""``--stop auto``: the rule for what a user wants to lose or to pay at most, by a profile or by what is known here.
+
+Exact MBR needs no profile for a loss: the threshold of the ``loss`` rule is the expected loss itself, in units of the
+score. QE has no such rule, so without a profile only the rerankers measured here (``known/``) can be asked for a loss.
+A cost that nothing is known of is a fixed number of candidates.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+
+from quitmt import stop
+from quitmt.calibrate import profile as profiles
+from quitmt.calibrate.profile import Point, Profile
+from quitmt.errors import UsageError
+from quitmt.protocols import StoppingRule
+
+log = logging.getLogger(__name__)
+
+KNOWN = {"mbr:chrf": "mbr-chrf.json", "qe:likelihood": "qe-likelihood.json"}
+"""Profiles of our own: the embedded English-Portuguese model on news (docs/rules.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for; at most one of the two."""
+
+    max_loss: str | None = None
+    """A number in units of the score, or of standard deviations: ``0.0005``, ``0.02sd``."""
+    max_cost: float | None = None
+    """Candidates a segment, on average."""
+
+    def __post_init__(self) -> None:
+        if self.max_loss is not None and self.max_cost is not None:
+            raise UsageError("--max-loss and --max-cost are two different wishes", hint="give one of them")
+        if self.max_cost is not None and not (math.isfinite(self.max_cost) and self.max_cost >= 1):
+            raise UsageError(f"--max-cost must be at least 1 candidate a segment, not {self.max_cost:g}")
+
+
+def loss_in(text: str, spread: float | None) -> float:
+    """What ``--max-loss`` means in units of the score; ``spread`` is its standard deviation over segments."""
+    number = text.removesuffix("sd")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"--max-loss must be a number above 0, as 0.0005 or 0.02sd, not {text!r}")
+    if number == text:
+        return value
+    if spread is None:
+        raise UsageError(
+            f"--max-loss {text}: how much the scores of this reranker vary is not known",
+            hint="calibrate first (quitmt calibrate), or give the loss in units of the score",
+        )
+    return value * spread
+
+
+def rule(
+    reranker: str, wish: Wish, profile: Profile | None = None, *, exact: bool = True, k: int = 8, n: int = 512
+) -> StoppingRule:
+    """``reranker`` as ``--rerank`` has it; ``exact`` is False for accelerated or filtered MBR."""
+    if profile is not None:
+        return stop.load(_of_profile(profile, wish), k=k, n=n)
+    known = _known(reranker) if exact else None
+    if wish.max_cost is not None:
+        found = known.within_cost(wish.max_cost) if known and known.budget == n else None
+        if found is None:
+            log.warning("what %s loses at which cost is not known: every segment gets as many candidates", reranker)
+        return stop.load(found.rule if found else f"fixed:{min(n, int(wish.max_cost))}", k=k, n=n)
+    if reranker.startswith("mbr:") and exact:
+        if wish.max_loss is None:
+            return stop.load("loss", k=k, n=n)
+        return stop.load(f"loss:most={loss_in(wish.max_loss, known.spread if known else None):.6g}", k=k, n=n)
+    if reranker.startswith("qe:") and wish.max_loss is None:
+        return stop.load("headroom", k=k, n=n)
+    if known and known.budget == n:
+        limit = loss_in(wish.max_loss or "0", known.spread)
+        return stop.load(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n)
+    raise UsageError(
+        f"--stop auto does not know what {reranker}{'' if exact else ' with this kind of MBR'} loses with -n {n}",
+        hint="calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost",
+    )
+
+
+def _of_profile(profile: Profile, wish: Wish) -> str:
+    if wish.max_cost is not None:
+        return _found(profile.within_cost(wish.max_cost), f"{wish.max_cost:g} candidates a segment").rule
+    if wish.max_loss is not None:
+        limit = loss_in(wish.max_loss, profile.spread)
+        return _found(profile.within_loss(limit), f"a mean loss of {limit:g}").rule
+    return profile.rule
+
+
+def _found(point: Point | None, wish: str) -> Point:
+    if point is None:
+        raise UsageError(f"no rule of the profile keeps to {wish}", hint="ask for more")
+    return point
+
+
+def _known(reranker: str) -> Profile | None:
+    name = KNOWN.get(reranker)
+    path = files("quitmt.calibrate") / "known" / name if name else None
+    return profiles.parse(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else None

@@ -1,0 +1,137 @@
+"""From observed pools to a profile: replay every rule, test which keep the promise, take the cheapest of those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quitmt import stop
+from quitmt.calibrate import families, risk
+from quitmt.calibrate.families import Family
+from quitmt.calibrate.observe import Floats, Observed
+from quitmt.calibrate.profile import Point, Profile, Promise, seedless
+from quitmt.errors import UsageError
+from quitmt.stop.threshold import Threshold
+
+MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
+"""The rules that won, and the one that needs no proof."""
+STEPS_A_DOUBLING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for. ``max_loss`` is in units of the score."""
+
+    max_loss: float
+    risk: float
+    confidence: float | None
+    step: int = 8
+    budget: int = 512
+    rules: tuple[str, ...] = MBR_RULES
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.max_loss) and self.max_loss > 0):
+            raise UsageError(f"--max-loss must be a number above 0, not {self.max_loss}")
+        if not 0 < self.risk < 1:
+            raise UsageError(f"--risk must be between 0 and 1, not {self.risk}", hint="a share of segments, as 0.1")
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise UsageError(f"--confidence must be between 0 and 1, not {self.confidence}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the pools come from."""
+
+    generator: str
+    reranker: str
+    source_language: str | None = None
+    target_language: str | None = None
+
+
+class TooSmall(UsageError):
+    """No rule can be trusted with so few segments."""
+
+
+def calibrate(observed: Sequence[Observed], request: Request, source: Source) -> Profile:
+    """The cheapest rule that keeps the promise, or ``TooSmall``."""
+    found = replayed(observed, request)
+    losses = families.losses(observed)
+    accepted, curve = tested(found, losses, request)
+    if not accepted:
+        raise _too_small(found, losses, request)
+    cheapest = min(accepted, key=lambda point: point.mean_size)
+    best = np.array([one.final[one.best[-1]] for one in observed])
+    return Profile(
+        rule=cheapest.rule,
+        step=request.step,
+        budget=request.budget,
+        generator=seedless(source.generator),
+        reranker=source.reranker,
+        source_language=source.source_language,
+        target_language=source.target_language,
+        promise=Promise(request.max_loss, request.risk, request.confidence, len(observed)),
+        spread=float(best.std(ddof=1)) if len(best) > 1 else 0.0,
+        curve=tuple(curve),
+    )
+
+
+def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
+    """All rules of a request on all pools."""
+    pools = np.array([len(one.best) for one in observed], np.int64)
+    found = []
+    for spec in request.rules:
+        if spec == "fixed":
+            found.append(families.fixed(request.step, request.budget, pools))
+            continue
+        rule = stop.load(spec, k=request.step, n=request.budget)
+        if not isinstance(rule, Threshold):
+            raise UsageError(f"{spec} is no rule to calibrate", hint=f"there is fixed, {', '.join(stop.THRESHOLDS)}")
+        signals = [one.signals(rule) for one in observed]
+        found.append(families.threshold(spec, rule, _thresholds(rule, request.max_loss), signals, pools))
+    return found
+
+
+def _thresholds(rule: Threshold, max_loss: float) -> Floats:
+    """Known before any data are: thresholds around the loss that is allowed, or around its share of the budget."""
+    unit = max_loss / rule.budget if rule.limit == "share" else max_loss
+    doublings = np.arange(-14 * STEPS_A_DOUBLING, 10 * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
+    return np.asarray(unit * 2.0**doublings)
+
+
+def tested(found: Sequence[Family], losses: Floats, request: Request) -> tuple[list[Point], list[Point]]:
+    accepted, curve = list[Point](), list[Point]()
+    for place, family in enumerate(found):
+        lost = families.lost(losses, family.sizes)
+        exceeds = lost > request.max_loss
+        if request.confidence is not None:
+            passed = risk.learn_then_test(exceeds, request.risk, (1 - request.confidence) / len(found))
+        else:  # one family, chosen before seeing the data: its promise would not survive a choice among several
+            passed = risk.conformal(exceeds, request.risk) if place == 0 else 0
+        rows = zip(family.specs, family.sizes.mean(axis=1), lost.mean(axis=1), exceeds.mean(axis=1), strict=True)
+        points = [
+            Point(spec, float(size), float(loss), float(share), number < passed)
+            for number, (spec, size, loss, share) in enumerate(rows)
+        ]
+        accepted += points[:passed]
+        curve += points
+    return accepted, curve
+
+
+def _too_small(found: Sequence[Family], losses: Floats, request: Request) -> TooSmall:
+    segments = len(losses)
+    if request.confidence is None:
+        needed = math.ceil(1 / request.risk) - 1
+    else:
+        needed = risk.least_segments(request.risk, (1 - request.confidence) / len(found))
+    if segments < needed:
+        return TooSmall(
+            f"{segments} segments are too few for this promise: even a rule that never loses would need {needed}",
+            hint="give more pools, a larger --risk, or a smaller --confidence",
+        )
+    return TooSmall(
+        f"no rule keeps this promise on these {segments} segments",
+        hint="allow a larger --max-loss or --risk, or give more pools",
+    )

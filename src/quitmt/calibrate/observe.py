@@ -1,0 +1,99 @@
+"""What rules would have seen on a recorded pool: the winner after each candidate, and signals wherever they look.
+
+A replay of any rule needs nothing else, and no reranker any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.protocols import Reranker, Update
+from quitmt.rerank.mbr import Mbr
+from quitmt.rerank.qe import Qe
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Candidate, Segment, Standing
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One pool of n candidates."""
+
+    best: Ints
+    """[n]: the index of the winner among the first 1, 2, … candidates."""
+    score: Floats
+    """[n]: the winner's score there."""
+    final: Floats
+    """[n]: each candidate's score on the whole pool."""
+    standings: Sequence[Standing]
+    """After each candidate, for signals."""
+    pairs: dict[str, Any] = field(default_factory=dict)
+    """Of MBR, if they are wanted: ``utilities`` of distinct texts and the ``order`` of their candidates."""
+
+    def signals(self, rule: Threshold) -> Floats:
+        """What a rule sees at its looks; fewer where the pool ends earlier. At its budget it does not look."""
+        looks = [n for n in rule.looks() if n <= len(self.standings) and n < rule.budget]
+        return np.array([rule.signal(self.standings[n - 1]) for n in looks])
+
+
+def observe(
+    reranker: Reranker[Any],
+    pools: Sequence[tuple[Segment, Sequence[Candidate]]],
+    *,
+    keep_pairs: bool = False,
+) -> list[Observed]:
+    """Several pools in one call, for the sake of an encoder's batches."""
+    if isinstance(reranker, Mbr):
+        return _observe_mbr(reranker, pools, keep_pairs=keep_pairs)
+    if isinstance(reranker, Qe):
+        return _observe_qe(reranker, pools)
+    raise UsageError(
+        f"rules are replayed on exact mbr: and on qe:, not on {reranker.signature.partition('|')[0]}",
+        hint="leave out --mbr and --filter",
+    )
+
+
+def _observe_mbr(
+    reranker: Mbr[Any],
+    pools: Sequence[tuple[Segment, Sequence[Candidate]]],
+    *,
+    keep_pairs: bool,
+) -> list[Observed]:
+    states = [reranker.open(segment) for segment, _ in pools]
+    updates = [Update(state, candidates, 1) for state, (_, candidates) in zip(states, pools, strict=True)]
+    found = []
+    for state, standings in zip(states, reranker.extend(updates), strict=True):
+        if isinstance(standings, QuitmtError):
+            raise standings
+        pairs: dict[str, Any] = {}
+        if keep_pairs:  # [hypothesis, reference] of distinct texts, and the text of each candidate
+            texts = len(state.pairs.first)
+            pairs["order"] = state.order[: state.size].astype(np.int32)
+            pairs["utilities"] = state.pairs.utilities[:texts, :texts].T.astype(np.float32).ravel()
+        best = np.array([one.best for one in standings], np.int64)
+        score = np.array([one.score for one in standings])
+        final = state.sums[state.order[: state.size]] / state.size
+        found.append(Observed(best, score, final, standings, pairs))
+    return found
+
+
+def _observe_qe(reranker: Qe, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[Observed]:
+    found = []
+    for scores in reranker.scores(pools):
+        if isinstance(scores, QuitmtError):
+            raise scores
+        final = np.array(scores, np.float64)
+        score = np.maximum.accumulate(final)
+        record = np.concatenate(([True], final[1:] > score[:-1]))
+        best = np.maximum.accumulate(np.where(record, np.arange(len(final)), 0))
+        standings = [Standing(n, int(best[n - 1]), float(score[n - 1])) for n in range(1, len(final) + 1)]
+        found.append(Observed(best, score, final, standings))
+    return found

@@ -1,0 +1,180 @@
+"""``quitmt calibrate``: which rule keeps a promise, from recorded pools."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from quitmt.calibrate import auto, choose, profile
+from quitmt.calibrate.choose import Request, Source
+from quitmt.calibrate.observe import Observed, observe
+from quitmt.calibrate.profile import Point, Profile
+from quitmt.cli import options
+from quitmt.errors import InputError, UsageError
+from quitmt.files.pools import read_pools
+from quitmt.generate.recorded import RecordedPool
+from quitmt.protocols import Reranker
+from quitmt.stop.window import check_count
+
+DESCRIPTION = """\
+Find the cheapest stopping rule that keeps a promise, from a small set of full pools of segments like those to come:
+
+  with 90% confidence, no more than 10% of segments lose more than 0.01 of score
+
+(--max-loss 0.01 --risk 0.1 --confidence 0.9). What a segment loses is the difference between the winner of its whole
+pool and the winner where the rule stops, both scored on the whole pool. The promise holds for finite samples, whatever
+the scores look like, as long as the pools are a random sample of what comes: exact binomial tests of one rule after the
+other, from the most careful on. With --confidence none it holds on average over calibration sets, which costs less
+(conformal risk control). The profile says what it is for, and translate --profile warns when that differs."""
+
+EXAMPLES = """\
+examples:
+  quitmt translate sample.en --stop full --keep-pools pools.jsonl -o /dev/null
+  quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json
+  quitmt translate news.en --profile chrf.json -o news.pt
+  quitmt translate news.en --profile chrf.json --max-cost 100 -o news.pt    # another point of its curve
+  quitmt calibrate pools.jsonl --rerank qe:likelihood --max-loss 0.2sd --risk 0.2 -o likelihood.json"""
+
+POOLS_AT_ONCE = 8
+ROWS = 9
+"""Of each rule's curve that are printed."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="find the cheapest stopping rule that keeps a promise",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "pools", metavar="POOLS", help="full pools as JSON lines, as translate --keep-pools writes them"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the profile goes (it is only shown)")
+    parser.add_argument(
+        "--max-loss",
+        required=True,
+        metavar="L",
+        help="what a segment may lose: units of the score, or, as 0.1sd, its standard deviation over segments",
+    )
+    parser.add_argument(
+        "--risk", type=float, default=0.1, metavar="A", help="share of segments that may lose more (0.1)"
+    )
+    parser.add_argument("--confidence", default="0.9", metavar="C", help="of the promise (0.9), or none: on average")
+    parser.add_argument(
+        "--rule",
+        action="append",
+        metavar="NAME",
+        help="loss, race, headroom or fixed, with settings or without; may be repeated "
+        "(loss and fixed with mbr, headroom and fixed with qe)",
+    )
+    options.add_reranker(parser)
+    options.add_steps(parser)
+    options.add_languages(parser)
+    options.add_scoring(parser, device=True)
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(act=act)
+
+
+def act(args: argparse.Namespace) -> int:
+    step = options.STEP if args.step is None else args.step
+    budget = options.BUDGET if args.budget is None else args.budget
+    check_count("k", step)
+    check_count("n", budget)
+    confidence = _confidence(args.confidence)
+    auto.loss_in(args.max_loss, 1.0)  # before any work
+    rules = tuple(args.rule or (choose.QE_RULES if args.rerank.startswith("qe:") else choose.MBR_RULES))
+    Request(1.0, args.risk, confidence, step, budget, rules)
+    reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
+    pools = asyncio.run(_collected(args.pools, budget))
+    generators = {pool.generator for pool in pools}
+    if len(generators) > 1:
+        raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
+    observed = _observed(reranker, pools, quiet=args.quiet)
+    request = Request(_loss(args.max_loss, observed), args.risk, confidence, step, budget, rules)
+    source = Source(generators.pop(), reranker.signature, args.src, args.tgt)
+    found = choose.calibrate(observed, request, source)
+    print(described(found))
+    if args.output:
+        profile.write(found, args.output)
+        print(f"\nwritten to {args.output}; use it with: quitmt translate --profile {args.output}")
+    return 0
+
+
+def _confidence(text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
+
+
+async def _collected(path: str, budget: int) -> list[RecordedPool]:
+    pools = [pool async for pool in read_pools(path)]
+    if not pools:
+        raise InputError(f"{path} has no pools")
+    for pool in pools:
+        if len(pool.candidates) < budget:
+            raise InputError(
+                f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}",
+                hint=f"sample them with --stop full -n {budget}, or give -n {len(pool.candidates)}",
+            )
+    return pools
+
+
+def _observed(reranker: Reranker[Any], pools: Sequence[RecordedPool], *, quiet: bool) -> list[Observed]:
+    found = list[Observed]()
+    with tqdm(total=len(pools), desc="scoring", unit=" segments", disable=quiet or None) as bar:
+        for start in range(0, len(pools), POOLS_AT_ONCE):
+            batch = pools[start : start + POOLS_AT_ONCE]
+            found += observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
+            bar.update(len(batch))
+    return found
+
+
+def _loss(text: str, observed: Sequence[Observed]) -> float:
+    best = [float(one.final[one.best[-1]]) for one in observed]
+    mean = sum(best) / len(best)
+    spread = (sum((score - mean) ** 2 for score in best) / (len(best) - 1)) ** 0.5 if len(best) > 1 else 0.0
+    return auto.loss_in(text, spread or None)
+
+
+def described(found: Profile) -> str:
+    """The curve, the choice, and what the promise costs."""
+    chosen = next(point for point in found.curve if point.rule == found.rule)
+    lines = [
+        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {found.promise.max_loss:.3g}':>13}  promise",
+        *(_row(point, chosen) for point in _shown(found.curve, chosen)),
+        "",
+        f"{found.rule}: {found.promise}.",
+        f"That is {chosen.mean_size:.0f} of {found.budget} candidates, on average of {found.promise.segments} segments.",
+    ]
+    cheaper = [point for point in found.curve if point.exceeding <= found.promise.risk]
+    if cheaper:
+        least = min(cheaper, key=lambda point: point.mean_size)
+        lines.append(f"Without a proof, {least.rule} would have done with {least.mean_size:.0f}.")
+    return "\n".join(lines)
+
+
+def _row(point: Point, chosen: Point) -> str:
+    mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "-"
+    numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>13.1%}"
+    return f"{point.rule:<28}{numbers}  {mark}"
+
+
+def _shown(curve: Sequence[Point], chosen: Point) -> list[Point]:
+    """A few rules of each kind, evenly over what they cost, and the chosen one."""
+    shown = list[Point]()
+    for name in dict.fromkeys(point.rule.partition(":")[0] for point in curve):
+        own = [point for point in curve if point.rule.partition(":")[0] == name]
+        most, least = own[0].mean_size, own[-1].mean_size
+        wanted = [most * (least / most) ** (i / (ROWS - 1)) for i in range(ROWS)]
+        picked = [min(own, key=lambda point, size=size: abs(point.mean_size - size)) for size in wanted]  # type: ignore[misc]
+        shown += [point for point in own if point in picked or point == chosen]
+    return shown

@@ -1,0 +1,71 @@
+"""How MBR's leader stands against every rival: one pass over the matrix of utilities, whatever was asked before.
+
+The differences d = u(leader, h) − u(rival, h) are paired: both are judged by the same h, so what makes h a hard or an
+easy judge is not in them. Leader and rival themselves are left out, one candidate of each: that a text agrees with
+itself is no evidence. Identical candidates are one text and count as often as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.compiled import kernel
+from quitmt.types import Rivals
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+TOP = 8
+"""How many of the best candidates' scores are told."""
+
+
+def rivals(utilities: Floats, order: Ints, best: int, texts: int) -> Rivals:
+    """``utilities`` of reference and hypothesis by the numbers of their texts, ``order`` the text of each candidate;
+    only the first ``texts`` have appeared."""
+    return Rivals(*_rivals(utilities, order, best, texts))
+
+
+@kernel(fastmath={"contract", "reassoc"})
+def _rivals(utilities: Floats, order: Ints, best: int, texts: int) -> tuple[Floats, Floats, Floats]:
+    """Mean and standard error of the leader's advantage over each other text, and the best candidates' scores."""
+    counts = np.zeros(texts)
+    for text in order:
+        counts[text] += 1
+    total, squares = np.zeros(texts), np.zeros(texts)
+    own = 0.0
+    for judge in range(texts):
+        count, lead = counts[judge], utilities[judge, best]
+        own += count * lead
+        for rival in range(texts):
+            difference = lead - utilities[judge, rival]
+            total[rival] += count * difference
+            squares[rival] += count * difference * difference
+    top = _highest((own - total) / len(order), counts, min(TOP, len(order)))
+    mean, error = np.empty(texts - 1), np.empty(texts - 1)
+    left = max(len(order) - 2, 1)
+    for place in range(texts - 1):
+        rival = place + (place >= best)
+        for judge in (best, rival):  # what the two themselves said of it
+            difference = utilities[judge, best] - utilities[judge, rival]
+            total[rival] -= difference
+            squares[rival] -= difference * difference
+        mean[place] = total[rival] / left
+        variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1)
+        error[place] = np.sqrt(max(variance, 0.0) / left)
+    return mean, error, top
+
+
+@kernel()
+def _highest(scores: Floats, counts: Floats, most: int) -> Floats:
+    """The scores of the best candidates, from the best one down; identical ones each for itself."""
+    top = np.full(most, -np.inf)
+    for text in range(len(scores)):
+        for _ in range(min(int(counts[text]), most)):
+            if scores[text] <= top[most - 1]:
+                break
+            place = most - 1
+            while place > 0 and top[place - 1] < scores[text]:
+                top[place] = top[place - 1]
+                place -= 1
+            top[place] = scores[text]
+    return top

@@ -1,0 +1,85 @@
+"""Stop when the expected loss is small: what MBR's score of the choice would gain, on average, from the whole budget.
+
+Two things may be lost by stopping after n of N candidates:
+
+- **The choice among those seen.** The full pool may prefer rival j to the leader b. Its mean difference over all N is
+  that over the n seen, m, up to an error that is normal with e = se·√(1 − n/N), since n of its N terms are known. The
+  expected loss to j is E[max(0, −D)] with D ~ N(m, e²), that is e·(φ(t) − t·Φ(−t)) with t = m/e; over all rivals these
+  are summed, which cannot be too little.
+- **Candidates not seen yet.** With an exponential upper tail the best of N is expected above the best of n by the
+  tail's mean excess times ln(N/n). For the excess stands how far the leader is above the mean of the best eight
+  candidates; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor
+  between the two, far below 1: a score among the n flatters the luckiest, and a new candidate is often an old one.
+
+The sum is in the units of the score, whatever the utility: mean losses of replays are close to the thresholds (see
+docs/rules.md), so the threshold is a promise that a user can understand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.compiled import kernel
+from quitmt.signature import field as text
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Standing
+
+Floats = npt.NDArray[np.float64]
+SURE = 8.0
+"""Standard errors ahead: what can still be lost there is below 1e-16 of one of them."""
+
+
+@dataclass(frozen=True)
+class Loss(Threshold):
+    limit: ClassVar[str] = "most"
+    needs_rivals: ClassVar[bool] = True
+
+    step: int = 8
+    most: float = 5e-4
+    """The expected loss that is small enough, in units of the score."""
+    new: float = 0.03
+    minimum: int = 16
+    budget: int = 512
+    signature: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._check(most=self.most, new=self.new)
+        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}|m:{self.minimum}|n:{self.budget}"
+        object.__setattr__(self, "signature", name)
+
+    def signal(self, standing: Standing) -> float:
+        if standing.rivals is None:
+            return math.inf
+        rivals = standing.rivals()
+        mean, error, top = (np.asarray(one, np.float64) for one in (rivals.mean, rivals.error, rivals.top))
+        return expected_loss(mean, error, top, standing.size / self.budget, self.new)
+
+
+@kernel()
+def expected_loss(mean: Floats, error: Floats, top: Floats, known: float, new: float) -> float:
+    """``known`` is n/N; ``top`` the scores of the best candidates, the leader's first."""
+    if known >= 1:
+        return 0.0
+    excess = top[0] - top.mean() if len(top) else 0.0
+    return expected_shortfall(mean, error * math.sqrt(1 - known)) + new * excess * math.log(1 / known)
+
+
+@kernel()
+def expected_shortfall(mean: Floats, error: Floats) -> float:
+    """The sum of E[max(0, −D)] over normal D with these means and standard errors."""
+    total = 0.0
+    for j in range(len(mean)):
+        if mean[j] > SURE * error[j]:
+            continue
+        if error[j] > 0:
+            t = mean[j] / error[j]
+            density = math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+            total += error[j] * (density - t * 0.5 * math.erfc(t / math.sqrt(2)))
+        else:
+            total += max(0.0, -mean[j])
+    return total

@@ -1,0 +1,84 @@
+"""What rules share that stop when a number has fallen to a threshold: when they look, and what they do then.
+
+Such a rule has a *signal*: what a standing says about how much might still be gained, the smaller the surer. All rules
+of one kind that differ in the threshold alone look at the same signals, so one pass over recorded pools replays them
+all (the lab, ``quitmt calibrate``).
+
+A look costs something, more often means more chances to stop by luck, and everything up to the next look is asked for
+at once: so looks become rarer as the pool grows, four for each doubling of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from quitmt.errors import UsageError
+from quitmt.stop.window import check_count
+from quitmt.types import Standing, Verdict
+
+LOOKS_A_DOUBLING = 4
+
+
+class Threshold:
+    """A dataclass of its settings, with ``step``, ``minimum`` and ``budget`` among them; it keeps nothing else, so it
+    is its own watch."""
+
+    limit: ClassVar[str]
+    """The setting that is the threshold."""
+    step: int
+    minimum: int
+    budget: int
+    signature: str
+
+    def signal(self, standing: Standing) -> float:
+        """Stop when it is at most the threshold."""
+        raise NotImplementedError
+
+    @property
+    def threshold(self) -> float:
+        return float(getattr(self, self.limit))
+
+    def at(self, threshold: float) -> Self:
+        """The same rule with another threshold."""
+        changed: Any = replace(self, **{self.limit: threshold})  # type: ignore[type-var]
+        return changed  # type: ignore[no-any-return]
+
+    def open(self) -> Self:
+        return self
+
+    def observe(self, standing: Standing) -> Verdict | None:
+        if standing.size >= self.budget:
+            return Verdict.BUDGET
+        if self.looks_at(standing.size) and self.signal(standing) <= self.threshold:
+            return Verdict.DECIDED
+        return None
+
+    def looks_at(self, size: int) -> bool:
+        return size >= self.minimum and size % self._gap(size) == 0
+
+    def horizon(self, size: int) -> int:
+        later = max(size + 1, self.minimum)
+        gap = self._gap(later)
+        return min(self.budget, -(-later // gap) * gap)
+
+    def looks(self) -> Iterator[int]:
+        """All sizes at which it looks, the budget last."""
+        size = 0
+        while size < self.budget:
+            size = self.horizon(size)
+            yield size
+
+    def _gap(self, size: int) -> int:
+        doublings = max(0, (size // (LOOKS_A_DOUBLING * self.step)).bit_length() - 1)
+        return self.step << doublings
+
+    def _check(self, **numbers: float) -> None:
+        for name, count in (("k", self.step), ("minimum", self.minimum), ("n", self.budget)):
+            check_count(name, count)
+        rule = type(self).__name__.lower()
+        for name, number in numbers.items():
+            if not (math.isfinite(number) and number >= 0):
+                raise UsageError(f"{name} of the {rule} rule must be a number of at least 0, not {number}")

@@ -1,0 +1,197 @@
+"""Calibration end to end on invented pools: the promise, its cost, and sets that are too small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quitmt import rerank, stop
+from quitmt.calibrate import auto, choose, profile
+from quitmt.calibrate.auto import Wish
+from quitmt.calibrate.choose import Request, Source, TooSmall, calibrate
+from quitmt.calibrate.observe import Observed, observe
+from quitmt.calibrate.profile import Profile
+from quitmt.errors import InputError, UsageError
+from quitmt.types import Candidate, Segment
+
+SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
+REQUEST = Request(0.05, 0.2, 0.9, step=4, budget=64, rules=choose.QE_RULES)
+
+
+def invented(segments: int, seed: int = 0) -> list[Observed]:
+    """Scores of every difficulty: some segments soon have a good candidate, some never."""
+    rng = np.random.default_rng(seed)
+    ceilings = rng.uniform(0.3, 1.0, segments)
+    pools = [
+        (
+            Segment(str(number), "x"),
+            [Candidate(str(i), scores={"q": float(q)}) for i, q in enumerate(ceiling * rng.random(64) ** 0.2)],
+        )
+        for number, ceiling in enumerate(ceilings)
+    ]
+    return observe(rerank.load("qe:recorded:q"), pools)
+
+
+def risk_of(rule: str, observed: Sequence[Observed], max_loss: float) -> float:
+    """Replayed once more, candidate by candidate."""
+    exceeding = 0
+    for one in observed:
+        watch = stop.load(rule, k=4, n=64).open()
+        standings = [standing for standing in one.standings if standing.size % 4 == 0]
+        stopped = next(standing for standing in standings if watch.observe(standing) is not None)
+        exceeding += bool(one.final.max() - one.final[stopped.best] > max_loss)
+    return exceeding / len(observed)
+
+
+def test_the_chosen_rule_is_the_cheapest_that_is_proven() -> None:
+    observed = invented(150)
+    found = calibrate(observed, REQUEST, SOURCE)
+    proven = [point for point in found.curve if point.proven]
+    chosen = min(proven, key=lambda point: point.mean_size)
+    assert found.rule == chosen.rule
+    assert chosen.exceeding == pytest.approx(risk_of(found.rule, observed, 0.05))
+    assert chosen.exceeding <= 0.2
+    assert chosen.mean_size < 64
+    assert found.generator == "embedded:en-pt|t:1.2"  # whatever the seed
+    best = [one.final.max() for one in observed]
+    assert found.spread == pytest.approx(np.std(best, ddof=1))
+
+
+def test_on_average_costs_no_more_than_for_sure() -> None:
+    observed = invented(150)
+    sure = calibrate(observed, replace(REQUEST, rules=("headroom",)), SOURCE)
+    average = calibrate(observed, replace(REQUEST, rules=("headroom",), confidence=None), SOURCE)
+    sizes = {point.rule: point.mean_size for point in sure.curve}
+    assert sizes[average.rule] <= sizes[sure.rule]
+    assert str(average.promise).startswith("on average, no more than 20% of segments lose more than 0.05")
+
+
+def test_the_promise_is_kept_on_segments_not_seen() -> None:
+    """100 calibration sets; the risk is measured on 2,000 other segments."""
+    others = invented(2000, seed=99)
+    request = replace(REQUEST, rules=("headroom",))
+    risks: dict[str, float] = {}
+    broken = 0
+    for seed in range(100):
+        rule = calibrate(invented(60, seed), request, SOURCE).rule
+        if rule not in risks:
+            risks[rule] = risk_of(rule, others, request.max_loss)
+        broken += risks[rule] > request.risk
+    assert broken <= 19  # 10 are promised; the 99.9th percentile of a binomial is 20
+
+
+def test_too_few_segments() -> None:
+    with pytest.raises(TooSmall) as caught:
+        calibrate(invented(10), REQUEST, SOURCE)
+    assert str(caught.value).startswith(
+        "10 segments are too few for this promise: even a rule that never loses would need 14"
+    )
+    assert calibrate(invented(14), REQUEST, SOURCE).promise.segments == 14
+    with pytest.raises(TooSmall, match="would need 4"):
+        calibrate(invented(3), replace(REQUEST, confidence=None), SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_loss": 0.0}, "--max-loss must be a number above 0"),
+        ({"risk": 1.0}, "--risk must be between 0 and 1"),
+        ({"confidence": 90.0}, "--confidence must be between 0 and 1"),
+    ],
+)
+def test_bad_requests(settings: dict[str, float], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        replace(REQUEST, **settings)  # type: ignore[arg-type]
+
+
+def test_rules_without_a_threshold_are_not_calibrated() -> None:
+    with pytest.raises(UsageError, match="quit is no rule to calibrate"):
+        calibrate(invented(20), replace(REQUEST, rules=("quit",)), SOURCE)
+
+
+@pytest.fixture(scope="module")
+def known() -> Profile:
+    return calibrate(invented(150), REQUEST, SOURCE)
+
+
+def test_a_profile_reads_back(known: Profile, tmp_path: Path) -> None:
+    path = str(tmp_path / "p.json")
+    profile.write(known, path)
+    assert profile.read(path) == known
+    with pytest.raises(InputError, match="cannot read"):
+        profile.read(f"{tmp_path}/nowhere.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"profile": 9}', "not json"])
+def test_other_files_are_no_profiles(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match="is not a profile"):
+        profile.read(str(path))
+
+
+def test_a_profile_says_what_it_is_not_for(known: Profile) -> None:
+    same = ("embedded:en-pt|t:1.2|seed:1", "qe:recorded:q", ("en", "pt"), 4, 64)
+    assert list(known.differences(*same)) == []
+    assert list(known.differences("hf:x|t:1", "mbr:chrF2", ("en", "de"), 8, 64)) == [
+        "it is for the candidates of embedded:en-pt|t:1.2, not of hf:x|t:1",
+        "it is for qe:recorded:q, not for mbr:chrF2",
+        "it is for en-pt, not for en-de",
+        "it is for -k 4 -n 64, not for -k 8 -n 64",
+    ]
+    nameless = replace(known, generator="")
+    assert "does not say which model" in next(nameless.differences(*same))
+
+
+def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
+    settings = {"k": 4, "n": 64}
+    assert auto.rule("qe:recorded:q", Wish(), known, **settings) == stop.load(known.rule, **settings)
+    cheap = known.within_cost(20.0)
+    assert cheap is not None and cheap.mean_size <= 20
+    assert all(point.mean_loss >= cheap.mean_loss for point in known.curve if point.mean_size <= 20)
+    assert auto.rule("qe:recorded:q", Wish(max_cost=20.0), known, **settings) == stop.load(cheap.rule, **settings)
+    small = known.within_loss(0.1 * known.spread)
+    assert small is not None and small.mean_loss <= 0.1 * known.spread
+    assert auto.rule("qe:recorded:q", Wish("0.1sd"), known, **settings) == stop.load(small.rule, **settings)
+    with pytest.raises(UsageError, match="no rule of the profile keeps to 1 candidates a segment"):
+        auto.rule("qe:recorded:q", Wish(max_cost=1.0), known, **settings)
+
+
+def test_auto_without_a_profile() -> None:
+    assert auto.rule("mbr:my:utility", Wish("0.002")) == stop.load("loss:most=0.002")
+    assert auto.rule("mbr:my:utility", Wish()) == stop.load("loss")
+    assert auto.rule("qe:kiwi", Wish()) == stop.load("headroom")
+    assert auto.rule("qe:kiwi", Wish(max_cost=99.5)) == stop.load("fixed:99")
+    assert auto.rule("mbr:chrf", Wish(max_cost=1e6), exact=False, n=64) == stop.load("fixed:64", n=64)
+    for reranker, wish, exact in (("qe:kiwi", Wish("0.1"), True), ("mbr:chrf", Wish("0.1"), False)):
+        with pytest.raises(UsageError, match="--stop auto does not know what"):
+            auto.rule(reranker, wish, exact=exact)
+    with pytest.raises(UsageError, match="how much the scores of this reranker vary is not known"):
+        auto.rule("mbr:my:utility", Wish("0.1sd"))
+
+
+@pytest.mark.parametrize("reranker", ["mbr:chrf", "qe:likelihood"])
+def test_auto_knows_our_own_rerankers(reranker: str) -> None:
+    """By figures that come with quitmt: a smaller loss and a larger cost are more careful."""
+    strict, loose = (auto.rule(reranker, Wish(loss)) for loss in ("0.02sd", "0.2sd"))
+    assert type(strict) is type(loose) is stop.THRESHOLDS["loss" if reranker.startswith("mbr") else "headroom"]
+    assert strict.threshold < loose.threshold  # type: ignore[attr-defined]
+    dear, cheap = (auto.rule(reranker, Wish(max_cost=cost)) for cost in (200, 50))
+    assert dear.threshold < cheap.threshold  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "sd", "nan", "1e999"])
+def test_bad_losses(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-loss must be a number above 0"):
+        auto.loss_in(text, 1.0)
+
+
+def test_wishes_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="two different wishes"):
+        Wish("0.1", 5.0)
+    with pytest.raises(UsageError, match="--max-cost must be at least 1 candidate"):
+        Wish(max_cost=0.5)

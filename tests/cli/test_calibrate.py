@@ -1,0 +1,109 @@
+"""``quitmt calibrate`` and the profiles it writes, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Ran
+
+from quitmt import generate
+from quitmt.sampling import Sampling
+
+Quitmt = Callable[..., Ran]
+MODEL = generate.load("embedded:en-pt", Sampling()).signature.partition("|t:")[0]
+
+
+@pytest.fixture
+def pools(tmp_path: Path, make_pool: Callable[[int, int], list[str]]) -> Path:
+    path = tmp_path / "pools.jsonl"
+    lines = [
+        {"id": str(i), "source": f"s{i}", "candidates": make_pool(i, 64), "generator": f"{MODEL}|t:1.2|seed:3"}
+        for i in range(40)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_from_pools_to_a_run_that_keeps_the_promise(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    profile = tmp_path / "chrf.json"
+    words = ("--max-loss", "0.3sd", "-n", 64, "--src", "en", "--tgt", "pt")
+    done = quitmt("calibrate", pools, "-o", profile, *words)
+    assert done.code == 0, done.err
+    found = json.loads(profile.read_text())
+    assert "<- chosen" in done.out
+    assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
+    assert done.out.endswith(f"use it with: quitmt translate --profile {profile}\n")
+    assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6")
+
+    by_profile = quitmt("rerank", pools, "--profile", profile, "--jsonl")
+    by_rule = quitmt("rerank", pools, "--stop", found["rule"], "-n", 64, "--jsonl")
+    assert by_profile.code == 0 and "promise" not in by_profile.err
+    sizes = [json.loads(line)["size"] for line in by_profile.out.splitlines()]
+    assert sizes == [json.loads(line)["size"] for line in by_rule.out.splitlines()]
+    [point] = [one for one in found["curve"] if one["rule"] == found["rule"]]
+    assert sum(sizes) / len(sizes) == pytest.approx(point["mean_size"])
+
+    text = tmp_path / "text.en"
+    text.write_text("Yes.\n")
+    other = quitmt("translate", text, "--profile", profile, "--temperature", 0.7)
+    assert other.code == 0
+    assert f"promise need not hold: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7" in caplog.text
+    caplog.clear()
+    assert quitmt("translate", text, "--profile", profile, "--seed", 8).code == 0
+    assert caplog.text == ""
+
+
+def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
+    pools = tmp_path / "pools.jsonl"
+    text = tmp_path / "text.en"
+    text.write_text("Yes.\nNo.\n")
+    run = quitmt("translate", text, "-n", 8, "--stop", "full", "--keep-pools", pools)
+    assert run.code == 0, run.err
+    generators = [json.loads(line)["generator"] for line in pools.read_text().splitlines()]
+    assert generators == [f"{MODEL}|t:1.2|seed:0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-loss", "0"], "--max-loss must be a number above 0"),
+        (["--max-loss", "0.1", "--risk", "2"], "--risk must be between 0 and 1"),
+        (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
+        (["--max-loss", "0.1", "--rule", "quit"], "quit is no rule to calibrate"),
+        (["--max-loss", "0.1", "--mbr", "prune"], "rules are replayed on exact mbr: and on qe:"),
+        (["--max-loss", "0.1", "--risk", "0.01"], "40 segments are too few for this promise"),
+        (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
+        (["--max-loss", "0.1", "-n", "0"], "n must be a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_promised(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
+    done = quitmt("calibrate", pools, "-n", 64, *words, "-q")
+    assert done.code == 2
+    assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--stop", "quit", "--max-loss", "0.1"], "--max-loss, --max-cost and --profile go with --stop auto"),
+        (["--max-loss", "0.1", "--max-cost", "8"], "--max-loss and --max-cost are two different wishes"),
+        (["--max-cost", "0"], "--max-cost must be at least 1 candidate a segment"),
+        (["--profile", "nowhere.json"], "cannot read nowhere.json"),
+        (["--stop", "auto", "--rerank", "qe:recorded:q", "--max-loss", "0.1"], "--stop auto does not know what"),
+    ],
+)
+def test_wishes_that_cannot_be_granted(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
+    done = quitmt("rerank", pools, *words)
+    assert done.code == 2
+    assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1
+
+
+def test_a_loss_needs_no_profile_with_mbr(quitmt: Quitmt, pools: Path) -> None:
+    wish = quitmt("rerank", pools, "--max-loss", "0.01", "-n", 64)
+    rule = quitmt("rerank", pools, "--stop", "loss:most=0.01", "-n", 64)
+    assert wish.out == rule.out and wish.err == rule.err

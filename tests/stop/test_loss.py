@@ -1,0 +1,86 @@
+"""The expected loss against integrals and simulation, and when rules with a threshold look."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from quitmt import stop
+from quitmt.stop.loss import Loss, expected_shortfall
+from quitmt.types import Rivals, Standing, Verdict
+
+
+def standing(size: int, rivals: Rivals) -> Standing:
+    return Standing(size, 0, 0.5, lambda: rivals)
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 2))
+def test_the_shortfall_is_the_integral(mean: float, error: float) -> None:
+    integral, _ = quad(lambda d: -d * norm.pdf(d, mean, error), mean - 12 * error, 0) if mean < 12 * error else (0, 0)
+    found = expected_shortfall(np.array([mean]), np.array([error]))
+    assert found == pytest.approx(max(integral, 0.0), abs=1e-7)
+
+
+def test_what_is_known_for_sure_is_lost_or_not() -> None:
+    assert expected_shortfall(np.array([0.3, -0.2, -0.1]), np.zeros(3)) == pytest.approx(0.3)
+
+
+def test_both_parts_of_the_loss() -> None:
+    rule = Loss(new=0.5, budget=64)
+    rivals = Rivals(mean=[0.1], error=[0.2], top=[0.8, 0.6])
+    seen = expected_shortfall(np.array([0.1]), np.array([0.2 * math.sqrt(0.75)]))  # a quarter of the terms is known
+    assert rule.signal(standing(16, rivals)) == pytest.approx(seen + 0.5 * 0.1 * math.log(4))
+    assert rule.signal(standing(64, rivals)) == 0  # all of them are
+
+
+def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
+    """One rival whose differences are normal: draw the other N − n of them again and again."""
+    rng = np.random.default_rng(1)
+    n, budget, spread, mean = 32, 128, 0.3, 0.02
+    rest = rng.normal(mean, spread / math.sqrt(budget - n), 400_000) * (budget - n)
+    # Its mean is not known either: it is where the first n put it, up to their own error.
+    rest += rng.normal(0, spread / math.sqrt(n), len(rest)) * (budget - n)
+    lost = np.maximum(0, -(n * mean + rest) / budget).mean()
+    rivals = Rivals([mean], [spread / math.sqrt(n)], [0.5])
+    assert Loss(budget=budget).signal(standing(n, rivals)) == pytest.approx(lost, rel=0.02)
+
+
+def test_stops_when_the_loss_is_small_enough() -> None:
+    rule = Loss(most=0.01, budget=64)
+    sure, unsure = Rivals([0.5], [0.01], [0.7] * 8), Rivals([0.0], [0.2], [0.7] * 8)
+    assert rule.observe(standing(8, sure)) is None  # too few
+    assert rule.observe(standing(16, unsure)) is None
+    assert rule.observe(standing(16, sure)) is Verdict.DECIDED
+    assert rule.observe(standing(64, sure)) is Verdict.BUDGET
+    assert rule.observe(standing(16, Rivals([], [], [0.9] * 8))) is Verdict.DECIDED  # all candidates are the same
+    assert rule.observe(Standing(16, 0, 0.5)) is None  # nothing is known of rivals
+
+
+@given(st.integers(1, 16), st.integers(1, 100), st.integers(1, 600))
+def test_looks_become_rarer(step: int, minimum: int, budget: int) -> None:
+    rule = stop.load(f"headroom:share=0,minimum={minimum}", k=step, n=budget)
+    assert isinstance(rule, stop.Threshold)
+    looks = list(rule.looks())
+    assert looks[-1] == budget
+    for look, following in pairwise(looks):
+        assert rule.looks_at(look)
+        assert look % step == 0
+        assert look >= minimum
+        assert following - look <= max(step, look // 4)
+        assert rule.horizon(look) == following
+        assert all(rule.horizon(size) == following for size in range(look, following))
+        assert not any(rule.looks_at(size) for size in range(look + 1, min(following, budget - 1)) if size != following)
+
+
+def test_another_threshold() -> None:
+    rule = stop.load("race:z=3,minimum=24", k=4, n=128)
+    assert isinstance(rule, stop.Threshold)
+    assert rule.at(0.5) == stop.load("race:z=3,minimum=24,epsilon=0.5", k=4, n=128)
+    assert rule.at(0.5).threshold == 0.5
