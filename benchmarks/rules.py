@@ -1,99 +1,125 @@
-"""Stopping rules at equal cost: what each loses against the whole pool, beside a fixed number of candidates.
+"""Stopping rules on segments that their thresholds were not chosen on: at equal cost, and against QUIT.
 
-    python benchmarks/rules.py POOLS.jsonl.gz [--orders 3] [--rerank mbr:chrf]
+    python benchmarks/rules.py POOLS.jsonl.gz [--rerank mbr:chrf] [--orders 3] [--splits 200]
 
-Every pool is taken in several random orders. Regret is the score lost against the whole pool's winner, both on the
-whole pool, ×10³; beside it that of the fixed N whose mean cost is the same, interpolated. The rules run in the real
-engine over recorded pools.
+Every pool is taken in several random orders, all of which are on the same side of a split. On one half of the segments
+a threshold is chosen, on the other half it is judged: beside a fixed N of exactly the same mean cost, or beside QUIT
+(alpha = 0.001), where it is the cheapest that loses no more there. Regret is the score lost against the whole pool's
+winner, both on the whole pool. Ratios are of means over splits; in brackets their 5th and 95th percentile.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from typing import Any
 
 import numpy as np
 
 from quitmt import rerank, stop
-from quitmt.engine.driver import Driver, in_order
+from quitmt.calibrate.observe import observe
+from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
-from quitmt.lab.sample import Pool
-from quitmt.lab.trajectories import _running_maxima, _standings
-from quitmt.rerank.mbr import Mbr
-from quitmt.types import Segment
+from quitmt.generate.recorded import RecordedPool
+from quitmt.lab import frontier
+from quitmt.lab.frames import Trajectories
+from quitmt.lab.frontier import Curve, Halved, Versus
+from quitmt.lab.replay import quit_rule
+from quitmt.lab.trajectories import fitting_rules
 
-MBR_RULES = (
-    ("quit", {"w": 2}), ("quit", {"w": 4}), ("quit", {"w": 8, "alpha": 1e-2}), ("quit", {"w": 8}),
-    ("race:z=2,epsilon=0.002", {}), ("race:z=2.5,epsilon=0.003", {}), ("race:z=3,epsilon=0.002", {}),
-    ("race:z=2.5,epsilon=0.005", {}),
-)  # fmt: skip
-QE_RULES = (
-    ("quit", {"w": 2}), ("quit", {"w": 4}), ("quit", {"w": 8}), ("quit", {"w": 16}),
-    ("headroom:share=0.008", {}), ("headroom:share=0.004", {}), ("headroom:share=0.002", {}),
-    ("headroom:share=0.001", {}),
-)  # fmt: skip
+COSTS = (64, 100, 150, 200, 250)
+WINDOWS = (2, 4, 8, 16)
+STEP = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pools")
+    parser.add_argument("--rerank", default="mbr:chrf", help="mbr:chrf, mbr:embedding, mbr:comet, qe:recorded:NAME …")
+    parser.add_argument("--rules", nargs="+", default=list(stop.THRESHOLDS), metavar="RULE")
+    parser.add_argument("--orders", type=int, default=3)
+    parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--limit", type=int, help="the first pools only")
+    parser.add_argument("--from", dest="source", help="language code")
+    parser.add_argument("--to", dest="target", help="language code")
+    args = parser.parse_args()
+    pools = asyncio.run(collected(args.pools))
+    if args.rerank.startswith("qe:recorded:"):  # not every pool of a file need have them
+        name = args.rerank.removeprefix("qe:recorded:")
+        pools = [pool for pool in pools if name in (pool.candidates[0].scores or {})]
+    pools = pools[: args.limit]
+    budget = max(len(pool.candidates) for pool in pools)
+    hardware = Hardware() if rerank.is_neural(args.rerank) else None
+    reranker = rerank.load(args.rerank, languages=(args.source, args.target), hardware=hardware)
+    one = observed(reranker, args.rerank, pools, args.orders, args.rules, budget)
+    split = np.tile(frontier.halves(len(pools), args.splits, 0), (1, args.orders))
+    print(f"{args.rerank}, {len(pools)} pools of up to {budget} in {args.orders} orders, {args.splits} splits\n")
+    losses = frontier.losses(one, {}, budget)
+    quits = [
+        frontier.single(f"quit w={w}", quit_rule(one, k=STEP, w=w, alpha=1e-3, budget=budget).size, losses)
+        for w in WINDOWS
+    ]
+    rules = fitting_rules(args.rerank, args.rules, STEP, budget)
+    curves = [frontier.threshold_curve(name, rule, one.signals[name], losses) for name, rule in rules.items()]
+    report(frontier.fixed_curve(losses), quits, curves, split, [cost for cost in COSTS if cost < budget])
+
+
+def report(fixed: Curve, quits: list[Curve], curves: list[Curve], split: frontier.Halves, costs: list[int]) -> None:
+    whole, rivals = Halved.of(fixed, split), [Halved.of(curve, split) for curve in quits]
+    print("| rule | cost | threshold | mean N | regret ×10³ | fixed N, same cost | ratio | better |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    wanted: list[tuple[Curve, float | None]] = [(curve, None) for curve in quits]
+    wanted += [(curve, cost) for curve in curves for cost in costs]
+    for curve, cost in wanted:
+        held = frontier.at_cost(Halved.of(curve, split), whole, cost)
+        if held is None:
+            continue
+        lost = frontier.versus(held.lost[0], held.rival_lost[0])
+        at = "" if cost is None else f"{curve.thresholds[np.abs(curve.size.mean(axis=1) - cost).argmin()]:.3g}"
+        print(
+            f"| {curve.rule} | {cost or ''} | {at} | {held.size.mean():.0f} | {1e3 * lost.value:.3f} | "
+            f"{1e3 * lost.rival:.3f} | {shown(lost)} | {lost.better:.0%} |"
+        )
+    print("\n| rule | against | its mean N | mean N | ratio | regret, ratio |\n|---|---|---:|---:|---:|---:|")
+    for curve in (*curves, fixed):
+        for rival in rivals:
+            held = frontier.at_quality(Halved.of(curve, split), rival)
+            size = frontier.versus(held.size, held.rival_size)
+            lost = frontier.versus(held.lost[0], held.rival_lost[0])
+            print(
+                f"| {curve.rule} | {rival.rule} | {size.rival:.0f} | {size.value:.0f} | {shown(size)} | {shown(lost)} |"
+            )
+
+
+def shown(one: Versus) -> str:
+    return "–" if one.ratio is None or one.span is None else f"{one.ratio:.2f} [{one.span[0]:.2f}, {one.span[1]:.2f}]"
 
 
 async def collected(path: str) -> list[RecordedPool]:
     return [pool async for pool in read_pools(path)]
 
 
-def shuffled(pools: list[RecordedPool], orders: int) -> list[RecordedPool]:
-    found = []
-    for order in range(orders):
-        for number, pool in enumerate(pools):
-            places = np.random.default_rng([order, number]).permutation(len(pool.candidates))
-            segment = Segment(f"{pool.segment.id}/{order}", pool.segment.source)
-            found.append(RecordedPool(segment, tuple(pool.candidates[place] for place in places)))
-    return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pools")
-    parser.add_argument("--orders", type=int, default=3)
-    parser.add_argument("--rerank", default="mbr:chrf")
-    parser.add_argument("--limit", type=int)
-    args = parser.parse_args()
-    found = asyncio.run(collected(args.pools))
-    if args.rerank.startswith("qe:recorded:"):  # not every pool of a file need have them
-        name = args.rerank.removeprefix("qe:recorded:")
-        found = [pool for pool in found if name in (pool.candidates[0].scores or {})]
-    pools = shuffled(found[: args.limit], args.orders)
-    reranker = rerank.load(args.rerank)
-    rows = [Pool(pool.segment, pool.candidates, 0.0) for pool in pools]
-    if isinstance(reranker, Mbr):
-        known = [row for one in rows for row in _standings(reranker, [one], keep_pairs=False)]
-    else:
-        known = [row for one in rows for row in _running_maxima(reranker, [one])]  # type: ignore[arg-type]
-    budget = max(len(pool.candidates) for pool in pools)
-    best = {pool.segment.id: row["final"].max() for pool, row in zip(pools, known, strict=True)}
-    final = {pool.segment.id: row["final"] for pool, row in zip(pools, known, strict=True)}
-    fixed = np.array(
-        [
-            np.mean([row["final"].max() - row["final"][row["best"][min(n, len(row["best"])) - 1]] for row in known])
-            for n in range(1, budget + 1)
-        ]
-    )
-
-    async def run(spec: str, settings: dict[str, float]) -> list[tuple[str, int, int]]:
-        rule = stop.load(spec, n=budget, **settings)  # type: ignore[arg-type]
-        driver = Driver(RecordedGenerator(pools), reranker, rule)
-        segments = [pool.segment for pool in pools]
-        outcomes = [one.outcome async for one in in_order(driver.run(segments))]
-        return [(one.id, one.size, one.index or 0) for one in outcomes]
-
-    print(f"{args.rerank}, {len(pools)} pools of up to {budget}\n")
-    print("| rule | mean N | full | regret ×10³ | fixed N, same cost | ratio |\n|---|---:|---:|---:|---:|---:|")
-    for spec, settings in MBR_RULES if isinstance(reranker, Mbr) else QE_RULES:
-        found = asyncio.run(run(spec, dict(settings)))
-        size = float(np.mean([n for _, n, _ in found]))
-        lost = float(np.mean([best[id] - final[id][index] for id, _, index in found]))
-        rival = float(np.interp(size, np.arange(1, budget + 1), fixed))
-        name = " ".join([spec, *(f"{key}={value:g}" for key, value in settings.items())])
-        full = np.mean([n >= budget for _, n, _ in found])
-        print(f"| {name} | {size:.0f} | {full:.0%} | {1e3 * lost:.3f} | {1e3 * rival:.3f} | {lost / rival:.2f} |")
+def observed(
+    reranker: Any, spec: str, pools: list[RecordedPool], orders: int, rules: list[str], budget: int
+) -> Trajectories:
+    """Every pool in several random orders, the orders one after the other."""
+    shape = orders * len(pools), budget
+    best, score, final = np.empty(shape, np.int64), np.empty(shape), np.full(shape, np.nan)
+    signals: dict[str, list[Any]] = {name: [] for name in fitting_rules(spec, rules, STEP, budget)}
+    sizes = np.array([len(pool.candidates) for pool in pools] * orders)
+    for row, size in enumerate(sizes):
+        order, number = divmod(row, len(pools))
+        places = np.random.default_rng([order, number]).permutation(size)
+        candidates = tuple(pools[number].candidates[place] for place in places)
+        (one,) = observe(reranker, [(pools[number].segment, candidates)])
+        best[row, :size], best[row, size:] = one.best, one.best[-1]
+        score[row, :size], score[row, size:] = one.score, one.score[-1]
+        final[row, :size] = one.final
+        for name, rule in fitting_rules(spec, rules, STEP, budget).items():
+            signals[name].append(one.signals(rule))
+    ids = tuple(f"{pools[row % len(pools)].segment.id}/{row // len(pools)}" for row in range(len(sizes)))
+    nothing, found = np.zeros(len(sizes)), {name: tuple(own) for name, own in signals.items()}
+    return Trajectories(spec, reranker.signature, ids, sizes, best, score, final, nothing, nothing, found)
 
 
 if __name__ == "__main__":

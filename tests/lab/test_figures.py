@@ -10,7 +10,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.cost_figures import Frontier, alpha_tradeoff, quality_against_cost, runtime_breakdown
+from quitmt.lab.cost_figures import (
+    Frontier,
+    Trace,
+    alpha_tradeoff,
+    quality_against_cost,
+    regret_against_cost,
+    runtime_breakdown,
+)
 from quitmt.lab.drawing import looks, save, svg
 from quitmt.lab.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
 from quitmt.lab.frames import Seconds
@@ -49,9 +56,19 @@ def steps() -> Figure:
 
 
 def cost() -> Figure:
-    frontiers = {name: Frontier(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0])) for name in RERANKERS}
+    line = {"loss": (np.array([16.0, 200.0]), np.array([2.0, 3.0]))}
+    frontiers = {name: Frontier(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0]), line) for name in RERANKERS}
     rules = [("Unaccelerated", 512.0), ("QUIT w=4", 80.0), ("QUIT w=8", 160.0), ("Fixed-N* (w=4)", 80.0)]
+    rules += [("loss:most=0.1", 90.0), ("Fixed-N* (loss:most=0.1)", 90.0)]
     return quality_against_cost(frontiers, [row(name, *rule) for name in RERANKERS for rule in rules], METRICS[1])
+
+
+def regret() -> Figure:
+    sizes = np.array([1.0, 16.0, 128.0, 512.0])
+    names = ["Fixed N", "loss", "race", "QUIT w=4, all α"]
+    own = [Trace(name, sizes[bool(place) :], (place + 1) / sizes[bool(place) :]) for place, name in enumerate(names)]
+    lossless = [own[0], Trace("headroom", sizes, np.zeros(4))]
+    return regret_against_cost({"mbr:chrf": own, "qe:kiwi": lossless, "qe:other": [Trace("Fixed N", sizes, 0 * sizes)]})
 
 
 def runtime() -> Figure:
@@ -74,7 +91,7 @@ def alphas() -> Figure:
     )
 
 
-ALL = [distribution, sweep, evolution, steps, cost, runtime, alphas]
+ALL = [distribution, sweep, evolution, steps, cost, regret, runtime, alphas]
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -137,6 +154,20 @@ def test_bars_are_the_paired_interval_around_the_rule() -> None:
     ends = sorted(tuple(segment[:, 1]) for bars in panel.collections for segment in bars.get_segments())  # type: ignore[attr-defined]
     # QUIT at 80 candidates scores 0.8, the difference to Fixed-N* is 0.1 with an interval from −0.1 to 0.3.
     assert ends[0] == pytest.approx((0.6, 1.0))
+
+
+def test_a_rule_has_one_look_on_its_line_and_at_its_point() -> None:
+    labels = {line.get_label(): line for line in cost().axes[0].lines}
+    loss = [bars.lines[0] for bars in cost().axes[0].containers if bars.get_label() == "loss"]  # type: ignore[attr-defined]
+    assert [one.get_marker() for one in loss] == [labels["loss"].get_marker()]
+    assert "Fixed-N*" not in labels
+
+
+def test_fixed_sizes_are_drawn_from_where_rules_begin() -> None:
+    panel = regret().axes[0]
+    assert np.asarray(panel.lines[0].get_xdata()).tolist() == [16, 128, 512]
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert len({(line.get_marker(), line.get_linestyle()) for line in panel.lines}) == 4
 
 
 def test_rules_that_were_not_run_live_say_so() -> None:

@@ -29,7 +29,7 @@ def embedded_study(folder: Path) -> Study:
             "rerank": {"accelerated": []},
             "rules": {**SMALL_RULES, "alpha": 5e-3},
             "evaluate": {"resamples": 20},
-            "live": {"windows": [2, 3], "limit": 3},
+            "live": {"windows": [2, 3], "limit": 3, "rules": ["loss:most=0.02,minimum=4", "headroom:share=0.05"]},
         },
         "test",
     )
@@ -47,8 +47,10 @@ def test_live_is_the_replay_segment_by_segment(results: tuple[Study, Results, Ba
     stopped = set()
     for spec, runs in found.live.items():
         own = found.replays[spec]
-        assert [one.rule for one in runs] == ["Unaccelerated", "QUIT w=2", "QUIT w=3"]
-        replayed = {one.name: one for one in (own.unaccelerated, *own.windows)}
+        more = "loss:most=0.02,minimum=4" if spec == "mbr:chrf" else "headroom:share=0.05"  # each where it fits
+        assert [one.rule for one in runs] == ["Unaccelerated", "QUIT w=2", "QUIT w=3", more]
+        replayed = {one.name: one for one in (own.unaccelerated, *own.windows, *own.beyond)}
+        assert min(runs[-1].sizes) < 32
         for one in runs:  # w = 3 is not among the study's windows, but replayed because it is run live
             assert one.reranker == spec
             assert one.sizes == tuple(replayed[one.rule].size.tolist())
@@ -71,7 +73,7 @@ def test_each_stage_has_a_bar_that_ends_full(results: tuple[Study, Results, Bars
         ("qe:likelihood, live", "segments"),
     ]
     assert all(bar.done == bar.total > 0 and bar.closed for bar in bars.values())
-    assert bars["mbr:chrf, live"].total == 9
+    assert bars["mbr:chrf, live"].total == 12
 
 
 def test_what_was_measured_is_kept(results: tuple[Study, Results, Bars], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +96,7 @@ def invented_study(folder: Path, **rules: float) -> Study:
             "test_set": {"tsv": str(folder / "none.tsv")},
             "model": {"budget": 16},
             "rules": {**SMALL_RULES, **rules},
-            "live": {"windows": [2]},
+            "live": {"windows": [2], "rules": []},
         },
         "test",
     )

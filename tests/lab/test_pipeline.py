@@ -15,6 +15,7 @@ from quitmt.errors import MissingExtra, QuitmtError, UsageError
 from quitmt.lab import pipeline, quality, sample, trajectories
 from quitmt.lab.pipeline import Results, run
 from quitmt.lab.study import Study
+from quitmt.rerank.mbr import Mbr
 from tests.lab.studies import Bars, Invented, recorded_study, write_pools, write_tsv
 
 
@@ -22,9 +23,7 @@ from tests.lab.studies import Bars, Invented, recorded_study, write_pools, write
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """How many candidates were drawn, pools scored, pools reranked by accelerated MBR, and translations evaluated."""
     counted: Counter[str] = Counter()
-    standings, maxima, whole, score = (
-        trajectories._standings, trajectories._running_maxima, trajectories._whole, quality._score
-    )  # fmt: skip
+    observe, whole, score = trajectories.observe, trajectories._whole, quality._score
 
     def tell(name: str, inner: Any, size: Any) -> Any:
         def call(*args: Any, **more: Any) -> Any:
@@ -33,8 +32,11 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
         return call
 
-    monkeypatch.setattr(trajectories, "_standings", tell("mbr", standings, lambda _, pools: len(pools)))
-    monkeypatch.setattr(trajectories, "_running_maxima", tell("qe", maxima, lambda _, pools: len(pools)))
+    def observed(reranker: Any, pools: Any, **more: Any) -> Any:
+        counted["mbr" if isinstance(reranker, Mbr) else "qe"] += len(pools)
+        return observe(reranker, pools, **more)
+
+    monkeypatch.setattr(trajectories, "observe", observed)
     monkeypatch.setattr(trajectories, "_whole", tell("accelerated", whole, lambda *_: 1))
     monkeypatch.setattr(quality, "_score", tell("evaluated", score, lambda _, new, *more: len(new)))
 
@@ -78,7 +80,11 @@ def test_a_setting_redoes_only_what_depends_on_it(tmp_path: Path, work: Counter[
     texts = first.pop("evaluated")
     assert first == {"drawn": 64, "mbr": 4, "qe": 4, "accelerated": 4}
     assert again() == {}
-    assert again(rules={"k": 3, "windows": (3, 5), "alpha": 0.02, "alphas": (0.3,), "steps": (5,)}) == {}
+    assert again(rules={"windows": (3, 5), "alpha": 0.02, "alphas": (0.3,), "steps": (5,), "splits": 9}) == {}
+    assert again(rules={"k": 3}) == {"mbr": 4}  # rules look elsewhere, and MBR must say what they see there
+    assert again(rules={"k": 3, "beyond": ("race",)}) == {}
+    assert again(rules={"k": 3, "beyond": ("race:z=1",)}) == {"mbr": 4}
+    assert again(live={"rules": ("loss:most=0.2",)}) == {}  # another threshold sees the same
     assert again(evaluate={"resamples": 60, "seed": 1}) == {}
     assert again(evaluate={"metrics": ("chrf++", "chrf")}) == {"evaluated": texts}
     assert again(rerank={"accelerated": ("prune", "lowrank")}).keys() <= {"accelerated", "evaluated"}

@@ -14,11 +14,15 @@ from quitmt.lab import drawing, pipeline
 from quitmt.lab.live import Live
 from quitmt.lab.pipeline import Results
 from quitmt.lab.publish import Agreement, agreements, publish
+from quitmt.lab.study import Study
 from tests.lab.studies import Bars, recorded_study, write_pools, write_tsv
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
 TABLES = {"results", "window_sweep", "alpha", "mean_n_by_k", "prr", "runtime", "chrf_utility"}
-FIGURES = {"stopping", "windows", "evolution", "steps", "cost-rerank", "cost-chrfpp", "runtime", "alpha"}
+TABLES |= {"beyond_cost", "beyond_quit"}
+FIGURES = {"stopping", "windows", "evolution", "steps", "cost-rerank", "cost-chrfpp", "runtime", "alpha", "regret"}
+BEYOND = {"beyond": ["loss:minimum=4", "race:minimum=4", "headroom:minimum=4"], "costs": [8], "splits": 5}
+LIVE = {"rules": ["loss:most=0.05,minimum=4", "headroom:share=0.05,minimum=4"]}
 
 
 @pytest.fixture
@@ -27,9 +31,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "encoded", lambda figure, form: PICTURE.encode())
 
 
+def study_of(folder: Path) -> Study:
+    return recorded_study(folder, rules={"alpha": 0.02, **BEYOND}, live=LIVE)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    found = pipeline.run(recorded_study(tmp_path_factory.mktemp("publish"), rules={"alpha": 0.02}), Bars())
+    found = pipeline.run(study_of(tmp_path_factory.mktemp("publish")), Bars())
     timed = {
         spec: replace(one, generate_seconds=np.arange(1.0, 5.0), rerank_seconds=np.full(4, 0.5))
         for spec, one in found.trajectories.items()
@@ -41,7 +49,7 @@ def measured(results: Results, count: int, *, other: bool = False) -> Results:
     """As if the rules had been run live on the first few segments, with the same choices or others."""
     live = {}
     for spec, own in results.replays.items():
-        rules = (own.unaccelerated, own.windows[0])
+        rules = (own.unaccelerated, own.windows[0], *own.beyond)
         sizes = [tuple((rule.size[:count] - other).tolist()) for rule in rules]
         live[spec] = [
             Live(rule.name, spec, size, tuple(rule.index[:count].tolist()), 8.0 / (place + 1), 2.0 / (place + 1), 9.0)
@@ -59,7 +67,7 @@ def test_all_files_are_written(results: Results, tmp_path: Path) -> None:
     page = publish(results, tmp_path)
     assert page == tmp_path / "report.html"
     forms = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert forms == {f"{name}.{form}" for name in TABLES for form in ("md", "tex", "csv")}
+    assert forms == {f"{name}.{form}" for name in (*TABLES, "frontier") for form in ("md", "tex", "csv")}
     forms = {path.name for path in (tmp_path / "figures").iterdir()}
     assert forms == {f"{name}.{form}" for name in FIGURES for form in ("svg", "pdf", "png")}
     text, shown = (tmp_path / "results.md").read_text("utf-8"), page.read_text("utf-8")
@@ -103,9 +111,11 @@ def test_estimated_and_live_stand_apart(results: Results, tmp_path: Path) -> Non
         if row["method"] == "Unaccelerated":
             assert (row["generation_seconds_live"], row["total_seconds_live"]) == ("8.0", "10.0")
             assert (row["generation_seconds_estimated"], row["reranking_seconds_estimated"]) == ("3.0", "1.0")
-        assert (row["speedup_live"] != "") == (row["method"] in ("Unaccelerated", "QUIT w=2"))
+        assert (row["speedup_live"] != "") == (row["method"] in ("Unaccelerated", "QUIT w=2", *LIVE["rules"]))
     main = cells(tmp_path / "live" / "tables" / "results.csv")
     assert {row["speedup_live"] for row in main if row["acceleration"] == "QUIT w=2"} == {"2.0"}
+    speedups = [float(row["speedup_live"]) for row in main if row["acceleration"] in LIVE["rules"]]
+    assert speedups == pytest.approx([3.0, 3.0])
     note = "All seconds here are of the first 2 of 4 segments, which were run live."
     assert note in (tmp_path / "live" / "tables" / "runtime.md").read_text("utf-8")
     assert "Live: of the first 2 of 4 segments." in (tmp_path / "live" / "tables" / "results.md").read_text("utf-8")
@@ -115,11 +125,39 @@ def test_estimated_and_live_stand_apart(results: Results, tmp_path: Path) -> Non
 def test_whether_live_runs_agree_is_said(results: Results) -> None:
     assert agreements(results) == []
     same = agreements(measured(results, 3))
-    assert same == [Agreement(spec, 2, 3, 0) for spec in results.replays]
+    assert same == [Agreement(spec, 3, 3, 0) for spec in results.replays]
     assert same[0].sentence().endswith("chose the same translations as in the replay.")
     others = agreements(measured(results, 3, other=True))
-    assert others[0] == Agreement("mbr:chrf", 2, 3, 6)
-    assert "in 6 of 6 cases the number of candidates or the choice was another" in others[0].sentence()
+    assert others[0] == Agreement("mbr:chrf", 3, 3, 9)
+    assert "in 9 of 9 cases the number of candidates or the choice was another" in others[0].sentence()
+
+
+@pytest.mark.usefixtures("quick")
+def test_rules_with_a_threshold_stand_beside_the_windows(results: Results, tmp_path: Path) -> None:
+    page = publish(results, tmp_path).read_text("utf-8")
+    main = cells(tmp_path / "tables" / "results.csv")
+    for spec, rule in zip(results.replays, LIVE["rules"], strict=True):
+        rules = [row["acceleration"] for row in main if row["reranker"] == spec]
+        assert rules[-2:] == [rule, f"Fixed-N* ({rule})"]
+        (replayed,) = results.replays[spec].beyond
+        assert float(main[[row["acceleration"] for row in main].index(rule)]["mean_n"]) == replayed.mean_size
+        assert f"{spec}: {rule} draws" in page
+        assert f'"{rule}"' in page  # in the browser of segments
+    assert "Beyond the window: at equal cost" in page and "Beyond the window: against QUIT" in page
+    cost = cells(tmp_path / "tables" / "beyond_cost.csv")
+    assert {row["rule"] for row in cost} >= {"QUIT w=2", "QUIT w=4"}
+    for row in cost:
+        assert float(row["regret_minus_fixed_low"]) <= float(row["regret_minus_fixed_high"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_rules_with_a_threshold_their_tables_are_not_there(tmp_path: Path) -> None:
+    study = recorded_study(tmp_path, rules={"beyond": []}, live={"rules": []})
+    page = publish(pipeline.run(study, Bars()), tmp_path / "out").read_text("utf-8")
+    assert "Beyond the window" not in page
+    assert not list((tmp_path / "out" / "tables").glob("beyond_*"))
+    assert (tmp_path / "out" / "figures" / "regret.svg").exists()
+    assert not list((tmp_path / "study" / "cache").glob("signals-*"))
 
 
 def small(folder: Path) -> None:

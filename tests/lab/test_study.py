@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from quitmt.errors import InputError
-from quitmt.lab.study import SECTIONS, Study, TestSetSettings, load, parse, template
+from quitmt.lab.study import SECTIONS, LiveSettings, Study, TestSetSettings, load, parse, template
 
+FEW_LIVE = LiveSettings(limit=20)
+"""Live runs take long: the template says so, and asks for few."""
 TEST_SET = '[test_set]\ntsv = "a.tsv"\n'
 
 
@@ -23,15 +25,15 @@ def uncommented(text: str, *, without: tuple[str, ...]) -> str:
 
 def test_the_template_is_a_study_of_defaults() -> None:
     found = parse(tomllib.loads(template("news.tsv")), "template")
-    assert found == Study(TestSetSettings(tsv="news.tsv", limit=200))
+    assert found == Study(TestSetSettings(tsv="news.tsv", limit=200), live=FEW_LIVE)
 
 
 def test_what_is_commented_out_is_the_default() -> None:
     """But for what has none: another test set, pools, languages, cut-offs, hardware, options and the paper."""
     others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight"
     text = uncommented(template(), without=(*others.split(), "options", "device", "dtype", "batch_tokens", "dataset"))
-    text = text.replace('model = "Qwen3"', "").replace("limit = 100 ", "# ")
-    assert parse(tomllib.loads(text), "template") == Study(TestSetSettings(tsv="NEWS.tsv", limit=200))
+    text = text.replace('model = "Qwen3"', "")
+    assert parse(tomllib.loads(text), "template") == Study(TestSetSettings(tsv="NEWS.tsv", limit=200), live=FEW_LIVE)
 
 
 def test_the_template_names_every_field() -> None:
@@ -46,7 +48,7 @@ def test_the_template_names_every_field() -> None:
 @pytest.mark.parametrize("name", ['a "b" \\ c.tsv', "néws.tsv", "a # b.tsv", "NEWS.tsv"])
 def test_the_template_takes_any_file_name(name: str) -> None:
     found = parse(tomllib.loads(template(name, limit=7, output="x/é")), "template")
-    assert found == Study(TestSetSettings(tsv=name, limit=7), output="x/é")
+    assert found == Study(TestSetSettings(tsv=name, limit=7), output="x/é", live=FEW_LIVE)
 
 
 def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
@@ -94,6 +96,11 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
         (TEST_SET + "[rerank]\nrerankers = []", "{path}, [rerank], rerankers must not be empty"),
         (TEST_SET + "[rules]\nsteps = []", "{path}, [rules], steps must not be empty"),
         (TEST_SET + "[rules]\nwindows = [4, 4]", "{path}, [rules], windows has 4 twice"),
+        (TEST_SET + "[rules]\nsplits = 0", "{path}, [rules], splits must be 1 or more, not 0"),
+        (TEST_SET + "[rules]\ncosts = [0]", "{path}, [rules], costs must be 1 or more, not 0"),
+        (TEST_SET + "[rules]\nbeyond = [3]", "{path}, [rules], beyond must be a text, not 3"),
+        (TEST_SET + '[rules]\nbeyond = ["loss", "loss"]', "{path}, [rules], beyond has 'loss' twice"),
+        (TEST_SET + '[live]\nrules = ["loss", "loss"]', "{path}, [live], rules has 'loss' twice"),
         (TEST_SET + '[evaluate]\nmetrics = ["chrf", "chrf"]', "{path}, [evaluate], metrics has 'chrf' twice"),
     ],
 )
@@ -114,6 +121,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"# \xe9\n")
     with pytest.raises(InputError, match=r"is not TOML: .*utf-8"):
         load(str(tmp_path / "latin"))
+
+
+def test_rules_with_a_threshold_can_be_switched_off() -> None:
+    found = parse({"test_set": {"tsv": "a"}, "rules": {"beyond": [], "costs": []}, "live": {"rules": []}}, "x")
+    assert (found.rules.beyond, found.rules.costs, found.live.rules) == ((), (), ())
 
 
 def test_no_metric_is_a_study_too() -> None:

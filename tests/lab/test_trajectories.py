@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quitmt import rerank
+from quitmt import rerank, stop
 from quitmt.errors import UsageError
 from quitmt.lab import trajectories as module
 from quitmt.lab.sample import Pool
@@ -44,17 +44,13 @@ def pools() -> list[Pool]:
 def reranked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The ids of the segments that went through a reranker, warming up apart."""
     ids: list[str] = []
-    standings, maxima = module._standings, module._running_maxima
+    inner = module.observe
 
-    def counted(inner: Any) -> Any:
-        def call(reranker: Any, pools: Any, **more: Any) -> Any:
-            ids.extend(pool.segment.id for pool in pools)
-            return inner(reranker, pools, **more)
+    def counted(reranker: Any, pools: Any, **more: Any) -> Any:
+        ids.extend(segment.id for segment, _ in pools)
+        return inner(reranker, pools, **more)
 
-        return call
-
-    monkeypatch.setattr(module, "_standings", counted(standings))
-    monkeypatch.setattr(module, "_running_maxima", counted(maxima))
+    monkeypatch.setattr(module, "observe", counted)
     yield ids
 
 
@@ -94,22 +90,45 @@ def test_a_killed_run_continues(
     pools: list[Pool], tmp_path: Path, reranked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "POOLS_AT_ONCE", 2)
-    counted = module._standings
+    counted = module.observe
 
     def killed(reranker: Any, few: Any, **more: Any) -> Any:
         if len(reranked) >= 4:
             raise KeyboardInterrupt
         return counted(reranker, few, **more)
 
-    monkeypatch.setattr(module, "_standings", killed)
+    monkeypatch.setattr(module, "observe", killed)
     with pytest.raises(KeyboardInterrupt):
         compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path)
     assert reranked == ["0", "1", "2", "3"]
-    monkeypatch.setattr(module, "_standings", counted)
+    monkeypatch.setattr(module, "observe", counted)
     found = compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path)
     assert reranked == ["0", "1", "2", "3", "4", "5"]
     whole = compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path / "elsewhere")
     assert np.array_equal(found.score, whole.score) and np.array_equal(found.best, whole.best)
+
+
+@pytest.mark.parametrize(("spec", "rules"), [("mbr:chrf", ["loss", "race:z=1"]), ("qe:recorded:q", ["headroom:top=9"])])
+def test_signals_are_what_rules_see_live(
+    spec: str, rules: list[str], pools: list[Pool], tmp_path: Path, reranked: list[str]
+) -> None:
+    compute(spec, pools, SETTINGS, LANGUAGES, tmp_path)  # without signals
+    given = ["loss", "race:z=1", "headroom:top=9"]  # those that do not fit are left out
+    found = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
+    assert list(found.signals) == rules
+    own: Any = rerank.load(spec)
+    for name in rules:
+        rule: Any = stop.load(name, k=2, n=16)
+        for pool, signals in zip(pools, found.signals[name], strict=True):
+            state, seen = own.open(pool.segment), []
+            for start in range(0, len(pool.candidates), 2):
+                ((*_, standing),) = own.extend([Update(state, pool.candidates[start : start + 2], 2)])
+                if standing.size < 16 and rule.looks_at(standing.size):
+                    seen.append(rule.signal(standing))
+            assert signals.tolist() == pytest.approx(seen, abs=1e-12)
+    before = len(reranked)
+    again = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
+    assert len(reranked) == before and again.signals[rules[0]][0].tolist() == found.signals[rules[0]][0].tolist()
 
 
 def test_other_recorded_scores_are_other_trajectories(pools: list[Pool], tmp_path: Path, reranked: list[str]) -> None:

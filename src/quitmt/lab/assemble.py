@@ -100,8 +100,9 @@ class Rows:
     def main(self) -> list[RuleRow]:
         found = [self._row(self._replays.unaccelerated)]
         found += [self._row(one.replayed, rerank=one.rerank_seconds) for one in self._replays.accelerated]
-        for window, fixed in zip(self._replays.windows, self._replays.fixed, strict=True):
-            found += [self._row(window, fixed=fixed), self._row(fixed)]
+        own = self._replays
+        for rule, fixed in zip((*own.windows, *own.beyond), (*own.fixed, *own.beyond_fixed), strict=True):
+            found += [self._row(rule, fixed=fixed), self._row(fixed)]
         return found
 
     def windows(self) -> list[RuleRow]:
@@ -132,10 +133,12 @@ class Rows:
         """Of rules, by what they are (``id``), and a judge: all that the rows ask for, on one set of resamples."""
         own, wanted = self._replays, dict[tuple[int, int], tuple[Replayed, Replayed]]()
         against_base = [*(one.replayed for one in own.accelerated), *own.windows, *own.fixed, *own.alphas, *own.steps]
+        against_base += [*own.beyond, *own.beyond_fixed]
         pairs = [(own.unaccelerated, one) for one in against_base]
         pairs += zip(own.fixed, own.windows, strict=True)
         pairs += zip(own.alphas_fixed, own.alphas, strict=True)
         pairs += zip(own.steps_fixed, own.steps, strict=True)
+        pairs += zip(own.beyond_fixed, own.beyond, strict=True)
         pairs += [(self._usual[one.settings["w"]], one) for one in own.alphas if one.settings["w"] in self._usual]
         for base, other in pairs:
             wanted[id(base), id(other)] = base, other
@@ -161,7 +164,7 @@ class Rows:
             scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed)
         whole = runtime.estimated(self._trajectories, base)
         seconds = _estimated(self._trajectories, replayed, rerank)
-        measured = replayed is base or any(replayed is one for one in self._replays.windows)
+        measured = any(replayed is one for one in (base, *self._replays.windows, *self._replays.beyond))
         live = self._live.get(replayed.name) if measured else None
         if beside is None:
             beside = paper_values.rule(self._results.study, self._spec, replayed, self._results.quality.values())
@@ -216,7 +219,8 @@ def _runtimes(results: Results) -> list[RuntimeRow]:
         count = min((len(one.sizes) for one in live.values()), default=len(results.pools))
         few = _first(results.trajectories[spec], count)
         faster = {id(one.replayed): one.rerank_seconds[:count] for one in replays.accelerated}
-        for one in (replays.unaccelerated, *(one.replayed for one in replays.accelerated), *replays.windows):
+        rules = (*(one.replayed for one in replays.accelerated), *replays.windows, *replays.beyond)
+        for one in (replays.unaccelerated, *rules):
             seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(id(one)))
             known = seconds if np.isfinite(seconds.total) else None
             measured = live[one.name].seconds if one.name in live else None

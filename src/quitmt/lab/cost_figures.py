@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from quitmt.lab.drawing import Look, legend_below, looks, panels, styled
@@ -15,13 +16,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MARK_EVERY = 0.06
+"""Of a line's length: markers tell lines apart without colour, and too many hide them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """What a fixed number of candidates buys."""
+    """What a fixed number of candidates buys, and what rules do at every threshold."""
 
-    sizes: Ints
+    sizes: Ints | Floats
+    """Means over segments."""
     quality: Floats
+    rules: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    """By name: mean sizes and quality."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What one kind of rule loses: mean sizes and mean regret."""
+
+    rule: str
+    sizes: Floats
+    regret: Floats
 
 
 @styled
@@ -32,10 +48,16 @@ def quality_against_cost(frontiers: Mapping[str, Frontier], rows: Sequence[RuleR
     does not reach the frontier is a difference that shows.
     """
     figure, axes = panels(1, len(frontiers), f"{metric.heading} against cost", width=4.2, height=3.3)
-    families = list(dict.fromkeys(_family(row.rule) for row in rows if _family(row.rule) != "Fixed-N*"))
+    # What has lines first: looks that are easy to follow. A rule's points look like its line.
+    lined = ["QUIT", *(rule for frontier in frontiers.values() for rule in frontier.rules)]
+    pointed = [_family(row.rule) for row in rows]
+    families = [one for one in dict.fromkeys((*lined, *pointed)) if one not in ("Fixed-N*", UNACCELERATED)]
+    look_of = {UNACCELERATED: looks(1)[0], **dict(zip(families, looks(len(families)), strict=True))}
     for panel, (reranker, frontier) in zip(axes, frontiers.items(), strict=True):
         panel.plot(frontier.sizes, frontier.quality, color="#777777", label="Fixed N")
-        for family, look in zip(families, looks(len(families)), strict=True):
+        for family, look in look_of.items():
+            if family in frontier.rules:
+                panel.plot(*frontier.rules[family], **{**look.of(family), "markevery": MARK_EVERY, "markersize": 3})
             mine = [row for row in rows if row.reranker == reranker and _family(row.rule) == family]
             for number, row in enumerate(sorted(mine, key=lambda row: row.mean_size)):
                 # Labels of neighbours go below and above in turn: windows crowd where pools are nearly whole.
@@ -48,8 +70,8 @@ def quality_against_cost(frontiers: Mapping[str, Frontier], rows: Sequence[RuleR
 
 
 def _family(rule: str) -> str:
-    """A rule's name without its settings: QUIT of ``QUIT w=8``."""
-    return rule.split(" ")[0]
+    """A rule's name without its settings: QUIT of ``QUIT w=8``, loss of ``loss:most=0.0005``."""
+    return re.split("[ :]", rule, maxsplit=1)[0]
 
 
 def _point(panel: Axes, row: RuleRow, metric: Metric, family: str, look: Look, *, label_above: bool) -> None:
@@ -66,12 +88,38 @@ def _point(panel: Axes, row: RuleRow, metric: Metric, family: str, look: Look, *
         elinewidth=0.8, markersize=8 if whole else 5, markerfacecolor=look.colour if whole else "white", label=family,
         zorder=3,
     )  # fmt: skip
-    settings = row.rule.removeprefix(family).strip()
+    settings = row.rule.removeprefix(family).strip(" :")
     if settings:
         panel.annotate(
             settings, (row.mean_size, score.value), xytext=(3, 5 if label_above else -10), textcoords="offset points",
             fontsize=6.5,
         )  # fmt: skip
+
+
+@styled
+def regret_against_cost(traces: Mapping[str, Sequence[Trace]]) -> Figure:
+    """A panel a reranker, both axes logarithmic, fixed sizes first: the lower and the further left, the better."""
+    figure, axes = panels(1, len(traces), "What rules lose, at which cost", width=4.4, height=3.6)
+    names = list(dict.fromkeys(one.rule for _, *rules in traces.values() for one in rules))
+    look_of = dict(zip(names, looks(len(names)), strict=True))
+    for panel, (reranker, (fixed, *rules)) in zip(axes, traces.items(), strict=True):
+        there = fixed.sizes >= min((float(one.sizes.min()) for one in rules), default=1.0)
+        panel.plot(fixed.sizes[there], fixed.regret[there], color="#777777", label=fixed.rule)
+        for one in rules:
+            few = {} if len(one.sizes) < 16 else {"markevery": MARK_EVERY}
+            style = {**look_of[one.rule].of(one.rule), **few, "markersize": 4, "markerfacecolor": "white"}
+            panel.plot(one.sizes, one.regret, **style)
+        panel.set_xscale("log", base=2)
+        most = float(fixed.regret[there].max(initial=0.0))
+        if most > 0:  # far less than that is what one segment or two have lost
+            panel.set_ylim(most / 2000, most * 1.5)
+            panel.set_yscale("log", nonpositive="mask")
+        panel.xaxis.set_major_formatter("{x:.0f}")
+        panel.set_xlabel("mean candidates a segment")
+        panel.set_ylabel("mean regret (score; lower is better)")
+        panel.set_title(reranker)
+    legend_below(figure, axes, 4)
+    return figure
 
 
 @styled

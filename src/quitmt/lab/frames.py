@@ -41,6 +41,8 @@ class Trajectories:
     """[S]: measured, for the whole pool."""
     rerank_seconds: Floats
     """[S]: measured, for the whole pool at once."""
+    signals: Mapping[str, tuple[Floats, ...]] = field(default_factory=dict)
+    """By rule, as the study names it, a segment each: what the rule sees at its looks."""
 
     @property
     def is_mbr(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 from quitmt import stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import InputError, UsageError
+from quitmt.lab.beyond import fitting
 from quitmt.lab.frames import Seconds
 from quitmt.lab.sample import in_flight
 from quitmt.lab.store import key_of
@@ -69,11 +70,12 @@ def run(
     folder: Path,
     progress: Progress | None = None,
 ) -> list[Live]:
-    """All candidates, then each window of the study, live. ``spec`` is the reranker's name."""
+    """All candidates, each window, and each other rule that fits, live. ``spec`` is the reranker's name."""
     bench = Bench(generator, reranker, segments, in_flight(study.model))
     k, n, alpha = study.rules.k, study.model.budget, study.rules.alpha
     rules = [("Unaccelerated", stop.load("full", k=k, n=n))]
     rules += [(f"QUIT w={w}", stop.load("quit", k=k, w=w, alpha=alpha, n=n)) for w in study.live.windows]
+    rules += fitting(study, spec, study.live.rules).items()
     found, warm = [], False
     for name, rule in rules:
         path = folder / f"live-{_key(bench, rule)}.json"

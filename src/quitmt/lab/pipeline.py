@@ -18,7 +18,7 @@ from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
-from quitmt.lab import paper, quality, replay, sample, store, testsets, trajectories
+from quitmt.lab import beyond, paper, quality, replay, sample, store, testsets, trajectories
 from quitmt.lab.fixed import matched_fixed
 from quitmt.lab.frames import Floats, Quality, Replayed, Trajectories
 from quitmt.lab.live import Live
@@ -56,6 +56,9 @@ class Replays:
     steps: tuple[Replayed, ...]
     steps_fixed: tuple[Replayed, ...]
     accelerated: tuple[Accelerated, ...]
+    beyond: tuple[Replayed, ...] = ()
+    """Rules with a threshold that are, or could be, run live."""
+    beyond_fixed: tuple[Replayed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,17 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     found = {}
     for spec in study.rerank.rerankers:
         with _counted(bar, f"scoring with {spec}", len(pools)) as step:
-            found[spec] = trajectories.compute(spec, pools, study.rerank, languages, folder, step)
+            found[spec] = trajectories.compute(
+                spec,
+                pools,
+                study.rerank,
+                languages,
+                folder,
+                step,
+                beyond.observed(study),
+                step=study.rules.k,
+                budget=study.model.budget,
+            )
     windows = _windows(study, live=live)
     replays = {spec: _replays(study, one, windows, pools, languages, folder, bar) for spec, one in found.items()}
     faster = [one.replayed for own in replays.values() for one in own.accelerated]
@@ -106,6 +119,7 @@ def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, liv
         raise MissingExtra("the lab's figures need matplotlib", hint="pip install 'quitmt[lab]'")
     if live and study.model.pools is not None:
         raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
+    beyond.check(study)
     for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
         known = {row[name] for row in paper.table("results")}
         if asked is None and (study.paper.dataset or study.paper.model):
@@ -172,6 +186,7 @@ def replayed(
     by_window = tuple(window(rules.k, w, rules.alpha) for w in windows)
     by_alpha = tuple(window(rules.k, w, alpha) for w in rules.alpha_windows for alpha in rules.alphas)
     by_step = tuple(window(k, w, rules.alpha) for k in rules.steps for w in rules.alpha_windows)
+    others = beyond.replayed(study, one)
     return Replays(
         replay.unaccelerated(one, budget),
         by_window,
@@ -181,6 +196,8 @@ def replayed(
         by_step,
         fixed(by_step),
         faster,
+        others,
+        tuple(matched_fixed(one, rule.mean_size, budget, name=f"Fixed-N* ({rule.name})") for rule in others),
     )
 
 
@@ -214,7 +231,8 @@ def _live(
 ) -> list[Live]:
     chosen = segments[: study.live.limit]
     reranker = trajectories.loaded(spec, study.rerank, languages)
-    with _counted(bar, f"{spec}, live", len(chosen) * (len(study.live.windows) + 1)) as step:
+    rules = 1 + len(study.live.windows) + len(beyond.fitting(study, spec, study.live.rules))
+    with _counted(bar, f"{spec}, live", len(chosen) * rules) as step:
         return run_live(study, generator, spec, reranker, chosen, folder, step)
 
 

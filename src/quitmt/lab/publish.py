@@ -18,9 +18,24 @@ from typing import Any
 import numpy as np
 
 from quitmt._version import __version__
-from quitmt.lab import cost_figures, drawing, facts, figures, paper_tables, replay, report, tables
+from quitmt.lab import (
+    cost_figures,
+    drawing,
+    facts,
+    figures,
+    frontier_facts,
+    frontier_tables,
+    paper_tables,
+    replay,
+    report,
+    tables,
+)
 from quitmt.lab.assemble import Assembled, assemble, key_of
+from quitmt.lab.cost_figures import Trace
 from quitmt.lab.figures import Evolution
+from quitmt.lab.frames import Replayed
+from quitmt.lab.frontier import REGRET
+from quitmt.lab.frontier_rows import Frontier, frontier_of
 from quitmt.lab.pipeline import Results
 from quitmt.lab.report_segments import segment_views
 from quitmt.lab.rows import UNACCELERATED, Metric
@@ -32,14 +47,16 @@ EVOLUTIONS = 6
 def publish(results: Results, folder: Path) -> Path:
     """Write everything; the path of the report."""
     rows = assemble(results)
-    found = _tables(results, rows)
-    for table in found:
+    frontier = frontier_of(results, {key_of(one): one for one in results.quality.values()})
+    found = _tables(results, rows, frontier)
+    curves = frontier_tables.curves(frontier, _headings(results))  # to compute with, and too long to read
+    for table in (*found, curves):
         tables.write(table, folder / "tables")
     pictures = []
-    for name, title, figure in _figures(results, rows):
+    for name, title, figure in _figures(results, rows, frontier):
         saved = {path.suffix: path for path in drawing.save(figure, folder / "figures", name)}
         pictures.append(report.Picture(name, title, saved[".svg"].read_text("utf-8")))
-    sentences = facts.sentences(_facts(results, rows))
+    sentences = facts.sentences(_facts(results, rows, frontier))
     page = folder / "report.html"
     report.write(_report(results, found, pictures, sentences), page)
     text = [f"# {results.study.title}", "", *(f"- {said}" for said in sentences)]
@@ -49,8 +66,12 @@ def publish(results: Results, folder: Path) -> Path:
     return page
 
 
-def _tables(results: Results, rows: Assembled) -> list[tables.Table]:
-    risks = {key_of(quality): quality.metric for quality in results.quality.values()}
+def _headings(results: Results) -> dict[str, str]:
+    return {key_of(quality): quality.metric for quality in results.quality.values()}
+
+
+def _tables(results: Results, rows: Assembled, frontier: Frontier) -> list[tables.Table]:
+    risks, splits = _headings(results), results.study.rules.splits
     found = [
         paper_tables.main_results(rows.main, rows.metrics),
         paper_tables.window_sweep(rows.windows, rows.metrics),
@@ -59,6 +80,10 @@ def _tables(results: Results, rows: Assembled) -> list[tables.Table]:
         paper_tables.prr(rows.prr, {"proxy": "score at stopping", **risks}),
         paper_tables.runtime(rows.runtimes),
     ]
+    if frontier.costs:
+        found.insert(1, frontier_tables.equal_cost(frontier, risks, splits))
+    if frontier.quits:
+        found.insert(2, frontier_tables.against_quit(frontier, risks, splits))
     if by_chrf := [row for row in rows.main if row.reranker == "mbr:chrf"]:
         found.append(paper_tables.chrf_utility(by_chrf, rows.metrics))
     return [_with_live_note(results, table) for table in found]
@@ -98,7 +123,7 @@ def agreements(results: Results) -> list[Agreement]:
     found = []
     for spec, runs in results.live.items():
         own = results.replays[spec]
-        replayed = {one.name: one for one in (own.unaccelerated, *own.windows)}
+        replayed = {one.name: one for one in (own.unaccelerated, *own.windows, *own.beyond)}
         differing = 0
         for live in runs:
             rule, count = replayed[live.rule], len(live.sizes)
@@ -114,7 +139,7 @@ def _shown_windows(results: Results) -> tuple[int, ...]:
     return tuple(w for w in rules.windows if w in rules.alpha_windows) or rules.windows
 
 
-def _figures(results: Results, rows: Assembled) -> Iterator[tuple[str, str, Any]]:
+def _figures(results: Results, rows: Assembled, frontier: Frontier) -> Iterator[tuple[str, str, Any]]:
     study = results.study
     budget = study.model.budget
     shown = _shown_windows(results)
@@ -131,8 +156,9 @@ def _figures(results: Results, rows: Assembled) -> Iterator[tuple[str, str, Any]
     steps = figures.step_sizes(rows.steps, judged, w=middle, product=study.rules.k * middle)
     yield "steps", "The step", steps
     for metric in rows.metrics:
-        figure = cost_figures.quality_against_cost(_frontiers(results, metric), rows.main, metric)
+        figure = cost_figures.quality_against_cost(_bought(frontier, metric), rows.main, metric)
         yield f"cost-{_file_name(metric.name)}", f"{metric.heading} against cost", figure
+    yield "regret", "Regret against cost", cost_figures.regret_against_cost(_traces(results, frontier))
     if any(row.estimated or row.live for row in rows.runtimes):
         yield "runtime", "Where the time goes", cost_figures.runtime_breakdown(rows.runtimes)
     yield "alpha", "The threshold", cost_figures.alpha_tradeoff(rows.alphas, judged)
@@ -159,26 +185,44 @@ def _evolutions(results: Results) -> list[Evolution]:
     return found
 
 
-def _frontiers(results: Results, metric: Metric) -> dict[str, cost_figures.Frontier]:
-    """What each fixed size buys."""
-    budget = results.study.model.budget
-    sizes = np.unique(np.geomspace(1, budget, 64).astype(np.int64))
-    quality = next((one for one in results.quality.values() if key_of(one) == metric.name), None)
+def _bought(frontier: Frontier, metric: Metric) -> dict[str, cost_figures.Frontier]:
+    """What each fixed size buys, and each rule at every threshold."""
     found = {}
-    for spec, one in results.trajectories.items():
-        rules = [replay.fixed(one, int(size), budget) for size in sizes]
-        values = [rule.score if quality is None else quality.of(rule) for rule in rules]
-        found[spec] = cost_figures.Frontier(sizes, np.array([own.mean() for own in values]))
+    for spec, (fixed, *others) in frontier.lines.items():
+        rules = {line.rule: (line.size, line.quality[metric.name]) for line in others}
+        few = fixed.places(64)
+        found[spec] = cost_figures.Frontier(fixed.size[few], fixed.quality[metric.name][few], rules)
     return found
 
 
-def _facts(results: Results, rows: Assembled) -> list[facts.Fact]:
+def _traces(results: Results, frontier: Frontier) -> dict[str, list[Trace]]:
+    """Fixed sizes, rules at every threshold, and QUIT by window and by α."""
+    found = {}
+    for spec, lines in frontier.lines.items():
+        own, rules = results.replays[spec], results.study.rules
+        traces = [Trace(line.rule, line.size, line.lost[REGRET]) for line in lines]
+        series = {f"QUIT, all w, α={rules.alpha:g}": list(own.windows)}
+        for w in rules.alpha_windows:
+            series[f"QUIT w={w}, all α"] = [one for one in own.alphas if one.settings["w"] == w]
+        traces += [_trace(name, quits, own.unaccelerated) for name, quits in series.items()]
+        found[spec] = traces
+    return found
+
+
+def _trace(name: str, rules: list[Replayed], whole: Replayed) -> Trace:
+    points = sorted((one.mean_size, float((whole.score - one.score).mean())) for one in rules)
+    return Trace(name, *np.array(points).T)
+
+
+def _facts(results: Results, rows: Assembled, frontier: Frontier) -> list[facts.Fact]:
     study = results.study
     windows = _shown_windows(results)
     told = [f"QUIT w={w}" for w in windows]
+    told += [rule.name for own in results.replays.values() for rule in own.beyond]
     found: list[facts.Fact] = [
         facts.Pools(len(results.pools), study.model.budget, study.model.pools or study.model.name),
         *facts.facts(rows.main, rows.metrics, budget=study.model.budget, rules=told),
+        *frontier_facts.facts(frontier, _headings(results), study.rules.splits),
     ]
     judged = _judged(rows)
     ranked = [one for one in rows.prr if one.w in windows and one.risk == judged.name]
@@ -196,7 +240,7 @@ def _report(
         for name, group in asdict(study).items()
         if isinstance(group, dict)
     }
-    rules = [rule for own in results.replays.values() for rule in (own.unaccelerated, *own.windows)]
+    rules = [rule for own in results.replays.values() for rule in (own.unaccelerated, *own.windows, *own.beyond)]
     views = segment_views(
         [pool.segment.source for pool in results.pools],
         list(zip(*results.test_set.references, strict=True)) or [()] * len(results.pools),

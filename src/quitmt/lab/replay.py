@@ -54,6 +54,13 @@ def window_ranges(score: Floats, windows: Ints) -> Floats:
     return np.asarray(found.max(axis=2) - found.min(axis=2))
 
 
+def replayed_sizes(
+    name: str, trajectories: Trajectories, size: Ints, budget: int, settings: dict[str, float]
+) -> Replayed:
+    """A rule of which only is known how many candidates it used."""
+    return _replayed(name, trajectories, size, size >= budget, settings)
+
+
 def _replayed(
     name: str, trajectories: Trajectories, size: Ints, full: np.ndarray, settings: dict[str, float]
 ) -> Replayed:

@@ -143,7 +143,7 @@ async def _sample(
             if outcome.stop is Verdict.FAILED:
                 failed.append(f"segment {outcome.id}: {outcome.error}")
             else:
-                fields = json.loads(format_pool(finished.segment, finished.candidates))
+                fields = json.loads(format_pool(finished.segment, finished.candidates, generator.signature))
                 fields["generate_seconds"] = outcome.seconds.generate
                 file.write(json.dumps(fields, ensure_ascii=False) + "\n")
                 file.flush()

@@ -73,6 +73,12 @@ class RuleSettings:
     alphas: tuple[float, ...] = ALPHAS
     alpha_windows: tuple[int, ...] = (4, 8, 16)
     steps: tuple[int, ...] = (4, 8, 16)
+    beyond: tuple[str, ...] = ("loss", "race", "headroom")
+    """Rules with a threshold, without it: all thresholds are tried, with the rerankers that a rule fits."""
+    costs: tuple[int, ...] = (64, 100, 150, 200, 250)
+    """Mean candidates a segment at which they are compared with a fixed size."""
+    splits: int = 200
+    """Random halves, one to choose thresholds on and one to judge them by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,8 @@ class EvaluateSettings:
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
     windows: tuple[int, ...] = (4, 8, 16)
+    rules: tuple[str, ...] = ("loss:most=0.0005", "headroom:share=0.002")
+    """Rules with a threshold, each with the rerankers that it fits."""
     limit: int | None = None
     """Segments to re-run, from the first; all if absent."""
 
@@ -170,6 +178,8 @@ def _check(study: Study, where: str) -> None:
         "[rules], alphas": (rules.alphas, 0),
         "[rules], alpha_windows": (rules.alpha_windows, 2),
         "[rules], steps": (rules.steps, 1),
+        "[rules], costs": (rules.costs, 1),
+        "[rules], splits": (rules.splits, 1),
         "[evaluate], resamples": (study.evaluate.resamples, 1),
         "[evaluate], seed": (study.evaluate.seed, 0),
         "[live], windows": (study.live.windows, 2),
@@ -189,7 +199,13 @@ def _check(study: Study, where: str) -> None:
     for name, values in lists.items():
         if not values:
             raise InputError(f"{where}, {name} must not be empty")
-    for name, values in {**lists, "[evaluate], metrics": study.evaluate.metrics}.items():
+    may_be_empty: dict[str, tuple[object, ...]] = {
+        "[rules], beyond": rules.beyond,
+        "[rules], costs": rules.costs,
+        "[evaluate], metrics": study.evaluate.metrics,
+        "[live], rules": study.live.rules,
+    }
+    for name, values in {**lists, **may_be_empty}.items():
         if twice := [one for place, one in enumerate(values) if one in values[:place]]:
             raise InputError(f"{where}, {name} has {twice[0]!r} twice")
 
@@ -286,6 +302,9 @@ name = "embedded:en-pt"              # any of `quitmt models`
 # alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]    # with each of alpha_windows
 # alpha_windows = [4, 8, 16]
 # steps = [4, 8, 16]                 # other k, with each of alpha_windows
+# beyond = ["loss", "race", "headroom"]      # rules with a threshold, at every threshold; [] for none
+# costs = [64, 100, 150, 200, 250]   # mean candidates a segment at which those are compared with a fixed number
+# splits = 200                       # random halves: thresholds are chosen on one half and judged on the other
 
 [evaluate]
 # metrics = ["chrf++"]               # of `quitmt score`
@@ -298,7 +317,8 @@ name = "embedded:en-pt"              # any of `quitmt models`
 
 [live]                               # for `quitmt lab live`
 # windows = [4, 8, 16]
-# limit = 100                        # segments to re-run, from the first; all by default
+# rules = ["loss:most=0.0005", "headroom:share=0.002"]   # with a threshold; each where it fits the reranker
+limit = 20                           # segments to re-run, from the first; all without this line, which takes long
 
 # [paper]                            # put the paper's numbers beside ours
 # dataset = "WMT24"

@@ -1,21 +1,23 @@
 """Where a reranker stands after every candidate of every pool: computed once, kept, and enough for any replay.
 
-For MBR the standings come from the reranker itself, one a candidate. For QE they are the running maximum of the
-candidates' scores. Accelerated kinds of MBR are run on the whole pools only. The utilities of all pairs, if they are
-wanted, have a table of their own: whoever asks for them later loses nothing, nor does whoever no longer does.
+Accelerated kinds of MBR are run on the whole pools only. The signals that MBR gives to rules with a threshold, and the
+utilities of all pairs, if they are wanted, have tables of their own: whoever asks for them later loses nothing, nor
+does whoever no longer does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quitmt import rerank
+from quitmt import rerank, stop
+from quitmt.calibrate.observe import Observed, observe
 from quitmt.devices import Hardware
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
@@ -25,11 +27,12 @@ from quitmt.lab.study import RerankSettings
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Standing
 
 Progress = Callable[[int], object]
 Languages = tuple[str | None, str | None]
 COLUMNS = ("best", "score", "final", "rerank_seconds")
-PAIR_COLUMNS = ("order", "utilities")
 POOLS_AT_ONCE = 8
 """Reranked in one call: enough for an encoder's batches."""
 WARM_UP = 16
@@ -43,7 +46,12 @@ def compute(
     languages: Languages,
     folder: Path,
     progress: Progress | None = None,
+    rules: Sequence[str] = (),
+    *,
+    step: int = 8,
+    budget: int = 512,
 ) -> Trajectories:
+    """``rules`` with a threshold whose signals are wanted, of those that fit the reranker."""
     reranker: Any = loaded(spec, settings, languages)
     if not isinstance(reranker, Mbr | Qe):
         raise UsageError(f"the lab replays mbr: and qe: rerankers, not {spec}")
@@ -53,17 +61,45 @@ def compute(
         for pool in pools
     ]
     table = Table(folder / f"trajectories-{key_of(reranker.signature)}")
-    known = table.keys()
-    with table, ExitStack() as opened:
-        pairs = None
-        if settings.keep_pairs and isinstance(reranker, Mbr):
-            pairs = opened.enter_context(Table(folder / f"pairs-{key_of(reranker.signature)}"))
-            known &= pairs.keys()
+    fitting = fitting_rules(spec, rules, step, budget)
+    with ExitStack() as opened:
+        tables = {"": opened.enter_context(table)}
+        if isinstance(reranker, Mbr):  # the signals of QE are in its scores
+            if settings.keep_pairs:
+                tables["pairs"] = opened.enter_context(Table(folder / f"pairs-{key_of(reranker.signature)}"))
+            for name, rule in fitting.items():
+                of_rule = key_of(reranker.signature, rule.at(0.0).signature)
+                tables[name] = opened.enter_context(Table(folder / f"signals-{of_rule}"))
+        known = set.intersection(*(one.keys() for one in tables.values()))
         missing = [(key, pool) for key, pool in zip(keys, pools, strict=True) if key not in known]
         if progress:
             progress(len(pools) - len(missing))
-        _fill(table, pairs, reranker, missing, progress)
-    return _gathered(spec, reranker.signature, pools, keys, table)
+        _fill(tables, fitting, reranker, missing, progress)
+    found = _gathered(spec, reranker.signature, pools, keys, table)
+    if isinstance(reranker, Mbr):
+        rows = {name: tables[name].read(keys, ("signal",)) for name in fitting}
+        signals = {name: tuple(rows[name][key]["signal"] for key in keys) for name in fitting}
+    else:
+        signals = {name: _signals_of_scores(rule, found) for name, rule in fitting.items()}
+    return replace(found, signals=signals)
+
+
+def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
+    """The rules with a threshold that can be used with a reranker, by their names in the study."""
+    loaded = {name: stop.load(name, k=step, n=budget) for name in rules}
+    return {
+        name: rule
+        for name, rule in loaded.items()
+        if isinstance(rule, Threshold) and getattr(rule, "needs_rivals", False) == spec.startswith("mbr:")
+    }
+
+
+def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
+    looks = list(rule.looks())[:-1]
+    return tuple(
+        np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
+        for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)
+    )
 
 
 def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant: str = "exact") -> Reranker[Any]:
@@ -72,75 +108,48 @@ def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant
 
 
 def _fill(
-    table: Table,
-    pairs: Table | None,
+    tables: Mapping[str, Table],
+    rules: Mapping[str, Threshold],
     reranker: Mbr[Any] | Qe,
     missing: Sequence[tuple[str, Pool]],
     progress: Progress | None,
 ) -> None:
-    known = table.keys()
+    known = {name: table.keys() for name, table in tables.items()}
     if missing:
         warm_up(reranker, missing[0][1])
     for start in range(0, len(missing), POOLS_AT_ONCE):
-        for row in _rows(reranker, missing[start : start + POOLS_AT_ONCE], keep_pairs=pairs is not None):
-            own = {name: row.pop(name) for name in PAIR_COLUMNS if name in row}
-            if pairs is not None:
-                pairs.add({"key": row["key"], "id": row["id"], **own})
-            if row["key"] not in known:
-                table.add(row)
+        batch = missing[start : start + POOLS_AT_ONCE]
+        observed = _observed(reranker, batch, keep_pairs="pairs" in tables)
+        for (key, pool), one, seconds in zip(batch, *observed, strict=True):
+            for name, table in tables.items():
+                if key not in known[name]:
+                    table.add({"key": key, "id": pool.segment.id, **_columns(name, one, seconds, rules)})
             if progress:
                 progress(1)
 
 
-def _rows(reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, Pool]], *, keep_pairs: bool) -> list[dict[str, Any]]:
+def _columns(table: str, one: Observed, seconds: float, rules: Mapping[str, Threshold]) -> dict[str, Any]:
+    if table in rules:
+        return {"signal": one.signals(rules[table])}
+    if table == "pairs":
+        return one.pairs
+    return {"rerank_seconds": seconds, "best": one.best.astype(np.int32), "score": one.score, "final": one.final}
+
+
+def _observed(
+    reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, Pool]], *, keep_pairs: bool
+) -> tuple[list[Observed], list[float]]:
+    """And the seconds that reranking each took."""
+    given = [(pool.segment, pool.candidates) for _, pool in pools]
     began = time.perf_counter()
-    if isinstance(reranker, Qe):
-        columns = _running_maxima(reranker, [pool for _, pool in pools])
-    else:
-        columns = _standings(reranker, [pool for _, pool in pools], keep_pairs=keep_pairs)
-    seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for _, pool in pools)
-    return [
-        {"key": key, "id": pool.segment.id, "rerank_seconds": seconds * len(pool.candidates), **found}
-        for (key, pool), found in zip(pools, columns, strict=True)
-    ]
+    found = observe(reranker, given, keep_pairs=keep_pairs)
+    seconds = (time.perf_counter() - began) / sum(len(candidates) for _, candidates in given)
+    return found, [seconds * len(candidates) for _, candidates in given]
 
 
 def warm_up(reranker: Reranker[Any], pool: Pool) -> None:
     """Rerank a few candidates for nothing: what a first call takes to compile and load is no cost of a segment."""
     reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP)])
-
-
-def _running_maxima(reranker: Qe, pools: Sequence[Pool]) -> list[dict[str, Any]]:
-    rows = []
-    for scores in reranker.scores([(pool.segment, pool.candidates) for pool in pools]):
-        if isinstance(scores, QuitmtError):
-            raise scores
-        final = np.array(scores, np.float64)
-        score = np.maximum.accumulate(final)
-        record = np.concatenate(([True], final[1:] > score[:-1]))
-        best = np.maximum.accumulate(np.where(record, np.arange(len(final)), 0))
-        rows.append({"best": best.astype(np.int32), "score": score, "final": final})
-    return rows
-
-
-def _standings(reranker: Mbr[Any], pools: Sequence[Pool], *, keep_pairs: bool) -> list[dict[str, Any]]:
-    states = [reranker.open(pool.segment) for pool in pools]
-    found = reranker.extend([Update(state, pool.candidates, 1) for state, pool in zip(states, pools, strict=True)])
-    rows = []
-    for state, standings in zip(states, found, strict=True):
-        if isinstance(standings, QuitmtError):
-            raise standings
-        row: dict[str, Any] = {
-            "best": np.array([one.best for one in standings], np.int32),
-            "score": np.array([one.score for one in standings]),
-            "final": state.sums[state.order[: state.size]] / state.size,
-        }
-        if keep_pairs:  # [hypothesis, reference] of distinct texts, and the text of each candidate
-            texts = len(state.pairs.first)
-            row["order"] = state.order[: state.size].astype(np.int32)
-            row["utilities"] = state.pairs.utilities[:texts, :texts].T.astype(np.float32).ravel()
-        rows.append(row)
-    return rows
 
 
 def _gathered(spec: str, signature: str, pools: Sequence[Pool], keys: list[str], table: Table) -> Trajectories:
