@@ -44,7 +44,7 @@ def test_every_option_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -
     from quitmt.cli.main import main
 
     known = ""
-    for command in (["translate"], ["rerank"], ["score"], ["compare"], ["lab", "init"], ["lab", "run"]):
+    for command in (["translate"], ["rerank"], ["calibrate"], ["score"], ["compare"], ["lab", "init"], ["lab", "run"]):
         with pytest.raises(SystemExit):
             main([*command, "--help"])
         known += capsys.readouterr().out

@@ -6,7 +6,7 @@ not here on purpose: only evaluation may see them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -66,18 +66,15 @@ class Draw:
     error: QuitmtError | None = None
 
 
-Numbers = Sequence[float] | npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True)
 class Rivals:
     """How the best candidate stands against each other distinct one, over the support they share."""
 
-    mean: Numbers
+    mean: npt.NDArray[np.float64]
     """The mean advantage of the best one; negative where the other is ahead without the two themselves."""
-    error: Numbers
+    error: npt.NDArray[np.float64]
     """Its standard error."""
-    top: Numbers = ()
+    top: npt.NDArray[np.float64]
     """The scores of the best few candidates, from the best one down; identical candidates each count."""
 
 

@@ -17,6 +17,10 @@ from quitmt.stop.loss import Loss, expected_shortfall
 from quitmt.types import Rivals, Standing, Verdict
 
 
+def against(mean: list[float], error: list[float], top: list[float]) -> Rivals:
+    return Rivals(np.array(mean), np.array(error), np.array(top))
+
+
 def standing(size: int, rivals: Rivals) -> Standing:
     return Standing(size, 0, 0.5, lambda: rivals)
 
@@ -34,7 +38,7 @@ def test_what_is_known_for_sure_is_lost_or_not() -> None:
 
 def test_both_parts_of_the_loss() -> None:
     rule = Loss(new=0.5, budget=64)
-    rivals = Rivals(mean=[0.1], error=[0.2], top=[0.8, 0.6])
+    rivals = against([0.1], [0.2], [0.8, 0.6])
     seen = expected_shortfall(np.array([0.1]), np.array([0.2 * math.sqrt(0.75)]))  # a quarter of the terms is known
     assert rule.signal(standing(16, rivals)) == pytest.approx(seen + 0.5 * 0.1 * math.log(4))
     assert rule.signal(standing(64, rivals)) == 0  # all of them are
@@ -48,18 +52,18 @@ def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
     # Its mean is not known either: it is where the first n put it, up to their own error.
     rest += rng.normal(0, spread / math.sqrt(n), len(rest)) * (budget - n)
     lost = np.maximum(0, -(n * mean + rest) / budget).mean()
-    rivals = Rivals([mean], [spread / math.sqrt(n)], [0.5])
+    rivals = against([mean], [spread / math.sqrt(n)], [0.5])
     assert Loss(budget=budget).signal(standing(n, rivals)) == pytest.approx(lost, rel=0.02)
 
 
 def test_stops_when_the_loss_is_small_enough() -> None:
     rule = Loss(most=0.01, budget=64)
-    sure, unsure = Rivals([0.5], [0.01], [0.7] * 8), Rivals([0.0], [0.2], [0.7] * 8)
+    sure, unsure = against([0.5], [0.01], [0.7] * 8), against([0.0], [0.2], [0.7] * 8)
     assert rule.observe(standing(8, sure)) is None  # too few
     assert rule.observe(standing(16, unsure)) is None
     assert rule.observe(standing(16, sure)) is Verdict.DECIDED
     assert rule.observe(standing(64, sure)) is Verdict.BUDGET
-    assert rule.observe(standing(16, Rivals([], [], [0.9] * 8))) is Verdict.DECIDED  # all candidates are the same
+    assert rule.observe(standing(16, against([], [], [0.9] * 8))) is Verdict.DECIDED  # all candidates are the same
     assert rule.observe(Standing(16, 0, 0.5)) is None  # nothing is known of rivals
 
 

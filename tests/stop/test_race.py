@@ -65,7 +65,8 @@ def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]
 
 
 def standing(size: int, mean: list[float], error: list[float]) -> Standing:
-    return Standing(size, 0, 0.5, lambda: Rivals(mean, error))
+    rivals = Rivals(np.array(mean), np.array(error), np.array([0.5]))
+    return Standing(size, 0, 0.5, lambda: rivals)
 
 
 def test_stops_when_no_rival_can_be_better_by_more_than_epsilon() -> None:

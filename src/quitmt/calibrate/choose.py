@@ -18,7 +18,7 @@ from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
 """The rules that won, and the one that needs no proof."""
-STEPS_A_DOUBLING = 4
+STEPS_A_DOUBLING = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
 def _thresholds(rule: Threshold, max_loss: float) -> Floats:
     """Known before any data are: thresholds around the loss that is allowed, or around its share of the budget."""
     unit = max_loss / rule.budget if rule.limit == "share" else max_loss
-    doublings = np.arange(-14 * STEPS_A_DOUBLING, 10 * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
+    doublings = np.arange(-12 * STEPS_A_DOUBLING, 6 * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
     return np.asarray(unit * 2.0**doublings)
 
 

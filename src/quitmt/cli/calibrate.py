@@ -153,7 +153,7 @@ def described(found: Profile) -> str:
         *(_row(point, chosen) for point in _shown(found.curve, chosen)),
         "",
         f"{found.rule}: {found.promise}.",
-        f"That is {chosen.mean_size:.0f} of {found.budget} candidates, on average of {found.promise.segments} segments.",
+        f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
     ]
     cheaper = [point for point in found.curve if point.exceeding <= found.promise.risk]
     if cheaper:

@@ -36,8 +36,9 @@ def _rivals(utilities: Floats, order: Ints, best: int, texts: int) -> tuple[Floa
     for judge in range(texts):
         count, lead = counts[judge], utilities[judge, best]
         own += count * lead
+        row = utilities[judge, :texts]
         for rival in range(texts):
-            difference = lead - utilities[judge, rival]
+            difference = lead - row[rival]
             total[rival] += count * difference
             squares[rival] += count * difference * difference
     top = _highest((own - total) / len(order), counts, min(TOP, len(order)))

@@ -42,7 +42,7 @@ class Loss(Threshold):
     step: int = 8
     most: float = 5e-4
     """The expected loss that is small enough, in units of the score."""
-    new: float = 0.03
+    new: float = 0.1
     minimum: int = 16
     budget: int = 512
     signature: str = field(init=False)
@@ -56,8 +56,7 @@ class Loss(Threshold):
         if standing.rivals is None:
             return math.inf
         rivals = standing.rivals()
-        mean, error, top = (np.asarray(one, np.float64) for one in (rivals.mean, rivals.error, rivals.top))
-        return expected_loss(mean, error, top, standing.size / self.budget, self.new)
+        return expected_loss(rivals.mean, rivals.error, rivals.top, standing.size / self.budget, self.new)
 
 
 @kernel()

@@ -8,14 +8,19 @@ yet. Unlike the best score, which drifts with the pool's size, the differences s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from quitmt.compiled import kernel
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Standing
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,15 @@ class Race(Threshold):
 
     def signal(self, standing: Standing) -> float:
         if standing.rivals is None:
-            return np.inf
+            return math.inf
         rivals = standing.rivals()
-        return float(np.max(self.z * np.asarray(rivals.error) - rivals.mean, initial=-np.inf))
+        return worst(rivals.mean, rivals.error, self.z)
+
+
+@kernel()
+def worst(mean: Floats, error: Floats, z: float) -> float:
+    """How much better the most dangerous rival may be; −∞ without rivals."""
+    found = -math.inf
+    for j in range(len(mean)):
+        found = max(found, z * error[j] - mean[j])
+    return found
