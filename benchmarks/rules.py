@@ -1,20 +1,24 @@
 """Stopping rules on segments that their thresholds were not chosen on: at equal cost, and against QUIT.
 
-    python benchmarks/rules.py POOLS.jsonl.gz [--rerank mbr:chrf] [--orders 3] [--splits 200]
+    python benchmarks/rules.py POOLS.jsonl.gz [--rerank mbr:chrf] [--orders 3] [--splits 200] [--references TSV]
 
 Every pool is taken in several random orders, all of which are on the same side of a split. On one half of the segments
 a threshold is chosen, on the other half it is judged: beside a fixed N of exactly the same mean cost, or beside QUIT
 (alpha = 0.001), where it is the cheapest that loses no more there. Regret is the score lost against the whole pool's
-winner, both on the whole pool. Ratios are of means over splits; in brackets their 5th and 95th percentile.
+winner, both on the whole pool. Ratios are of means over splits; in brackets their 5th and 95th percentile. With a file
+of sources and references, tab-separated, change is how far the choice's chrF++ is from that of the whole pool's winner,
+in standard deviations over segments.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sacrebleu.metrics import CHRF
 
 from quitmt import rerank, stop
 from quitmt.calibrate.observe import observe
@@ -22,7 +26,7 @@ from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
 from quitmt.lab import frontier
-from quitmt.lab.frames import Trajectories
+from quitmt.lab.frames import Quality, Trajectories
 from quitmt.lab.frontier import Curve, Halved, Versus
 from quitmt.lab.replay import quit_rule
 from quitmt.lab.trajectories import fitting_rules
@@ -40,6 +44,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--limit", type=int, help="the first pools only")
+    parser.add_argument("--references", metavar="TSV", help="source and reference a line, for the change of chrF++")
     parser.add_argument("--from", dest="source", help="language code")
     parser.add_argument("--to", dest="target", help="language code")
     args = parser.parse_args()
@@ -54,7 +59,8 @@ def main() -> None:
     one = observed(reranker, args.rerank, pools, args.orders, args.rules, budget)
     split = np.tile(frontier.halves(len(pools), args.splits, 0), (1, args.orders))
     print(f"{args.rerank}, {len(pools)} pools of up to {budget} in {args.orders} orders, {args.splits} splits\n")
-    losses = frontier.losses(one, {}, budget)
+    quality = {"chrf++": changed(one, pools, args.references)} if args.references else {}
+    losses = frontier.losses(one, quality, budget)
     quits = [
         frontier.single(f"quit w={w}", quit_rule(one, k=STEP, w=w, alpha=1e-3, budget=budget).size, losses)
         for w in WINDOWS
@@ -66,8 +72,9 @@ def main() -> None:
 
 def report(fixed: Curve, quits: list[Curve], curves: list[Curve], split: frontier.Halves, costs: list[int]) -> None:
     whole, rivals = Halved.of(fixed, split), [Halved.of(curve, split) for curve in quits]
-    print("| rule | cost | threshold | mean N | regret ×10³ | fixed N, same cost | ratio | better |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    more = " change | fixed N | ratio |" if len(fixed.lost) > 1 else ""
+    print(f"| rule | cost | threshold | mean N | regret ×10³ | fixed N, same cost | ratio | better |{more}")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|" + "---:|" * more.count("|"))
     wanted: list[tuple[Curve, float | None]] = [(curve, None) for curve in quits]
     wanted += [(curve, cost) for curve in curves for cost in costs]
     for curve, cost in wanted:
@@ -78,17 +85,46 @@ def report(fixed: Curve, quits: list[Curve], curves: list[Curve], split: frontie
         at = "" if cost is None else f"{curve.thresholds[np.abs(curve.size.mean(axis=1) - cost).argmin()]:.3g}"
         print(
             f"| {curve.rule} | {cost or ''} | {at} | {held.size.mean():.0f} | {1e3 * lost.value:.3f} | "
-            f"{1e3 * lost.rival:.3f} | {shown(lost)} | {lost.better:.0%} |"
+            f"{1e3 * lost.rival:.3f} | {shown(lost)} | {lost.better:.0%} |{changes(held)}"
         )
-    print("\n| rule | against | its mean N | mean N | ratio | regret, ratio |\n|---|---|---:|---:|---:|---:|")
+    more = " change, ratio |" if len(fixed.lost) > 1 else ""
+    print(f"\n| rule | against | its mean N | mean N | ratio | regret, ratio |{more}")
+    print("|---|---|---:|---:|---:|---:|" + "---:|" * more.count("|"))
     for curve in (*curves, fixed):
         for rival in rivals:
             held = frontier.at_quality(Halved.of(curve, split), rival)
             size = frontier.versus(held.size, held.rival_size)
             lost = frontier.versus(held.lost[0], held.rival_lost[0])
-            print(
-                f"| {curve.rule} | {rival.rule} | {size.rival:.0f} | {size.value:.0f} | {shown(size)} | {shown(lost)} |"
-            )
+            cells = [curve.rule, rival.rule, f"{size.rival:.0f}", f"{size.value:.0f}", shown(size), shown(lost)]
+            cells += [shown(frontier.versus(*both)) for both in zip(held.lost[1:], held.rival_lost[1:], strict=True)]
+            print(f"| {' | '.join(cells)} |")
+
+
+def changes(held: frontier.HeldOut) -> str:
+    found = [frontier.versus(*both) for both in zip(held.lost[1:], held.rival_lost[1:], strict=True)]
+    return "".join(f" {one.value:.4f} | {one.rival:.4f} | {shown(one)} |" for one in found)
+
+
+def changed(one: Trajectories, pools: list[RecordedPool], path: str) -> Quality:
+    """chrF++ of every candidate that is the best at some size."""
+    lines = Path(path).read_text("utf-8").splitlines()
+    references = {source: reference for source, reference, *_ in (line.split("\t") for line in lines)}
+    metric, known = CHRF(word_order=2), dict[tuple[int, str], float]()
+    values = np.full(one.final.shape, np.nan)
+    for row, winners in enumerate(one.best):
+        order, number = divmod(row, len(pools))
+        pool = pools[number]
+        places = shuffled(order, number, len(pool.candidates))
+        for index in np.unique(winners):
+            text = pool.candidates[places[index]].text
+            if (number, text) not in known:
+                known[number, text] = metric.sentence_score(text, [references[pool.segment.source]]).score
+            values[row, index] = known[number, text]
+    return Quality("chrf++", "", lower_is_better=False, values=values)
+
+
+def shuffled(order: int, number: int, size: int) -> Any:
+    return np.random.default_rng([order, number]).permutation(size)
 
 
 def shown(one: Versus) -> str:
@@ -109,7 +145,7 @@ def observed(
     sizes = np.array([len(pool.candidates) for pool in pools] * orders)
     for row, size in enumerate(sizes):
         order, number = divmod(row, len(pools))
-        places = np.random.default_rng([order, number]).permutation(size)
+        places = shuffled(order, number, size)
         candidates = tuple(pools[number].candidates[place] for place in places)
         (one,) = observe(reranker, [(pools[number].segment, candidates)])
         best[row, :size], best[row, size:] = one.best, one.best[-1]

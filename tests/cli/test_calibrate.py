@@ -32,8 +32,9 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
 ) -> None:
     profile = tmp_path / "chrf.json"
     words = ("--max-loss", "0.3sd", "-n", 64, "--src", "en", "--tgt", "pt")
-    done = quitmt("calibrate", pools, "-o", profile, *words)
+    done = quitmt("calibrate", pools, "-o", profile, "--plot", tmp_path / "curve.svg", *words)
     assert done.code == 0, done.err
+    assert "loss, in units of the score" in (tmp_path / "curve.svg").read_text()
     found = json.loads(profile.read_text())
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
@@ -78,6 +79,7 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
         (["--max-loss", "0.1", "--mbr", "prune"], "rules are replayed on exact mbr: and on qe:"),
         (["--max-loss", "0.1", "--risk", "0.01"], "40 segments are too few for this promise"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
+        (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
         (["--max-loss", "0.1", "-n", "0"], "n must be a whole number of at least 1"),
     ],
 )

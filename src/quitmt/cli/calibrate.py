@@ -17,6 +17,7 @@ from quitmt.cli import options
 from quitmt.errors import InputError, UsageError
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
+from quitmt.lab import profile_figure
 from quitmt.protocols import Reranker
 from quitmt.stop.window import check_count
 
@@ -34,7 +35,7 @@ other, from the most careful on. With --confidence none it holds on average over
 EXAMPLES = """\
 examples:
   quitmt translate sample.en --stop full --keep-pools pools.jsonl -o /dev/null
-  quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json
+  quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json --plot chrf.svg
   quitmt translate news.en --profile chrf.json -o news.pt
   quitmt translate news.en --profile chrf.json --max-cost 100 -o news.pt    # another point of its curve
   quitmt calibrate pools.jsonl --rerank qe:likelihood --max-loss 0.2sd --risk 0.2 -o likelihood.json"""
@@ -56,6 +57,7 @@ def add_parser(commands: Any) -> None:
         "pools", metavar="POOLS", help="full pools as JSON lines, as translate --keep-pools writes them"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the profile goes (it is only shown)")
+    parser.add_argument("--plot", metavar="FILE", help="the curve as a picture: .svg, .pdf or .png (needs quitmt[lab])")
     parser.add_argument(
         "--max-loss",
         required=True,
@@ -88,6 +90,8 @@ def act(args: argparse.Namespace) -> int:
     check_count("n", budget)
     confidence = _confidence(args.confidence)
     auto.loss_in(args.max_loss, 1.0)  # before any work
+    if args.plot:
+        profile_figure.form_of(args.plot)
     rules = tuple(args.rule or (choose.QE_RULES if args.rerank.startswith("qe:") else choose.MBR_RULES))
     Request(1.0, args.risk, confidence, step, budget, rules)
     reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
@@ -100,6 +104,8 @@ def act(args: argparse.Namespace) -> int:
     source = Source(generators.pop(), reranker.signature, args.src, args.tgt)
     found = choose.calibrate(observed, request, source)
     print(described(found))
+    if args.plot:
+        profile_figure.save(found, args.plot)
     if args.output:
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with: quitmt translate --profile {args.output}")
