@@ -148,7 +148,7 @@ class Translator:
             self.reranker = cast(Reranker[Any], reranker) if hasattr(reranker, "extend") else rerank.qe(reranker)
 
         if profile is not None:
-            profile.warn(self.generator.signature, self.reranker.signature, languages, self.rule)
+            profile.warn(self.generator.signature, self.reranker.signature, languages, k, n)
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
         """One outcome a source, in order."""

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Ran
 
 from quitmt import generate
+from quitmt.errors import OutputError
 from quitmt.sampling import Sampling
 
 Quitmt = Callable[..., Ran]
@@ -81,6 +82,8 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
         (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
         (["--max-loss", "0.1", "-n", "0"], "n must be a whole number of at least 1"),
+        (["--max-loss", "0.1", "--rerank", "qe:likelihood", "--rule", "loss"], "the rule loss needs exact MBR, not qe"),
+        (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
 )
 def test_what_cannot_be_promised(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
@@ -109,3 +112,60 @@ def test_a_loss_needs_no_profile_with_mbr(quitmt: Quitmt, pools: Path) -> None:
     wish = quitmt("rerank", pools, "--max-loss", "0.01", "-n", 64)
     rule = quitmt("rerank", pools, "--stop", "loss:most=0.01", "-n", 64)
     assert wish.out == rule.out and wish.err == rule.err
+
+
+def test_pools_are_not_written_over(quitmt: Quitmt, pools: Path) -> None:
+    before = pools.read_text()
+    done = quitmt("calibrate", pools, "--max-loss", "0.3", "-n", 64, "-o", pools)
+    assert done.code == 2 and "is an input of this run and would be overwritten" in done.err
+    assert pools.read_text() == before
+
+
+def test_a_profile_is_written_though_its_picture_fails(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OutputError("no picture")
+
+    monkeypatch.setattr("quitmt.cli.calibrate.profile_figure.save", fails)
+    path = tmp_path / "p.json"
+    done = quitmt("calibrate", pools, "--max-loss", "0.3", "-n", 64, "-o", path, "--plot", tmp_path / "p.svg")
+    assert done.code == 2 and "no picture" in done.err
+    assert json.loads(path.read_text())["profile"] == 1
+
+
+def test_of_longer_pools_the_budget_counts(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    """A loss is one of the first n candidates, as for a run with -n: what comes after them changes nothing."""
+    short = tmp_path / "short.jsonl"
+    cut = [json.loads(line) for line in pools.read_text().splitlines()]
+    short.write_text("".join(json.dumps({**one, "candidates": one["candidates"][:32]}) + "\n" for one in cut))
+    found = []
+    for path in (pools, short):
+        done = quitmt("calibrate", path, "--max-loss", "0.3sd", "-n", 32, "-o", tmp_path / "p.json")
+        assert done.code == 0, done.err
+        found.append(json.loads((tmp_path / "p.json").read_text()))
+    assert found[0] == found[1]
+    assert next(one for one in found[0]["curve"] if one["rule"] == "fixed:32")["mean_loss"] == 0
+
+
+def test_pools_of_several_seeds_are_of_one_model(quitmt: Quitmt, pools: Path) -> None:
+    lines = pools.read_text().splitlines(keepends=True)
+    pools.write_text("".join(line.replace("seed:3", f"seed:{i % 2}") for i, line in enumerate(lines)))
+    done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64)
+    assert done.code == 0, done.err
+    pools.write_text(pools.read_text().replace("t:1.2", "t:0.9", 1))
+    done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64)
+    assert done.code == 2 and "the pools come from different models" in done.err
+
+
+def test_a_fixed_number_of_a_profile_needs_no_warning(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "p.json"
+    assert quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64, "--rule", "fixed", "-o", path).code == 0
+    rule = json.loads(path.read_text())["rule"]
+    assert rule.startswith("fixed:") and rule != "fixed:64"
+    assert quitmt("rerank", pools, "--profile", path).code == 0
+    assert caplog.text == ""
+    assert quitmt("rerank", pools, "--profile", path, "-n", 60).code == 0
+    assert "it is for -k 8 -n 64, not for -k 8 -n 60" in caplog.text

@@ -94,6 +94,16 @@ def test_a_function_that_fails_fails_its_own_segment_only() -> None:
     assert found[1] == [Standing(2, 0, 1.0)]
 
 
+def test_an_async_function_is_refused_and_not_counted() -> None:
+    """A coroutine has a hash and is equal to itself alone: everybody would vote for himself."""
+
+    async def answer(text: str) -> str:
+        return text.casefold()
+
+    with pytest.raises(quitmt.QuitmtError, match="functions for votes cannot be async"):
+        quitmt.rerank_pool(["A", "a", "b"], reranker=quitmt.vote(answer))
+
+
 # With stopping rules
 
 

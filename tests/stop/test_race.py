@@ -96,7 +96,7 @@ def test_a_race_in_the_engine(make_pool: Callable[[int, int], list[str]]) -> Non
 
 @pytest.mark.parametrize("reranker", [rerank.qe(lambda s, c: 0.0), rerank.load("mbr:chrf", variant="prune")])
 def test_needs_exact_mbr(reranker: object) -> None:
-    with pytest.raises(UsageError, match="a race needs exact MBR"):
+    with pytest.raises(UsageError, match="the rule race needs exact MBR"):
         Driver(RecordedGenerator([]), reranker, stop.load("race"))  # type: ignore[arg-type]
 
 

@@ -66,8 +66,9 @@ def rule(
     if profile is not None:
         return stop.load(_of_profile(profile, wish), k=k, n=n)
     known = _known(reranker) if exact else None
+    curve = known if known and (known.step, known.budget) == (k, n) else None
     if wish.max_cost is not None:
-        found = known.within_cost(wish.max_cost) if known and known.budget == n else None
+        found = curve.within_cost(wish.max_cost) if curve else None
         if found is None:
             log.warning("what %s loses at which cost is not known: every segment gets as many candidates", reranker)
         return stop.load(found.rule if found else f"fixed:{min(n, int(wish.max_cost))}", k=k, n=n)
@@ -77,12 +78,14 @@ def rule(
         return stop.load(f"loss:most={loss_in(wish.max_loss, known.spread if known else None):.6g}", k=k, n=n)
     if reranker.startswith("qe:") and wish.max_loss is None:
         return stop.load("headroom", k=k, n=n)
-    if known and known.budget == n:
-        limit = loss_in(wish.max_loss or "0", known.spread)
-        return stop.load(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n)
+    if curve and wish.max_loss is not None:
+        limit = loss_in(wish.max_loss, curve.spread)
+        return stop.load(_found(curve.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n)
+    calibrating = "calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost"
     raise UsageError(
-        f"--stop auto does not know what {reranker}{'' if exact else ' with this kind of MBR'} loses with -n {n}",
-        hint="calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost",
+        f"--stop auto does not know what {reranker}{'' if exact else ' with --mbr or --filter'} loses "
+        f"with -k {k} -n {n}",
+        hint=calibrating if exact else "give --max-cost, or leave out --mbr and --filter",
     )
 
 

@@ -39,6 +39,16 @@ class Request:
             raise UsageError(f"--risk must be between 0 and 1, not {self.risk}", hint="a share of segments, as 0.1")
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UsageError(f"--confidence must be between 0 and 1, not {self.confidence}")
+        for spec in self.rules:
+            if spec != "fixed":
+                self.rule(spec)
+
+    def rule(self, spec: str) -> Threshold:
+        """The rule of a kind that has thresholds, at whatever threshold."""
+        found = stop.load(spec, k=self.step, n=self.budget)
+        if not isinstance(found, Threshold):
+            raise UsageError(f"{spec} is no rule to calibrate", hint=f"there is fixed, {', '.join(stop.THRESHOLDS)}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,6 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
     if not accepted:
         raise _too_small(found, losses, request)
     cheapest = min(accepted, key=lambda point: point.mean_size)
-    best = np.array([one.final[one.best[-1]] for one in observed])
     return Profile(
         rule=cheapest.rule,
         step=request.step,
@@ -73,9 +82,15 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
         source_language=source.source_language,
         target_language=source.target_language,
         promise=Promise(request.max_loss, request.risk, request.confidence, len(observed)),
-        spread=float(best.std(ddof=1)) if len(best) > 1 else 0.0,
+        spread=spread(observed),
         curve=tuple(curve),
     )
+
+
+def spread(observed: Sequence[Observed]) -> float:
+    """The standard deviation over segments of the whole pool's best score; 0 of one segment."""
+    best = np.array([one.final[one.best[-1]] for one in observed])
+    return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
 def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
@@ -86,18 +101,17 @@ def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
         if spec == "fixed":
             found.append(families.fixed(request.step, request.budget, pools))
             continue
-        rule = stop.load(spec, k=request.step, n=request.budget)
-        if not isinstance(rule, Threshold):
-            raise UsageError(f"{spec} is no rule to calibrate", hint=f"there is fixed, {', '.join(stop.THRESHOLDS)}")
+        rule = request.rule(spec)
         signals = [one.signals(rule) for one in observed]
         found.append(families.threshold(spec, rule, _thresholds(rule, request.max_loss), signals, pools))
     return found
 
 
 def _thresholds(rule: Threshold, max_loss: float) -> Floats:
-    """Known before any data are: thresholds around the loss that is allowed, or around its share of the budget."""
-    unit = max_loss / rule.budget if rule.limit == "share" else max_loss
-    doublings = np.arange(-12 * STEPS_A_DOUBLING, 6 * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
+    """Known before any data are: thresholds around the loss that is allowed, or from its share of the budget on. A
+    perfect score may be many times that loss away and shared by few candidates, so shares go further up."""
+    unit, up = (max_loss / rule.budget, 16) if rule.limit == "share" else (max_loss, 6)
+    doublings = np.arange(-12 * STEPS_A_DOUBLING, up * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
     return np.asarray(unit * 2.0**doublings)
 
 

@@ -51,10 +51,16 @@ def observe(
     keep_pairs: bool = False,
 ) -> list[Observed]:
     """Several pools in one call, for the sake of an encoder's batches."""
-    if isinstance(reranker, Mbr):
-        return _observe_mbr(reranker, pools, keep_pairs=keep_pairs)
-    if isinstance(reranker, Qe):
-        return _observe_qe(reranker, pools)
+    observable = check(reranker)
+    if isinstance(observable, Mbr):
+        return _observe_mbr(observable, pools, keep_pairs=keep_pairs)
+    return _observe_qe(observable, pools)
+
+
+def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
+    """Raise if rules cannot be replayed on a reranker."""
+    if isinstance(reranker, Mbr | Qe):
+        return reranker
     raise UsageError(
         f"rules are replayed on exact mbr: and on qe:, not on {reranker.signature.partition('|')[0]}",
         hint="leave out --mbr and --filter",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from quitmt.errors import InputError, OutputError
-from quitmt.protocols import StoppingRule
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,9 @@ class Promise:
     segments: int
 
     def __str__(self) -> str:
-        sure = "on average" if self.confidence is None else f"with {self.confidence:.0%} confidence"
-        return f"{sure}, no more than {self.risk:.0%} of segments lose more than {self.max_loss:.4g} of score"
+        # Not rounded: 97.5% are not 98%.
+        sure = "on average" if self.confidence is None else f"with {100 * self.confidence:.10g}% confidence"
+        return f"{sure}, no more than {100 * self.risk:.10g}% of segments lose more than {self.max_loss:.4g} of score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,11 @@ class Profile:
         if (step, budget) != (self.step, self.budget):
             yield f"it is for -k {self.step} -n {self.budget}, not for -k {step} -n {budget}"
 
-    def warn(self, generator: str, reranker: str, languages: tuple[str | None, str | None], rule: StoppingRule) -> None:
+    def warn(
+        self, generator: str, reranker: str, languages: tuple[str | None, str | None], step: int, budget: int
+    ) -> None:
         """Say where a run is not what the profile was made for."""
-        for difference in self.differences(generator, reranker, languages, rule.step, rule.budget):
+        for difference in self.differences(generator, reranker, languages, step, budget):
             log.warning("the profile's promise need not hold: %s", difference)
 
     def within_loss(self, max_loss: float) -> Point | None:
@@ -124,7 +128,7 @@ def read(path: str) -> Profile:
         return parse(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path} is not a profile", hint="quitmt calibrate writes them") from None
 
 
@@ -132,6 +136,20 @@ def parse(text: str) -> Profile:
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("profile") != VERSION:
         raise ValueError("another version")
-    promise = Promise(**fields.pop("promise"))
-    curve = tuple(Point(**point) for point in fields.pop("curve"))
-    return Profile(promise=promise, curve=curve, **fields)
+    promise = _checked(Promise(**fields.pop("promise")))
+    curve = tuple(_checked(Point(**point)) for point in fields.pop("curve"))
+    return _checked(Profile(promise=promise, curve=curve, **fields))
+
+
+Part = TypeVar("Part", Profile, Promise, Point)
+
+
+def _checked(part: Part) -> Part:
+    """A file may hold anything: every field must be of its type, and no number NaN or infinite."""
+    for name, wanted in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        allowed = get_args(wanted) if isinstance(wanted, UnionType) else (get_origin(wanted) or wanted,)
+        number = float in allowed and type(value) is int
+        if not (number or type(value) in allowed) or (isinstance(value, float) and not math.isfinite(value)):
+            raise TypeError(f"{name} is {value!r}")
+    return part

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from quitmt.calibrate import auto, choose, profile
+from quitmt import stop
+from quitmt.calibrate import auto, choose, observe, profile
 from quitmt.calibrate.choose import Request, Source
-from quitmt.calibrate.observe import Observed, observe
+from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.cli import options
 from quitmt.errors import InputError, UsageError
+from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
 from quitmt.lab import profile_figure
@@ -93,23 +98,41 @@ def act(args: argparse.Namespace) -> int:
     if args.plot:
         profile_figure.form_of(args.plot)
     rules = tuple(args.rule or (choose.QE_RULES if args.rerank.startswith("qe:") else choose.MBR_RULES))
-    Request(1.0, args.risk, confidence, step, budget, rules)
+    asked = Request(1.0, args.risk, confidence, step, budget, rules)
+    _check_outputs(args)
     reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
+    observe.check(reranker)
+    for spec in rules:
+        if spec != "fixed":
+            stop.check_fits(asked.rule(spec), reranker)
     pools = asyncio.run(_collected(args.pools, budget))
-    generators = {pool.generator for pool in pools}
+    generators = {profile.seedless(pool.generator) for pool in pools}
     if len(generators) > 1:
         raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
     observed = _observed(reranker, pools, quiet=args.quiet)
-    request = Request(_loss(args.max_loss, observed), args.risk, confidence, step, budget, rules)
+    request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
     source = Source(generators.pop(), reranker.signature, args.src, args.tgt)
     found = choose.calibrate(observed, request, source)
     print(described(found))
-    if args.plot:
-        profile_figure.save(found, args.plot)
-    if args.output:
+    if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with: quitmt translate --profile {args.output}")
+    if args.plot:
+        profile_figure.save(found, args.plot)
     return 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """What cannot be written is said before any work, and the pools are not written over."""
+    paths = [path for path in (args.output, args.plot) if path is not None]
+    if os.path.realpath(args.pools) in map(os.path.realpath, paths):
+        raise UsageError(f"{args.pools} is an input of this run and would be overwritten", hint="write to another file")
+    for path in map(Path, paths):
+        if path.is_file():
+            Output(str(path)).close()
+        elif not path.exists():
+            Output(str(path)).close()
+            path.unlink(missing_ok=True)
 
 
 def _confidence(text: str) -> float | None:
@@ -131,7 +154,8 @@ async def _collected(path: str, budget: int) -> list[RecordedPool]:
                 f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}",
                 hint=f"sample them with --stop full -n {budget}, or give -n {len(pool.candidates)}",
             )
-    return pools
+    # What comes after the budget no run would see: a loss is one of the first ``budget`` candidates.
+    return [replace(pool, candidates=pool.candidates[:budget]) for pool in pools]
 
 
 def _observed(reranker: Reranker[Any], pools: Sequence[RecordedPool], *, quiet: bool) -> list[Observed]:
@@ -139,16 +163,9 @@ def _observed(reranker: Reranker[Any], pools: Sequence[RecordedPool], *, quiet: 
     with tqdm(total=len(pools), desc="scoring", unit=" segments", disable=quiet or None) as bar:
         for start in range(0, len(pools), POOLS_AT_ONCE):
             batch = pools[start : start + POOLS_AT_ONCE]
-            found += observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
+            found += observe.observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
             bar.update(len(batch))
     return found
-
-
-def _loss(text: str, observed: Sequence[Observed]) -> float:
-    best = [float(one.final[one.best[-1]]) for one in observed]
-    mean = sum(best) / len(best)
-    spread = (sum((score - mean) ** 2 for score in best) / (len(best) - 1)) ** 0.5 if len(best) > 1 else 0.0
-    return auto.loss_in(text, spread or None)
 
 
 def described(found: Profile) -> str:

@@ -66,7 +66,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer, deadlines=deadlines)
     if args.profile is not None:
         known = profiles.read(args.profile)
-        known.warn(known.generator, reranker.signature, (args.src, args.tgt), rule)  # pools are taken as they are
+        # Pools are taken as they are, whatever sampled them.
+        known.warn(known.generator, reranker.signature, (args.src, args.tgt), args.step, args.budget)
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
     settings["what produces the results"] = driver.signature

@@ -156,8 +156,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
     settings = {**settings_of(args), "what produces the results": driver.signature}
     if args.profile is not None:
-        languages = (args.src, args.tgt)
-        profiles.read(args.profile).warn(generator.signature, reranker.signature, languages, rule)
+        languages, known = (args.src, args.tgt), profiles.read(args.profile)
+        known.warn(generator.signature, reranker.signature, languages, args.step, args.budget)
     outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
     outputs.generator = generator.signature
     return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, args.context)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, 
 from contextlib import aclosing
 from typing import Any
 
-from quitmt import signature
+from quitmt import signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, UsageError
@@ -54,9 +54,7 @@ class Driver:
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
-        if getattr(rule, "needs_rivals", False) and not getattr(reranker, "gives_rivals", False):
-            hint = "take --rerank mbr:… with --mbr exact, or another --stop"
-            raise UsageError(f"a race needs exact MBR, not {reranker.signature.partition('|')[0]}", hint=hint)
+        stop.check_fits(rule, reranker)
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
         self._reranker = reranker

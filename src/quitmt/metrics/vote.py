@@ -8,7 +8,7 @@ wins only where nobody has one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,9 @@ class Vote:
 
     def _checked(self, text: str) -> Hashable | None:
         answer: Any = self._answer(text)
+        if isinstance(answer, Coroutine):  # each is equal to itself alone: nobody would agree with anybody
+            answer.close()
+            raise TypeError("the answer is a coroutine; functions for votes cannot be async")
         hash(answer)
         return answer  # type: ignore[no-any-return]
 

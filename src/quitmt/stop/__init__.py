@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quitmt.errors import UsageError, unknown
-from quitmt.protocols import StoppingRule
+from quitmt.protocols import Reranker, StoppingRule
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
@@ -49,6 +49,15 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
     if name == "full":
         return Fixed(n, k, name="full")
     raise unknown("stopping rule", spec, RULES)
+
+
+def check_fits(rule: StoppingRule, reranker: Reranker[Any]) -> None:
+    """Raise if a rule asks for what a reranker cannot tell."""
+    if getattr(rule, "needs_rivals", False) and not getattr(reranker, "gives_rivals", False):
+        raise UsageError(
+            f"the rule {rule.signature.partition('|')[0]} needs exact MBR, not {reranker.signature.partition('|')[0]}",
+            hint="take --rerank mbr:… with --mbr exact, or another rule",
+        )
 
 
 def _options(name: str, argument: str, spec: str) -> dict[str, Any]:
