@@ -125,7 +125,8 @@ class Translator:
             if not isinstance(reranker, str):
                 raise TypeError("rule='auto' goes with a reranker given by name")
             exact = mbr == "exact" and filter is None
-            self.rule = auto.rule(reranker, wish, profile, exact=exact, k=k, n=n)
+            granted = auto.rule(reranker, wish, profile, exact=exact, k=k, n=n)
+            self.rule, profile = granted.rule, granted.profile
         else:
             self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
         self.in_flight, self.speculate = in_flight or 16, speculate
@@ -146,7 +147,6 @@ class Translator:
             raise TypeError("mbr, filter, keep and hardware go with a reranker given by name")
         else:
             self.reranker = cast(Reranker[Any], reranker) if hasattr(reranker, "extend") else rerank.qe(reranker)
-
         if profile is not None:
             profile.warn(self.generator.signature, self.reranker.signature, languages, k, n)
 

@@ -126,6 +126,25 @@ def test_bad_requests(settings: dict[str, float], said: str) -> None:
         replace(REQUEST, **settings)  # type: ignore[arg-type]
 
 
+def test_what_is_calibrated_by_default() -> None:
+    assert choose.default_rules("mbr:comet") == ("loss", "fixed")
+    assert choose.default_rules("qe:kiwi") == ("headroom", "fixed")
+    assert choose.default_rules("qe:metricx:some/model") == ("headroom:top=0", "fixed")
+
+
+def test_a_threshold_is_not_given_beforehand() -> None:
+    with pytest.raises(UsageError, match="has a threshold already"):
+        replace(REQUEST, rules=("headroom:share=0.1",))
+
+
+def test_signals_outlive_their_standings() -> None:
+    rule = REQUEST.rule("headroom")
+    [one] = invented(1)
+    kept = one.without_standings([rule])
+    assert len(kept.standings) == 0
+    assert kept.signals(rule.at(0.3)).tolist() == one.signals(rule).tolist() != []
+
+
 def test_rules_without_a_threshold_are_not_calibrated() -> None:
     with pytest.raises(UsageError, match="quit is no rule to calibrate"):
         calibrate(invented(20), replace(REQUEST, rules=("quit",)), SOURCE)
@@ -205,24 +224,29 @@ def test_a_profile_says_what_it_is_not_for(known: Profile) -> None:
 
 def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
     settings = {"k": 4, "n": 64}
-    assert auto.rule("qe:recorded:q", Wish(), known, **settings) == stop.load(known.rule, **settings)
+    assert auto.rule("qe:recorded:q", Wish(), known, **settings).rule == stop.load(known.rule, **settings)
     cheap = known.within_cost(20.0)
     assert cheap is not None and cheap.mean_size <= 20
     assert all(point.mean_loss >= cheap.mean_loss for point in known.curve if point.mean_size <= 20)
-    assert auto.rule("qe:recorded:q", Wish(max_cost=20.0), known, **settings) == stop.load(cheap.rule, **settings)
+    assert auto.rule("qe:recorded:q", Wish(max_cost=20.0), known, **settings).rule == stop.load(cheap.rule, **settings)
     small = known.within_loss(0.1 * known.spread)
     assert small is not None and small.mean_loss <= 0.1 * known.spread
-    assert auto.rule("qe:recorded:q", Wish("0.1sd"), known, **settings) == stop.load(small.rule, **settings)
+    assert auto.rule("qe:recorded:q", Wish("0.1sd"), known, **settings).rule == stop.load(small.rule, **settings)
     with pytest.raises(UsageError, match="no rule of the profile keeps to 1 candidates a segment"):
         auto.rule("qe:recorded:q", Wish(max_cost=1.0), known, **settings)
 
 
 def test_auto_without_a_profile() -> None:
-    assert auto.rule("mbr:my:utility", Wish("0.002")) == stop.load("loss:most=0.002")
-    assert auto.rule("mbr:my:utility", Wish()) == stop.load("loss")
-    assert auto.rule("qe:kiwi", Wish()) == stop.load("headroom")
-    assert auto.rule("qe:kiwi", Wish(max_cost=99.5)) == stop.load("fixed:99")
-    assert auto.rule("mbr:chrf", Wish(max_cost=1e6), exact=False, n=64) == stop.load("fixed:64", n=64)
+    assert auto.rule("mbr:my:utility", Wish("0.002")).rule == stop.load("loss:most=0.002")
+    assert auto.rule("mbr:my:utility", Wish()).rule == stop.load("loss")
+    assert auto.rule("qe:kiwi", Wish()).rule == stop.load("headroom")
+    assert auto.rule("qe:metricx", Wish()).rule == stop.load("headroom:top=0,share=0.05")  # negated: 0 is perfect
+    with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
+        auto.rule("qe:my:reward", Wish())
+    with pytest.raises(UsageError, match="unknown reranker 'foo'"):
+        auto.rule("foo", Wish())
+    assert auto.rule("qe:kiwi", Wish(max_cost=99.5)).rule == stop.load("fixed:99")
+    assert auto.rule("mbr:chrf", Wish(max_cost=1e6), exact=False, n=64).rule == stop.load("fixed:64", n=64)
     for reranker, wish, exact in (("qe:kiwi", Wish("0.1"), True), ("mbr:chrf", Wish("0.1"), False)):
         with pytest.raises(UsageError, match="--stop auto does not know what"):
             auto.rule(reranker, wish, exact=exact)
@@ -233,17 +257,17 @@ def test_auto_without_a_profile() -> None:
 @pytest.mark.parametrize("reranker", ["mbr:chrf", "qe:likelihood"])
 def test_auto_knows_our_own_rerankers(reranker: str) -> None:
     """By figures that come with quitmt: a smaller loss and a larger cost are more careful."""
-    strict, loose = (auto.rule(reranker, Wish(loss)) for loss in ("0.02sd", "0.2sd"))
+    strict, loose = (auto.rule(reranker, Wish(loss)).rule for loss in ("0.02sd", "0.2sd"))
     assert type(strict) is type(loose) is stop.THRESHOLDS["loss" if reranker.startswith("mbr") else "headroom"]
     assert strict.threshold < loose.threshold  # type: ignore[attr-defined]
-    dear, cheap = (auto.rule(reranker, Wish(max_cost=cost)) for cost in (200, 50))
+    dear, cheap = (auto.rule(reranker, Wish(max_cost=cost)).rule for cost in (200, 50))
     assert dear.threshold < cheap.threshold  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("settings", [{"k": 64}, {"n": 64}])
 def test_known_curves_hold_for_their_own_steps(settings: Any) -> None:
     """A rule that looks every 64 candidates cannot cost 30 on average, whatever it costs at every 8."""
-    assert auto.rule("mbr:chrf", Wish(max_cost=30), **settings) == stop.load("fixed:30", **settings)
+    assert auto.rule("mbr:chrf", Wish(max_cost=30), **settings).rule == stop.load("fixed:30", **settings)
     with pytest.raises(UsageError, match="--stop auto does not know what qe:likelihood loses with -k"):
         auto.rule("qe:likelihood", Wish("0.1"), **settings)
 

@@ -54,7 +54,10 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     text.write_text("Yes.\n")
     other = quitmt("translate", text, "--profile", profile, "--temperature", 0.7)
     assert other.code == 0
-    assert f"promise need not hold: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7" in caplog.text
+    assert (
+        f"what was calibrated need not hold here: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
+        in caplog.text
+    )
     caplog.clear()
     assert quitmt("translate", text, "--profile", profile, "--seed", 8).code == 0
     assert caplog.text == ""

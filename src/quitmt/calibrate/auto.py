@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from quitmt import stop
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, unknown
 from quitmt.protocols import StoppingRule
+from quitmt.rerank import RERANKERS
 
 log = logging.getLogger(__name__)
 
@@ -59,34 +60,71 @@ def loss_in(text: str, spread: float | None) -> float:
     return value * spread
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    rule: StoppingRule
+    profile: Profile | None = None
+    """Whose figures it was chosen by."""
+
+
 def rule(
     reranker: str, wish: Wish, profile: Profile | None = None, *, exact: bool = True, k: int = 8, n: int = 512
-) -> StoppingRule:
+) -> Granted:
     """``reranker`` as ``--rerank`` has it; ``exact`` is False for accelerated or filtered MBR."""
+    if not reranker.startswith(("mbr:", "qe:")):
+        raise unknown("reranker", reranker, RERANKERS)
     if profile is not None:
-        return stop.load(_of_profile(profile, wish), k=k, n=n)
+        return Granted(stop.load(_of_profile(profile, wish), k=k, n=n), profile)
     known = _known(reranker) if exact else None
-    curve = known if known and (known.step, known.budget) == (k, n) else None
+    if known and (known.step, known.budget) != (k, n):
+        known = replace(known, curve=())  # its spread holds all the same
     if wish.max_cost is not None:
-        found = curve.within_cost(wish.max_cost) if curve else None
-        if found is None:
-            log.warning("what %s loses at which cost is not known: every segment gets as many candidates", reranker)
-        return stop.load(found.rule if found else f"fixed:{min(n, int(wish.max_cost))}", k=k, n=n)
+        point = known.within_cost(wish.max_cost) if known else None
+        if point is not None:
+            return Granted(stop.load(point.rule, k=k, n=n), known)
+        log.warning("no rule is known for %s at this cost: every segment gets as many candidates", reranker)
+        return Granted(stop.load(f"fixed:{min(n, int(wish.max_cost))}", k=k, n=n))
     if reranker.startswith("mbr:") and exact:
-        if wish.max_loss is None:
-            return stop.load("loss", k=k, n=n)
-        return stop.load(f"loss:most={loss_in(wish.max_loss, known.spread if known else None):.6g}", k=k, n=n)
+        return _by_loss(wish.max_loss, known, k, n)
     if reranker.startswith("qe:") and wish.max_loss is None:
-        return stop.load("headroom", k=k, n=n)
-    if curve and wish.max_loss is not None:
-        limit = loss_in(wish.max_loss, curve.spread)
-        return stop.load(_found(curve.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n)
+        return Granted(stop.load(_headroom(reranker), k=k, n=n))
+    if known and known.curve and wish.max_loss is not None:
+        limit = loss_in(wish.max_loss, known.spread)
+        return Granted(stop.load(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n), known)
     calibrating = "calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost"
     raise UsageError(
         f"--stop auto does not know what {reranker}{'' if exact else ' with --mbr or --filter'} loses "
         f"with -k {k} -n {n}",
         hint=calibrating if exact else "give --max-cost, or leave out --mbr and --filter",
     )
+
+
+def _by_loss(max_loss: str | None, known: Profile | None, k: int, n: int) -> Granted:
+    if max_loss is None:
+        return Granted(stop.load("loss", k=k, n=n))
+    limit = loss_in(max_loss, known.spread if known else None)
+    return Granted(stop.load(f"loss:most={limit:.6g}", k=k, n=n), known if max_loss.endswith("sd") else None)
+
+
+def _headroom(reranker: str) -> str:
+    spec = headroom(reranker)
+    if spec is None:
+        raise UsageError(
+            f"--stop auto does not know the highest score that {reranker} can give",
+            hint="say it: --stop headroom:top=1; or give --max-cost",
+        )
+    return spec
+
+
+def headroom(reranker: str) -> str | None:
+    """The headroom rule for a QE reranker whose perfect score is known, with a share in proportion to its scale."""
+    name = reranker.removeprefix("qe:").partition(":")[0].removesuffix("-qe")
+    return {
+        "likelihood": "headroom",
+        "kiwi": "headroom",
+        "xcomet": "headroom",
+        "metricx": "headroom:top=0,share=0.05",  # from 0 down to -25
+    }.get(name)
 
 
 def _of_profile(profile: Profile, wish: Wish) -> str:
@@ -106,5 +144,6 @@ def _found(point: Point | None, wish: str) -> Point:
 
 def _known(reranker: str) -> Profile | None:
     name = KNOWN.get(reranker)
-    path = files("quitmt.calibrate") / "known" / name if name else None
-    return profiles.parse(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else None
+    if name is None:
+        return None
+    return profiles.parse((files("quitmt.calibrate") / "known" / name).read_text(encoding="utf-8"))

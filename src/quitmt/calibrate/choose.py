@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quitmt import stop
-from quitmt.calibrate import families, risk
+from quitmt.calibrate import auto, families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Point, Profile, Promise, seedless
@@ -17,8 +17,16 @@ from quitmt.errors import UsageError
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
-"""The rules that won, and the one that needs no proof."""
+"""The rules that won, and the one that knows nothing."""
 STEPS_A_DOUBLING = 8
+
+
+def default_rules(reranker: str) -> tuple[str, ...]:
+    """For a reranker as ``--rerank`` has it."""
+    if reranker.startswith("mbr:"):
+        return MBR_RULES
+    spec = auto.headroom(reranker) or QE_RULES[0]
+    return (",".join(part for part in spec.split(",") if not part.startswith("share=")), *QE_RULES[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Request:
         found = stop.load(spec, k=self.step, n=self.budget)
         if not isinstance(found, Threshold):
             raise UsageError(f"{spec} is no rule to calibrate", hint=f"there is fixed, {', '.join(stop.THRESHOLDS)}")
+        if f"{found.limit}=" in spec:
+            raise UsageError(f"{spec} has a threshold already, which is what calibration chooses")
         return found
 
 

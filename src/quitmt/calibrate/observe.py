@@ -5,8 +5,8 @@ A replay of any rule needs nothing else, and no reranker any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,25 @@ class Observed:
     pairs: dict[str, Any] = field(default_factory=dict)
     """Of MBR, if they are wanted: ``utilities`` of distinct texts and the ``order`` of their candidates."""
 
+    known: Mapping[str, Floats] = field(default_factory=dict)
+    """Signals that were computed before the standings were dropped."""
+
+    def without_standings(self, rules: Sequence[Threshold]) -> Observed:
+        """With the signals of these rules only: standings keep all that MBR compared."""
+        known = {_kind(rule): self.signals(rule) for rule in rules}
+        return replace(self, standings=(), known=known)
+
     def signals(self, rule: Threshold) -> Floats:
         """What a rule sees at its looks; fewer where the pool ends earlier. At its budget it does not look."""
+        if _kind(rule) in self.known:
+            return self.known[_kind(rule)]
         looks = [n for n in rule.looks() if n <= len(self.standings) and n < rule.budget]
         return np.array([rule.signal(self.standings[n - 1]) for n in looks])
+
+
+def _kind(rule: Threshold) -> str:
+    """A rule whatever its threshold: the signals are the same."""
+    return rule.at(0.0).signature
 
 
 def observe(

@@ -24,6 +24,7 @@ from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
 from quitmt.lab import profile_figure
 from quitmt.protocols import Reranker
+from quitmt.stop.threshold import Threshold
 from quitmt.stop.window import check_count
 
 DESCRIPTION = """\
@@ -35,7 +36,8 @@ Find the cheapest stopping rule that keeps a promise, from a small set of full p
 pool and the winner where the rule stops, both scored on the whole pool. The promise holds for finite samples, whatever
 the scores look like, as long as the pools are a random sample of what comes: exact binomial tests of one rule after the
 other, from the most careful on. With --confidence none it holds on average over calibration sets, which costs less
-(conformal risk control). The profile says what it is for, and translate --profile warns when that differs."""
+(conformal risk control), and only the first rule is tested. With --max-loss in sd, the sd is that of the same pools.
+The profile says what it is for, and translate --profile warns when that differs."""
 
 EXAMPLES = """\
 examples:
@@ -97,19 +99,18 @@ def act(args: argparse.Namespace) -> int:
     auto.loss_in(args.max_loss, 1.0)  # before any work
     if args.plot:
         profile_figure.form_of(args.plot)
-    rules = tuple(args.rule or (choose.QE_RULES if args.rerank.startswith("qe:") else choose.MBR_RULES))
-    asked = Request(1.0, args.risk, confidence, step, budget, rules)
+    asked = Request(1.0, args.risk, confidence, step, budget, tuple(args.rule or choose.default_rules(args.rerank)))
     _check_outputs(args)
     reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
     observe.check(reranker)
-    for spec in rules:
-        if spec != "fixed":
-            stop.check_fits(asked.rule(spec), reranker)
+    rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
+    for rule in rules:
+        stop.check_fits(rule, reranker)
     pools = asyncio.run(_collected(args.pools, budget))
     generators = {profile.seedless(pool.generator) for pool in pools}
     if len(generators) > 1:
         raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
-    observed = _observed(reranker, pools, quiet=args.quiet)
+    observed = _observed(reranker, pools, rules, quiet=args.quiet)
     request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
     source = Source(generators.pop(), reranker.signature, args.src, args.tgt)
     found = choose.calibrate(observed, request, source)
@@ -125,6 +126,8 @@ def act(args: argparse.Namespace) -> int:
 def _check_outputs(args: argparse.Namespace) -> None:
     """What cannot be written is said before any work, and the pools are not written over."""
     paths = [path for path in (args.output, args.plot) if path is not None]
+    if "-" in paths:
+        raise UsageError("a profile and its picture go to files, not to standard output")
     if os.path.realpath(args.pools) in map(os.path.realpath, paths):
         raise UsageError(f"{args.pools} is an input of this run and would be overwritten", hint="write to another file")
     for path in map(Path, paths):
@@ -158,12 +161,15 @@ async def _collected(path: str, budget: int) -> list[RecordedPool]:
     return [replace(pool, candidates=pool.candidates[:budget]) for pool in pools]
 
 
-def _observed(reranker: Reranker[Any], pools: Sequence[RecordedPool], *, quiet: bool) -> list[Observed]:
+def _observed(
+    reranker: Reranker[Any], pools: Sequence[RecordedPool], rules: Sequence[Threshold], *, quiet: bool
+) -> list[Observed]:
     found = list[Observed]()
     with tqdm(total=len(pools), desc="scoring", unit=" segments", disable=quiet or None) as bar:
         for start in range(0, len(pools), POOLS_AT_ONCE):
             batch = pools[start : start + POOLS_AT_ONCE]
-            found += observe.observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
+            seen = observe.observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
+            found += [one.without_standings(rules) for one in seen]
             bar.update(len(batch))
     return found
 
@@ -186,7 +192,7 @@ def described(found: Profile) -> str:
 
 
 def _row(point: Point, chosen: Point) -> str:
-    mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "-"
+    mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "not proven"
     numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>13.1%}"
     return f"{point.rule:<28}{numbers}  {mark}"
 

@@ -51,7 +51,7 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-loss",
         metavar="L",
-        help="auto: the mean loss, in units of the score, or, as 0.02sd, its standard deviation over segments",
+        help="auto: the mean loss to aim at, in units of the score, or, as 0.02sd, its standard deviation over segments",
     )
     group.add_argument("--max-cost", type=float, metavar="N", help="auto: so many candidates a segment, on average")
     group.add_argument("--profile", metavar="FILE", help="auto: the rule that keeps the promise of quitmt calibrate")
@@ -139,7 +139,8 @@ def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
 
 
 def rule_of(args: argparse.Namespace) -> StoppingRule:
-    """The rule, by its name or by what the user wishes for; ``args`` then have the settings it was made with."""
+    """The rule, by its name or by what the user wishes for; ``args`` then have the settings it was made with, and as
+    ``figures`` the profile it was chosen by."""
     wish = Wish(args.max_loss, args.max_cost)
     wishes = args.profile is not None or wish != Wish()
     if args.stop is None:
@@ -149,9 +150,12 @@ def rule_of(args: argparse.Namespace) -> StoppingRule:
     known = profiles.read(args.profile) if args.profile is not None else None
     args.step = args.step if args.step is not None else known.step if known else STEP
     args.budget = args.budget if args.budget is not None else known.budget if known else BUDGET
+    args.figures = None
     if args.stop == "auto":
         exact = args.mbr == "exact" and args.filter is None
-        return auto.rule(args.rerank, wish, known, exact=exact, k=args.step, n=args.budget)
+        granted = auto.rule(args.rerank, wish, known, exact=exact, k=args.step, n=args.budget)
+        args.figures = granted.profile
+        return granted.rule
     return stop.load(
         args.stop, k=args.step, w=args.window, alpha=args.alpha, n=args.budget, single=args.single_step_window
     )

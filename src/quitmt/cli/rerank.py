@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from quitmt.calibrate import profile as profiles
 from quitmt.cli import options
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
@@ -64,10 +63,9 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     in_flight = 64 if args.in_flight is None else args.in_flight
     progress = Progress(rule.budget, quiet=args.quiet)
     driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer, deadlines=deadlines)
-    if args.profile is not None:
-        known = profiles.read(args.profile)
-        # Pools are taken as they are, whatever sampled them.
-        known.warn(known.generator, reranker.signature, (args.src, args.tgt), args.step, args.budget)
+    if args.figures is not None:  # pools are taken as they are, whatever sampled them
+        generator_of_pools = args.figures.generator
+        args.figures.warn(generator_of_pools, reranker.signature, (args.src, args.tgt), args.step, args.budget)
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
     settings["what produces the results"] = driver.signature

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from quitmt import generate, rerank
-from quitmt.calibrate import profile as profiles
 from quitmt.cli import options
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
@@ -155,9 +154,9 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
     settings = {**settings_of(args), "what produces the results": driver.signature}
-    if args.profile is not None:
-        languages, known = (args.src, args.tgt), profiles.read(args.profile)
-        known.warn(generator.signature, reranker.signature, languages, args.step, args.budget)
+    if args.figures is not None:
+        languages = (args.src, args.tgt)
+        args.figures.warn(generator.signature, reranker.signature, languages, args.step, args.budget)
     outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
     outputs.generator = generator.signature
     return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, args.context)

@@ -1,0 +1,50 @@
+"""The profiles that come with quitmt, from pools of the embedded English-Portuguese model.
+
+    python benchmarks/known_profiles.py mbr:chrf POOLS.jsonl
+    python benchmarks/known_profiles.py qe:likelihood POOLS.jsonl
+
+For QE the scores recorded with the pools are taken for those of ``qe:likelihood``, which made them: scoring again would
+take most of an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from quitmt import calibrate, rerank
+from quitmt.calibrate import auto, choose, profile
+from quitmt.calibrate.choose import Request, Source
+from quitmt.calibrate.observe import observe
+from quitmt.files.pools import read_pools
+from quitmt.generate.recorded import RecordedPool
+
+FOLDER = Path(calibrate.__file__).parent / "known"
+MAX_LOSS = {"mbr:chrf": "0.1sd", "qe:likelihood": "0.3sd"}
+
+
+async def collected(path: str) -> list[RecordedPool]:
+    return [pool async for pool in read_pools(path)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rerank", choices=list(auto.KNOWN))
+    parser.add_argument("pools")
+    args = parser.parse_args()
+    pools = asyncio.run(collected(args.pools))
+    scored = rerank.load("qe:recorded:likelihood" if args.rerank == "qe:likelihood" else args.rerank)
+    asked = Request(1.0, 0.1, 0.9, rules=choose.default_rules(args.rerank))
+    rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
+    seen = [one.without_standings(rules) for p in pools for one in observe(scored, [(p.segment, p.candidates)])]
+    max_loss = auto.loss_in(MAX_LOSS[args.rerank], choose.spread(seen))
+    signature = rerank.load(args.rerank, languages=("en", "pt")).signature
+    source = Source(pools[0].generator, signature, "en", "pt")
+    found = choose.calibrate(seen, Request(max_loss, 0.1, 0.9, rules=asked.rules), source)
+    profile.write(found, str(FOLDER / auto.KNOWN[args.rerank]))
+    print(found.rule, found.promise, found.spread, len(found.curve))
+
+
+if __name__ == "__main__":
+    main()
