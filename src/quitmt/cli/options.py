@@ -51,7 +51,7 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-loss",
         metavar="L",
-        help="auto: the mean loss to aim at, in units of the score, or, as 0.02sd, its standard deviation over segments",
+        help="auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
     )
     group.add_argument("--max-cost", type=float, metavar="N", help="auto: so many candidates a segment, on average")
     group.add_argument("--profile", metavar="FILE", help="auto: the rule that keeps the promise of quitmt calibrate")
