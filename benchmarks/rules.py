@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--limit", type=int, help="the first pools only")
     parser.add_argument("--references", metavar="TSV", help="source and reference a line, for the change of chrF++")
+    parser.add_argument("--by-length", action="store_true", help="a candidate costs what it is long, not 1")
     parser.add_argument("--from", dest="source", help="language code")
     parser.add_argument("--to", dest="target", help="language code")
     args = parser.parse_args()
@@ -67,7 +69,17 @@ def main() -> None:
     ]
     rules = fitting_rules(args.rerank, args.rules, STEP, budget)
     curves = [frontier.threshold_curve(name, rule, one.signals[name], losses) for name, rule in rules.items()]
-    report(frontier.fixed_curve(losses), quits, curves, split, [cost for cost in COSTS if cost < budget])
+    fixed = frontier.fixed_curve(losses)
+    if args.by_length:
+        lengths = np.tile([np.mean([len(one.text) for one in pool.candidates]) for pool in pools], args.orders)
+        fixed, *weighed = (weigh(curve, lengths / lengths.mean()) for curve in (fixed, *quits, *curves))
+        quits, curves = weighed[: len(quits)], weighed[len(quits) :]
+    report(fixed, quits, curves, split, [cost for cost in COSTS if cost < budget])
+
+
+def weigh(curve: Curve, weights: Any) -> Curve:
+    """With sizes in candidates of mean length."""
+    return replace(curve, size=curve.size * weights)
 
 
 def report(fixed: Curve, quits: list[Curve], curves: list[Curve], split: frontier.Halves, costs: list[int]) -> None:
