@@ -165,3 +165,23 @@ def test_a_list_is_paced_and_what_may_be_endless_is_not(monkeypatch: pytest.Monk
     for sources in (["one", "", "two"], iter(["one", "two"])):
         quitmt.translate(sources, sample, n=8)
     assert announced == [3, None]
+
+
+def test_one_text_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match="a list of texts is wanted, not one text"):
+        quitmt.translate("Good morning.", lambda source, start, stop: ["x"] * (stop - start))
+
+
+def test_wishes_with_rerankers_that_have_no_name() -> None:
+    def sample(source: str, start: int, stop: int) -> list[str]:
+        return [str(index % 7) for index in range(start, stop)]
+
+    def reward(source: str, candidate: str) -> float:
+        return float(candidate)
+
+    [outcome] = quitmt.best_of(["x"], sample, reward, max_cost=20)
+    assert (outcome.size, outcome.signature.partition("|")[0]) == (20, "fixed")
+    [voted] = quitmt.best_of(["x"], sample, quitmt.vote(lambda text: "same"), max_loss=0.01)
+    assert voted.signature.partition("|")[0] == "loss"
+    with pytest.raises(QuitmtError, match="--stop auto does not know what qe:object loses"):
+        quitmt.best_of(["x"], sample, reward, max_loss=0.1)

@@ -122,10 +122,10 @@ class Translator:
         k = k if k is not None else profile.step if profile else 8
         n = n if n is not None else profile.budget if profile else 512
         if rule == "auto":
-            if not isinstance(reranker, str):
-                raise TypeError("rule='auto' goes with a reranker given by name")
+            kind = "mbr:object" if getattr(reranker, "gives_rivals", False) else "qe:object"
             exact = mbr == "exact" and filter is None
-            granted = auto.rule(reranker, wish, profile, exact=exact, k=k, n=n)
+            name = reranker if isinstance(reranker, str) else kind
+            granted = auto.rule(name, wish, profile, exact=exact, k=k, n=n)
             self.rule, profile = granted.rule, granted.profile
         else:
             self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
@@ -326,6 +326,8 @@ async def _rerank_pool(
 
 
 async def _items(sources: Iterable[Source] | AsyncIterable[Source], signature: str) -> AsyncIterator[Item]:
+    if isinstance(sources, str):
+        raise TypeError("a list of texts is wanted, not one text")
     number = 0
     if isinstance(sources, AsyncIterable):
         async for source in sources:

@@ -39,12 +39,16 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     found = json.loads(profile.read_text())
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
-    assert done.out.endswith(f"use it with: quitmt translate --profile {profile}\n")
+    assert done.out.endswith(f"  quitmt translate --src en --tgt pt --profile {profile}\n")
+    for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
+        lost = quitmt("rerank", pools, "--profile", profile, *words)
+        assert lost.code == 2 and "is an input of this run and would be overwritten" in lost.err
     assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6")
 
     by_profile = quitmt("rerank", pools, "--profile", profile, "--jsonl")
     by_rule = quitmt("rerank", pools, "--stop", found["rule"], "-n", 64, "--jsonl")
-    assert by_profile.code == 0 and "promise" not in by_profile.err
+    assert by_profile.code == 0 and "need not hold" not in by_profile.err
+    assert by_profile.err.startswith(f"quitmt: stopping by {found['rule']}: with 90% confidence, no more than 10%")
     sizes = [json.loads(line)["size"] for line in by_profile.out.splitlines()]
     assert sizes == [json.loads(line)["size"] for line in by_rule.out.splitlines()]
     [point] = [one for one in found["curve"] if one["rule"] == found["rule"]]
@@ -55,7 +59,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     other = quitmt("translate", text, "--profile", profile, "--temperature", 0.7)
     assert other.code == 0
     assert (
-        f"what was calibrated need not hold here: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
+        f"the figures of this rule need not hold here: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
         in caplog.text
     )
     caplog.clear()
@@ -80,7 +84,6 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
         (["--max-loss", "0.1", "--risk", "2"], "--risk must be between 0 and 1"),
         (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
         (["--max-loss", "0.1", "--rule", "quit"], "quit is no rule to calibrate"),
-        (["--max-loss", "0.1", "--mbr", "prune"], "rules are replayed on exact mbr: and on qe:"),
         (["--max-loss", "0.1", "--risk", "0.01"], "40 segments are too few for this promise"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
         (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
@@ -114,7 +117,7 @@ def test_wishes_that_cannot_be_granted(quitmt: Quitmt, pools: Path, words: list[
 def test_a_loss_needs_no_profile_with_mbr(quitmt: Quitmt, pools: Path) -> None:
     wish = quitmt("rerank", pools, "--max-loss", "0.01", "-n", 64)
     rule = quitmt("rerank", pools, "--stop", "loss:most=0.01", "-n", 64)
-    assert wish.out == rule.out and wish.err == rule.err
+    assert wish.out == rule.out and wish.err == f"quitmt: stopping by loss:most=0.01\n{rule.err}"
 
 
 def test_pools_are_not_written_over(quitmt: Quitmt, pools: Path) -> None:

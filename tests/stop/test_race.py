@@ -104,6 +104,7 @@ def test_needs_exact_mbr(reranker: object) -> None:
     ("spec", "said"),
     [
         ("race:z=x", "'z=x' in 'race:z=x' is not a setting (write z=NUMBER)"),
+        ("bogus:x=1", "unknown stopping rule 'bogus:x=1'"),
         ("race:y=1", "unknown option of --stop race 'y'"),
         ("race:epsilon=-1", "epsilon of the race rule must be a number of at least 0, not -1.0"),
         ("race:minimum=0", "minimum must be a whole number of at least 1, not 0"),

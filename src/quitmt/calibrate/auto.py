@@ -37,6 +37,8 @@ class Wish:
     def __post_init__(self) -> None:
         if self.max_loss is not None and self.max_cost is not None:
             raise UsageError("--max-loss and --max-cost are two different wishes", hint="give one of them")
+        if self.max_cost is not None and not isinstance(self.max_cost, int | float):
+            raise UsageError(f"--max-cost must be a number, not {self.max_cost!r}")
         if self.max_cost is not None and not (math.isfinite(self.max_cost) and self.max_cost >= 1):
             raise UsageError(f"--max-cost must be at least 1 candidate a segment, not {self.max_cost:g}")
 
@@ -63,8 +65,16 @@ def loss_in(text: str, spread: float | None) -> float:
 @dataclass(frozen=True, slots=True)
 class Granted:
     rule: StoppingRule
+    spec: str
+    """As ``--stop`` has it."""
     profile: Profile | None = None
     """Whose figures it was chosen by."""
+    promise: bool = False
+    """Whether the profile's promise is kept by it."""
+
+    def __str__(self) -> str:
+        promise = f": {self.profile.promise}" if self.profile and self.promise else ""
+        return f"{self.spec}{promise}"
 
 
 def rule(
@@ -73,37 +83,37 @@ def rule(
     """``reranker`` as ``--rerank`` has it; ``exact`` is False for accelerated or filtered MBR."""
     if not reranker.startswith(("mbr:", "qe:")):
         raise unknown("reranker", reranker, RERANKERS)
+
+    def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
+        return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
+
     if profile is not None:
-        return Granted(stop.load(_of_profile(profile, wish), k=k, n=n), profile)
+        return granted(_of_profile(profile, wish), profile, promise=wish == Wish())
     known = _known(reranker) if exact else None
     if known and (known.step, known.budget) != (k, n):
         known = replace(known, curve=())  # its spread holds all the same
     if wish.max_cost is not None:
         point = known.within_cost(wish.max_cost) if known else None
         if point is not None:
-            return Granted(stop.load(point.rule, k=k, n=n), known)
-        log.warning("no rule is known for %s at this cost: every segment gets as many candidates", reranker)
-        return Granted(stop.load(f"fixed:{min(n, int(wish.max_cost))}", k=k, n=n))
+            return granted(point.rule, known)
+        log.warning("what %s loses at this cost with -k %d -n %d is not known: it is the same for all", reranker, k, n)
+        return granted(f"fixed:{min(n, int(wish.max_cost))}")
     if reranker.startswith("mbr:") and exact:
-        return _by_loss(wish.max_loss, known, k, n)
+        if wish.max_loss is None:
+            return granted("loss:most=0.0005")
+        limit = loss_in(wish.max_loss, known.spread if known else None)
+        return granted(f"loss:most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
     if reranker.startswith("qe:") and wish.max_loss is None:
-        return Granted(stop.load(_headroom(reranker), k=k, n=n))
+        return granted(_headroom(reranker))
     if known and known.curve and wish.max_loss is not None:
         limit = loss_in(wish.max_loss, known.spread)
-        return Granted(stop.load(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, k=k, n=n), known)
+        return granted(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)
     calibrating = "calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost"
     raise UsageError(
         f"--stop auto does not know what {reranker}{'' if exact else ' with --mbr or --filter'} loses "
         f"with -k {k} -n {n}",
         hint=calibrating if exact else "give --max-cost, or leave out --mbr and --filter",
     )
-
-
-def _by_loss(max_loss: str | None, known: Profile | None, k: int, n: int) -> Granted:
-    if max_loss is None:
-        return Granted(stop.load("loss", k=k, n=n))
-    limit = loss_in(max_loss, known.spread if known else None)
-    return Granted(stop.load(f"loss:most={limit:.6g}", k=k, n=n), known if max_loss.endswith("sd") else None)
 
 
 def _headroom(reranker: str) -> str:
@@ -120,9 +130,9 @@ def headroom(reranker: str) -> str | None:
     """The headroom rule for a QE reranker whose perfect score is known, with a share in proportion to its scale."""
     name = reranker.removeprefix("qe:").partition(":")[0].removesuffix("-qe")
     return {
-        "likelihood": "headroom",
-        "kiwi": "headroom",
-        "xcomet": "headroom",
+        "likelihood": "headroom:share=0.002",
+        "kiwi": "headroom:share=0.002",
+        "xcomet": "headroom:share=0.002",
         "metricx": "headroom:top=0,share=0.05",  # from 0 down to -25
     }.get(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
     if reranker.startswith("mbr:"):
         return MBR_RULES
     spec = auto.headroom(reranker) or QE_RULES[0]
-    return (",".join(part for part in spec.split(",") if not part.startswith("share=")), *QE_RULES[1:])
+    return re.sub(r"[:,]share=[^,]*", "", spec), *QE_RULES[1:]
 
 
 @dataclass(frozen=True, slots=True)

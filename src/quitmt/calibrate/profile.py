@@ -92,7 +92,7 @@ class Profile:
     ) -> None:
         """Say where a run is not what the profile was made for."""
         for difference in self.differences(generator, reranker, languages, step, budget):
-            log.warning("what was calibrated need not hold here: %s", difference)
+            log.warning("the figures of this rule need not hold here: %s", difference)
 
     def within_loss(self, max_loss: float) -> Point | None:
         """The cheapest rule whose mean loss on the calibration set is at most that."""

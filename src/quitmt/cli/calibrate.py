@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
 from quitmt.lab import profile_figure
 from quitmt.protocols import Reranker
+from quitmt.rerank import RERANKERS
 from quitmt.stop.threshold import Threshold
 from quitmt.stop.window import check_count
 
@@ -57,7 +59,7 @@ def add_parser(commands: Any) -> None:
         "calibrate",
         help="find the cheapest stopping rule that keeps a promise",
         description=DESCRIPTION,
-        epilog=EXAMPLES,
+        epilog=options.listed("rerankers", RERANKERS) + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -82,7 +84,8 @@ def add_parser(commands: Any) -> None:
         help="loss, race, headroom or fixed, with settings or without; may be repeated "
         "(loss and fixed with mbr, headroom and fixed with qe)",
     )
-    options.add_reranker(parser)
+    parser.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help="mbr:chrf, or another of the list below")
+    parser.set_defaults(mbr="exact", filter=None, keep=None)
     options.add_steps(parser)
     options.add_languages(parser)
     options.add_scoring(parser, device=True)
@@ -117,7 +120,10 @@ def act(args: argparse.Namespace) -> int:
     print(described(found))
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
-        print(f"\nwritten to {args.output}; use it with: quitmt translate --profile {args.output}")
+        same = {"--rerank": args.rerank if args.rerank != "mbr:chrf" else None, "--src": args.src, "--tgt": args.tgt}
+        words = [word for name, value in same.items() if value for word in (name, value)]
+        print(f"\nwritten to {args.output}; use it with:")
+        print(f"  {shlex.join(['quitmt', 'translate', *words, '--profile', args.output])}")
     if args.plot:
         profile_figure.save(found, args.plot)
     return 0
@@ -126,6 +132,8 @@ def act(args: argparse.Namespace) -> int:
 def _check_outputs(args: argparse.Namespace) -> None:
     """What cannot be written is said before any work, and the pools are not written over."""
     paths = [path for path in (args.output, args.plot) if path is not None]
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
+        raise UsageError("two outputs would go to the same file")
     if "-" in paths:
         raise UsageError("a profile and its picture go to files, not to standard output")
     if os.path.realpath(args.pools) in map(os.path.realpath, paths):
@@ -178,22 +186,25 @@ def described(found: Profile) -> str:
     """The curve, the choice, and what the promise costs."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
     lines = [
-        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {found.promise.max_loss:.3g}':>13}  promise",
-        *(_row(point, chosen) for point in _shown(found.curve, chosen)),
+        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {found.promise.max_loss:.3g}':>14}  promise",
+        *(_row(point, chosen, found) for point in _shown(found.curve, chosen)),
         "",
         f"{found.rule}: {found.promise}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
     ]
     cheaper = [point for point in found.curve if point.exceeding <= found.promise.risk]
-    if cheaper:
-        least = min(cheaper, key=lambda point: point.mean_size)
-        lines.append(f"Without a proof, {least.rule} would have done with {least.mean_size:.0f}.")
+    least = min(cheaper, key=lambda point: point.mean_size)
+    if least.mean_size < chosen.mean_size:
+        kept = f"{least.rule} keeps to it on these segments with {least.mean_size:.0f}"
+        lines.append(f"What the proof costs: {kept}, which may be luck.")
     return "\n".join(lines)
 
 
-def _row(point: Point, chosen: Point) -> str:
-    mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "not proven"
-    numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>13.1%}"
+def _row(point: Point, chosen: Point, found: Profile) -> str:
+    tested = found.promise.confidence is not None or point.rule.partition(":")[0] == chosen.rule.partition(":")[0]
+    unproven = "not proven" if tested else "not tested"
+    mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
+    numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>14.1%}"
     return f"{point.rule:<28}{numbers}  {mark}"
 
 

@@ -32,7 +32,7 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     """A section of the help that explains names."""
     lines = [f"{title}:"]
     for name, meaning in entries.items():
-        lines.append(fill(meaning, 100, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21))
+        lines.append(fill(meaning, 100, initial_indent=f"  {name:<18} ", subsequent_indent=" " * 21))
     return "\n".join(lines) + "\n\n"
 
 
@@ -155,6 +155,8 @@ def rule_of(args: argparse.Namespace) -> StoppingRule:
         exact = args.mbr == "exact" and args.filter is None
         granted = auto.rule(args.rerank, wish, known, exact=exact, k=args.step, n=args.budget)
         args.figures = granted.profile
+        if not args.quiet:
+            print(f"quitmt: stopping by {granted}", file=sys.stderr)
         return granted.rule
     return stop.load(
         args.stop, k=args.step, w=args.window, alpha=args.alpha, n=args.budget, single=args.single_step_window
@@ -206,7 +208,7 @@ def open_results(
     args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
 ) -> tuple[Outputs, Journal | None]:
     """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
-    _check_paths(args, inputs)
+    _check_paths(args, [*inputs, *([args.profile] if args.profile else [])])
     journal = _open_journal(args, settings)
     outputs = Outputs(budget)
     try:
@@ -250,6 +252,8 @@ def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal
     done = journal.start(resume=args.resume)
     if done and not args.quiet:
         print(f"quitmt: continuing after {done} finished segments", file=sys.stderr)
+    elif args.resume and not args.quiet and Path(files[0]).is_file():
+        print("quitmt: no unfinished run is there to resume: starting from the beginning", file=sys.stderr)
     return journal
 
 

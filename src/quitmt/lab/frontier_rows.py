@@ -125,7 +125,8 @@ class Ground:
     def at_costs(self) -> list[CostRow]:
         """Every rule with a threshold at every cost below the budget; QUIT's windows at their own."""
         study, (fixed, *others) = self._study, self.curves
-        below = [float(cost) for cost in study.rules.costs if cost < study.model.budget]
+        budget = study.model.budget
+        below = [float(cost) for cost in study.rules.costs if cost < budget] or [budget / 4, budget / 2]
         wanted: list[tuple[Curve, float | None]] = [(curve, None) for curve in self._quits]
         wanted += [(curve, cost) for curve in others for cost in below]
         found = []

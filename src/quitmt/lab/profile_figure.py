@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import OutputError, UsageError
@@ -24,7 +24,10 @@ def curve(profile: Profile) -> Figure:
         for panel, heights in zip(axes, ([one.mean_loss for one in own], [one.exceeding for one in own]), strict=True):
             panel.plot(sizes, heights, color=look.colour, linestyle=look.line, label=kind)
             kept = [(size, height) for size, height, one in zip(sizes, heights, own, strict=True) if one.proven]
-            panel.plot(*zip(*kept, strict=True), color=look.colour, marker=look.marker, linestyle="", markersize=4)
+            drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": "", "markersize": 4}
+            panel.plot(
+                [size for size, _ in kept], [height for _, height in kept], label=f"{kind}, promise kept", **drawn
+            )
     chosen = next(point for point in profile.curve if point.rule == profile.rule)
     for panel, height in zip(axes, (chosen.mean_loss, chosen.exceeding), strict=True):
         panel.plot([chosen.mean_size], [height], "k*", markersize=12, label=f"chosen: {chosen.rule}", linestyle="")

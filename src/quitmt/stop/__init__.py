@@ -42,11 +42,11 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
     if name in OPTIONS:
         make: Any = THRESHOLDS[name]
         return make(step=k, budget=n, **_options(name, argument, spec))  # type: ignore[no-any-return]
-    if argument:
+    if argument and name in ("quit", "full"):
         raise UsageError(f"the stopping rule {name!r} takes no argument, in {spec!r}")
-    if name == "quit":
+    if spec == "quit":
         return Quit(k, w, alpha, n, single)
-    if name == "full":
+    if spec == "full":
         return Fixed(n, k, name="full")
     raise unknown("stopping rule", spec, RULES)
 
