@@ -57,7 +57,7 @@ def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
 
 
 def test_stops_when_the_loss_is_small_enough() -> None:
-    rule = Loss(most=0.01, budget=64)
+    rule = Loss(most=0.01, minimum=16, budget=64)
     sure, unsure = against([0.5], [0.01], [0.7] * 8), against([0.0], [0.2], [0.7] * 8)
     assert rule.observe(standing(8, sure)) is None  # too few
     assert rule.observe(standing(16, unsure)) is None
@@ -77,7 +77,7 @@ def test_looks_become_rarer(step: int, minimum: int, budget: int) -> None:
         assert rule.looks_at(look)
         assert look % step == 0
         assert look >= minimum
-        assert following - look <= max(step, look // 4)
+        assert following - look <= max(step, look // 2)
         assert rule.horizon(look) == following
         assert all(rule.horizon(size) == following for size in range(look, following))
         assert not any(rule.looks_at(size) for size in range(look + 1, min(following, budget - 1)) if size != following)

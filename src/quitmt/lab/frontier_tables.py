@@ -72,7 +72,8 @@ def against_quit(found: Frontier, headings: Mapping[str, str], splits: int) -> T
         (
             f"Each of {splits} random halves chooses the cheapest threshold that loses no more than QUIT there, by "
             "every measure; numbers are of the other half, as ratios to QUIT on the same segments. In brackets: the "
-            "5th and 95th percentile over splits, which share segments.",
+            "5th and 95th percentile over splits, which share segments. –: QUIT lost nothing there, to which nothing "
+            "can be in proportion; the frontier has what the rule lost.",
             LOSSES_NOTE,
         ),
     )

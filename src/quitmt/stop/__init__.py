@@ -19,7 +19,7 @@ RULES = {
     "full": "use the whole budget of n candidates: reranking without early stopping",
     "fixed:N": "use the first N candidates",
     "loss": "with exact mbr: stop when no more than this much of the score is expected to be lost, on average; "
-    "loss:most=0.0005,minimum=16",
+    "loss:most=0.0005,minimum=32",
     "race": "with exact mbr: stop when no candidate can be better than the best one by more than epsilon; "
     "race:z=2.5,epsilon=0.003,minimum=32",
     "headroom": "with qe: stop when (top - best score) / candidates is at most share; "

@@ -12,7 +12,7 @@ Two things may be lost by stopping after n of N candidates:
   between the two, far below 1: a score among the n flatters the luckiest, and a new candidate is often an old one.
 
 The sum is in the units of the score, whatever the utility, so the threshold is something that a user can aim at: mean
-losses of replays were 0.55 to 2.4 times the threshold (docs/rules.md).
+losses of replays were 0.4 to 1.6 times the threshold (docs/rules.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Loss(Threshold):
     most: float = 5e-4
     """The expected loss that is small enough, in units of the score."""
     new: float = 0.1
-    minimum: int = 16
+    minimum: int = 32
     budget: int = 512
     signature: str = field(init=False)
 

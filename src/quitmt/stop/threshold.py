@@ -5,7 +5,7 @@ of one kind that differ in the threshold alone look at the same signals, so one 
 all (the lab, ``quitmt calibrate``).
 
 A look costs something, more often means more chances to stop by luck, and everything up to the next look is asked for
-at once: so looks become rarer as the pool grows, four for each doubling of it.
+at once, which engines like: so looks become rarer as the pool grows, two for each doubling of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quitmt.errors import UsageError
 from quitmt.stop.window import check_count
 from quitmt.types import Standing, Verdict
 
-LOOKS_A_DOUBLING = 4
+LOOKS_A_DOUBLING = 2
 
 
 class Threshold:
