@@ -61,7 +61,7 @@ def main() -> None:
     scores = np.array(shuffled)
     best = np.maximum.accumulate(scores, axis=1)
     rule = Headroom(budget=budget)
-    looks = np.array(list(rule.looks())[:-1])
+    looks = np.array(list(rule.sizes())[:-1])
     losses = frontier.losses(_trajectories(scores, best), {}, budget)
     split = np.tile(frontier.halves(len(pools), args.splits, 0), (1, args.orders))
     fixed = frontier.Halved.of(frontier.fixed_curve(losses), split)

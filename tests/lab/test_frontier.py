@@ -63,7 +63,7 @@ def lost(one: Trajectories, quality: Quality, row: int, size: int) -> tuple[floa
 
 
 def signals_of(one: Trajectories, rule: Threshold) -> list[np.ndarray]:
-    looks = [n for n in rule.looks() if n < BUDGET]
+    looks = [n for n in rule.sizes() if n < BUDGET]
     return [
         np.array([rule.signal(Standing(n, 0, one.score[row, n - 1])) for n in looks if n <= size])
         for row, size in enumerate(SIZES)

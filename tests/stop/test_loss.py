@@ -67,20 +67,26 @@ def test_stops_when_the_loss_is_small_enough() -> None:
     assert rule.observe(Standing(16, 0, 0.5)) is None  # nothing is known of rivals
 
 
-@given(st.integers(1, 16), st.integers(1, 100), st.integers(1, 600))
-def test_looks_become_rarer(step: int, minimum: int, budget: int) -> None:
-    rule = stop.load(f"headroom:share=0,minimum={minimum}", k=step, n=budget)
+@given(st.integers(1, 16), st.integers(1, 100), st.integers(1, 6), st.integers(1, 600))
+def test_looks_become_rarer(step: int, minimum: int, often: int, budget: int) -> None:
+    rule = stop.load(f"headroom:share=0,minimum={minimum},looks={often}", k=step, n=budget)
     assert isinstance(rule, stop.Threshold)
-    looks = list(rule.looks())
+    looks = list(rule.sizes())
     assert looks[-1] == budget
     for look, following in pairwise(looks):
         assert rule.looks_at(look)
         assert look % step == 0
         assert look >= minimum
-        assert following - look <= max(step, look // 2)
+        assert following - look <= max(step, look // often)
         assert rule.horizon(look) == following
         assert all(rule.horizon(size) == following for size in range(look, following))
         assert not any(rule.looks_at(size) for size in range(look + 1, min(following, budget - 1)) if size != following)
+
+
+def test_a_look_at_every_step() -> None:
+    rule = stop.load("race:minimum=16,looks=64", k=8, n=64)
+    assert isinstance(rule, stop.Threshold)
+    assert list(rule.sizes()) == [16, 24, 32, 40, 48, 56, 64]
 
 
 def test_another_threshold() -> None:

@@ -39,7 +39,7 @@ def threshold(spec: str, rule: Threshold, thresholds: Floats, signals: Sequence[
 
 def stopping_sizes(rule: Threshold, thresholds: Floats, signals: Sequence[Floats], pools: Ints) -> Ints:
     """[thresholds, segments]: where each threshold would have stopped a segment with these signals."""
-    looks = np.array(list(rule.looks())[:-1], np.int64)
+    looks = np.array(list(rule.sizes())[:-1], np.int64)
     lowest = np.full((len(signals), len(looks)), np.inf)
     for row, found in enumerate(signals):
         lowest[row, : len(found)] = found

@@ -50,7 +50,7 @@ class Observed:
         """What a rule sees at its looks; fewer where the pool ends earlier. At its budget it does not look."""
         if _kind(rule) in self.known:
             return self.known[_kind(rule)]
-        looks = [n for n in rule.looks() if n <= len(self.standings) and n < rule.budget]
+        looks = [n for n in rule.sizes() if n <= len(self.standings) and n < rule.budget]
         return np.array([rule.signal(self.standings[n - 1]) for n in looks])
 
 

@@ -95,7 +95,7 @@ def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> di
 
 
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
-    looks = list(rule.looks())[:-1]
+    looks = list(rule.sizes())[:-1]
     return tuple(
         np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
         for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)

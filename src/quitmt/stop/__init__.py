@@ -19,18 +19,18 @@ RULES = {
     "full": "use the whole budget of n candidates: reranking without early stopping",
     "fixed:N": "use the first N candidates",
     "loss": "with exact mbr: stop when no more than this much of the score is expected to be lost, on average; "
-    "loss:most=0.0005,minimum=32",
+    "loss:most=0.0005,minimum=32,looks=2",
     "race": "with exact mbr: stop when no candidate can be better than the best one by more than epsilon; "
-    "race:z=2.5,epsilon=0.003,minimum=32",
+    "race:z=2.5,epsilon=0.003,minimum=32,looks=2",
     "headroom": "with qe: stop when (top - best score) / candidates is at most share; "
-    "headroom:share=0.002,top=1,minimum=16",
+    "headroom:share=0.002,top=1,minimum=16,looks=2",
 }
 THRESHOLDS: dict[str, type[Threshold]] = {"loss": Loss, "race": Race, "headroom": Headroom}
 """Rules with a threshold, by name."""
 OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
-    "loss": {"most": float, "new": float, "minimum": int},
-    "race": {"z": float, "epsilon": float, "minimum": int},
-    "headroom": {"share": float, "top": float, "minimum": int},
+    "loss": {"most": float, "new": float, "minimum": int, "looks": int},
+    "race": {"z": float, "epsilon": float, "minimum": int, "looks": int},
+    "headroom": {"share": float, "top": float, "minimum": int, "looks": int},
 }
 
 

@@ -25,6 +25,7 @@ class Headroom(Threshold):
     top: float = 1.0
     """The perfect score."""
     minimum: int = 16
+    looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
@@ -32,7 +33,7 @@ class Headroom(Threshold):
         self._check(share=self.share)
         if not math.isfinite(self.top):
             raise UsageError(f"top of the headroom rule must be a number, not {self.top}")
-        name = f"headroom|k:{self.step}|c:{text(self.share)}|top:{text(self.top)}|m:{self.minimum}|n:{self.budget}"
+        name = f"headroom|k:{self.step}|c:{text(self.share)}|top:{text(self.top)}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:

@@ -44,12 +44,13 @@ class Loss(Threshold):
     """The expected loss that is small enough, in units of the score."""
     new: float = 0.1
     minimum: int = 32
+    looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
         self._check(most=self.most, new=self.new)
-        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}|m:{self.minimum}|n:{self.budget}"
+        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:

@@ -32,12 +32,13 @@ class Race(Threshold):
     z: float = 2.5
     epsilon: float = 3e-3
     minimum: int = 32
+    looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
         self._check(z=self.z, epsilon=self.epsilon)
-        name = f"race|k:{self.step}|z:{text(self.z)}|e:{text(self.epsilon)}|m:{self.minimum}|n:{self.budget}"
+        name = f"race|k:{self.step}|z:{text(self.z)}|e:{text(self.epsilon)}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:

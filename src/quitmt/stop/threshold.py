@@ -5,7 +5,7 @@ of one kind that differ in the threshold alone look at the same signals, so one 
 all (the lab, ``quitmt calibrate``).
 
 A look costs something, more often means more chances to stop by luck, and everything up to the next look is asked for
-at once, which engines like: so looks become rarer as the pool grows, two for each doubling of it.
+at once, which engines like: so looks become rarer as the pool grows, ``looks`` for each doubling of it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from quitmt.errors import UsageError
 from quitmt.stop.window import check_count
 from quitmt.types import Standing, Verdict
 
-LOOKS_A_DOUBLING = 2
-
 
 class Threshold:
-    """A dataclass of its settings, with ``step``, ``minimum`` and ``budget`` among them; it keeps nothing else, so it
-    is its own watch."""
+    """A dataclass of its settings, with ``step``, ``minimum``, ``looks`` and ``budget`` among them; it keeps nothing
+    else, so it is its own watch."""
 
     limit: ClassVar[str]
     """The setting that is the threshold."""
     step: int
     minimum: int
+    looks: int
     budget: int
     signature: str
 
@@ -64,7 +63,7 @@ class Threshold:
         gap = self._gap(later)
         return min(self.budget, -(-later // gap) * gap)
 
-    def looks(self) -> Iterator[int]:
+    def sizes(self) -> Iterator[int]:
         """All sizes at which it looks, the budget last."""
         size = 0
         while size < self.budget:
@@ -72,11 +71,16 @@ class Threshold:
             yield size
 
     def _gap(self, size: int) -> int:
-        doublings = max(0, (size // (LOOKS_A_DOUBLING * self.step)).bit_length() - 1)
+        doublings = max(0, (size // (self.looks * self.step)).bit_length() - 1)
         return self.step << doublings
 
+    @property
+    def _shared(self) -> str:
+        """The end of a signature: what all such rules have."""
+        return f"m:{self.minimum}|looks:{self.looks}|n:{self.budget}"
+
     def _check(self, **numbers: float) -> None:
-        for name, count in (("k", self.step), ("minimum", self.minimum), ("n", self.budget)):
+        for name, count in (("k", self.step), ("minimum", self.minimum), ("looks", self.looks), ("n", self.budget)):
             check_count(name, count)
         rule = type(self).__name__.lower()
         for name, number in numbers.items():
