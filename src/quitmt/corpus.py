@@ -6,7 +6,7 @@ import re
 
 from quitmt.engine.driver import Item
 from quitmt.engine.engine import Finished
-from quitmt.types import Outcome, Segment, Verdict
+from quitmt.types import Segment, Verdict
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 
@@ -16,18 +16,7 @@ def item(number: int, source: str | Segment, signature: str = "") -> Item:
     segment = Segment(str(number), source) if isinstance(source, str) else source
     if segment.source.strip():
         return segment
-    outcome = Outcome(
-        id=segment.id,
-        source=segment.source,
-        translation="",
-        index=None,
-        score=None,
-        size=0,
-        stop=Verdict.STABLE,
-        trajectory=(),
-        signature=signature,
-    )
-    return Finished(segment, outcome, ())
+    return Finished.without_candidates(segment, Verdict.STABLE, signature)
 
 
 def one_line(text: str) -> str:

@@ -96,7 +96,7 @@ def rule(
         point = known.within_cost(wish.max_cost) if known else None
         if point is not None:
             return granted(point.rule, known)
-        log.warning("what %s loses at this cost with -k %d -n %d is not known: it is the same for all", reranker, k, n)
+        log.warning("no curve of %s with -k %d -n %d is known: every segment gets the same number", reranker, k, n)
         return granted(f"fixed:{min(n, int(wish.max_cost))}")
     if reranker.startswith("mbr:") and exact:
         if wish.max_loss is None:

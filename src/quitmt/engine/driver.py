@@ -19,7 +19,7 @@ from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.protocols import Generator, Reranker, StoppingRule
-from quitmt.types import Ask, Draw, Outcome, Segment, Verdict
+from quitmt.types import Ask, Draw, Segment, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,8 @@ class Driver:
             self._room.clear()
             await self._room.wait()
         if isinstance(item, Segment) and self._timers.over:
-            item = self._not_begun(item)
+            late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
+            item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
@@ -169,21 +170,6 @@ class Driver:
             self._timers.start(item.id, self._admitted)
         self._admitted += 1
         self._wake.set()
-
-    def _not_begun(self, segment: Segment) -> Finished:
-        outcome = Outcome(
-            id=segment.id,
-            source=segment.source,
-            translation="",
-            index=None,
-            score=None,
-            size=0,
-            stop=Verdict.FAILED,
-            trajectory=(),
-            signature=self.signature,
-            error=f"not begun before the run's deadline of {self._deadlines.run:.15g} s",
-        )
-        return Finished(segment, outcome, ())
 
     def _expire(self, segment_id: str) -> None:
         if self._engine.expire(segment_id):

@@ -45,6 +45,12 @@ class Finished:
     outcome: Outcome
     candidates: Sequence[Candidate]
 
+    @classmethod
+    def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:
+        """One that needed none, or that was never begun."""
+        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=error)
+        return cls(segment, outcome, ())
+
 
 @dataclass(slots=True)
 class Wasted:

@@ -11,6 +11,7 @@ at once, which engines like: so looks become rarer as the pool grows, ``looks`` 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -20,7 +21,7 @@ from quitmt.stop.window import check_count
 from quitmt.types import Standing, Verdict
 
 
-class Threshold:
+class Threshold(ABC):
     """A dataclass of its settings, with ``step``, ``minimum``, ``looks`` and ``budget`` among them; it keeps nothing
     else, so it is its own watch."""
 
@@ -32,9 +33,9 @@ class Threshold:
     budget: int
     signature: str
 
+    @abstractmethod
     def signal(self, standing: Standing) -> float:
         """Stop when it is at most the threshold."""
-        raise NotImplementedError
 
     @property
     def threshold(self) -> float:
