@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from quitmt import rerank, stop
-from quitmt._version import __version__
 from quitmt.calibrate import auto
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.auto import Wish
-from quitmt.cli.run import Outputs
 from quitmt.devices import Hardware
 from quitmt.engine.deadlines import Deadlines
-from quitmt.errors import OutputError, UsageError
-from quitmt.files.journal import Journal
-from quitmt.files.outputs import STDOUT, Output
+from quitmt.errors import UsageError
+from quitmt.files.outputs import STDOUT
 from quitmt.protocols import Reranker, StoppingRule
 from quitmt.rerank import RERANKERS
 from quitmt.rerank.filtered import KEEP
@@ -202,67 +197,3 @@ def method_settings(args: argparse.Namespace) -> dict[str, Any]:
         "--src": args.src,
         "--tgt": args.tgt,
     }
-
-
-def open_results(
-    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
-) -> tuple[Outputs, Journal | None]:
-    """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
-    _check_paths(args, [*inputs, *([args.profile] if args.profile else [])])
-    journal = _open_journal(args, settings)
-    outputs = Outputs(budget)
-    try:
-        _open_outputs(args, outputs)
-    except OutputError:
-        outputs.close()
-        if journal:
-            journal.close(done=False)
-        raise
-    return outputs, journal
-
-
-def _named(args: argparse.Namespace) -> list[str]:
-    paths = (args.output, args.jsonl, getattr(args, "keep_pools", None))
-    return [path for path in paths if path and path != STDOUT]
-
-
-def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
-    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
-    written = [os.path.realpath(path) for path in [*files, *(f"{path}.journal" for path in files[:1])]]
-    for path in inputs:
-        if os.path.realpath(path) in written:
-            raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
-    if len(set(written)) < len(written):
-        raise UsageError("two outputs would go to the same file", hint="OUTPUT.journal is one of them")
-    if args.show and args.jsonl == STDOUT:
-        raise UsageError("--show and --jsonl both want the main output", hint="give --jsonl a FILE")
-
-
-def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal | None:
-    """The journal beside the first file that is written; none if everything goes to standard output."""
-    # A device such as /dev/null keeps nothing that could be continued.
-    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
-    if not files:
-        if args.resume:
-            raise UsageError("--resume needs a file to continue", hint="write the output to one with -o FILE")
-        return None
-    pools = bool(getattr(args, "keep_pools", None))
-    settings = {**settings, "--keep-pools": pools, "version": __version__}
-    journal = Journal.beside(files[0], settings, keep_candidates=pools)
-    done = journal.start(resume=args.resume)
-    if done and not args.quiet:
-        print(f"quitmt: continuing after {done} finished segments", file=sys.stderr)
-    elif args.resume and not args.quiet and Path(files[0]).is_file():
-        print("quitmt: no unfinished run is there to resume: starting from the beginning", file=sys.stderr)
-    return journal
-
-
-def _open_outputs(args: argparse.Namespace, outputs: Outputs) -> None:
-    pools = getattr(args, "keep_pools", None)
-    if args.jsonl == STDOUT:
-        outputs.outcomes = Output(args.output)
-    else:
-        outputs.outcomes = Output(args.jsonl) if args.jsonl else None
-        main = Output(args.output)
-        outputs.show, outputs.text = (main, None) if args.show else (None, main)
-    outputs.pools = Output(pools) if pools else None

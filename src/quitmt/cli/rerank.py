@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from quitmt.cli import options
+from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Driver, Item
@@ -70,7 +70,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
     settings["what produces the results"] = driver.signature
     inputs = [path for path in (args.pools, args.sources) if path]
-    outputs, journal = options.open_results(args, settings, rule.budget, inputs)
+    outputs, journal = results.open_results(args, settings, rule.budget, inputs)
     return Run(driver, outputs, progress, journal, expected(args)), items(pools, generator)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quitmt import generate, rerank
-from quitmt.cli import options
+from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.corpus import item
@@ -157,7 +157,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.figures is not None:
         languages = (args.src, args.tgt)
         args.figures.warn(generator.signature, reranker.signature, languages, args.step, args.budget)
-    outputs, journal = options.open_results(args, settings, rule.budget, [args.input])
+    outputs, journal = results.open_results(args, settings, rule.budget, [args.input])
     outputs.generator = generator.signature
     return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, args.context)
 
