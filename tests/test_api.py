@@ -183,5 +183,5 @@ def test_wishes_with_rerankers_that_have_no_name() -> None:
     assert (outcome.size, outcome.signature.partition("|")[0]) == (20, "fixed")
     [voted] = quitmt.best_of(["x"], sample, quitmt.vote(lambda text: "same"), max_loss=0.01)
     assert voted.signature.partition("|")[0] == "loss"
-    with pytest.raises(QuitmtError, match="--stop auto does not know what qe:object loses"):
+    with pytest.raises(QuitmtError, match=r"rule='auto' does not know what qe:function:.*reward loses"):
         quitmt.best_of(["x"], sample, reward, max_loss=0.1)

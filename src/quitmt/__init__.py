@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         watch_async,
     )
     from quitmt.errors import QuitmtError
-    from quitmt.rerank import mbr, qe, vote
+    from quitmt.rerank import mbr, qe, vote  # type: ignore[no-redef]  # functions, not the modules of that name
     from quitmt.stop.fixed import Fixed
     from quitmt.stop.window import Quit
     from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Standing, Verdict

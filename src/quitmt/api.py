@@ -27,24 +27,21 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, cast
+from typing import Any, Self
 
-from quitmt import generate, rerank, stop
-from quitmt.calibrate import auto
-from quitmt.calibrate import profile as profiles
-from quitmt.calibrate.auto import Wish
+from quitmt import generate
 from quitmt.calibrate.profile import Profile
 from quitmt.corpus import item
 from quitmt.devices import Hardware
 from quitmt.engine.bridge import iterate
-from quitmt.engine.deadlines import Deadlines
-from quitmt.engine.driver import Driver, Item, in_order
-from quitmt.engine.engine import Finished, Observer
-from quitmt.errors import InputError, QuitmtError
-from quitmt.generate.function import FunctionGenerator, Sample
+from quitmt.engine.driver import Item, in_order
+from quitmt.engine.engine import Finished
+from quitmt.errors import InputError, QuitmtError, speaking
+from quitmt.generate.function import Sample
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
-from quitmt.sampling import Sampling
+from quitmt.recipe import Recipe, files, keywords
+from quitmt.recipe.build import build
 from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict
 
 Source = str | Segment
@@ -94,8 +91,8 @@ class Translator:
         reranker: str | Reranker[Any] | Reward = "mbr:chrf",
         rule: str | StoppingRule | None = None,
         k: int | None = None,
-        w: int = 8,
-        alpha: float = 1e-3,
+        w: int | None = None,
+        alpha: float | None = None,
         n: int | None = None,
         max_loss: float | str | None = None,
         max_cost: float | None = None,
@@ -104,7 +101,7 @@ class Translator:
         speculate: bool = False,
         deadline: float | None = None,
         run_deadline: float | None = None,
-        mbr: str = "exact",
+        mbr: str | None = None,
         filter: str | None = None,
         keep: int | None = None,
         hardware: Hardware | None = None,
@@ -112,43 +109,38 @@ class Translator:
         options: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> None:
-        if isinstance(profile, str | PathLike):
-            profile = profiles.read(str(profile))
-        wish = Wish(None if max_loss is None else str(max_loss), max_cost)
-        if rule is None:
-            rule = "quit" if profile is None and wish == Wish() else "auto"
-        elif rule != "auto" and (profile is not None or wish != Wish()):
-            raise TypeError("max_loss, max_cost and profile go with rule='auto'")
-        k = k if k is not None else profile.step if profile else 8
-        n = n if n is not None else profile.budget if profile else 512
-        if rule == "auto":
-            kind = "mbr:object" if getattr(reranker, "gives_rivals", False) else "qe:object"
-            exact = mbr == "exact" and filter is None
-            name = reranker if isinstance(reranker, str) else kind
-            granted = auto.rule(name, wish, profile, exact=exact, k=k, n=n)
-            self.rule, profile = granted.rule, granted.profile
+        values = {name: value for name, value in locals().items() if name not in ("self", "sampling")}
+        recipe, given = keywords.read({**values, **sampling})
+        self._built = build(recipe, given)
+
+    @classmethod
+    def from_recipe(cls, recipe: str | PathLike[str] | Recipe) -> Self:
+        """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``."""
+        made = cls.__new__(cls)
+        if isinstance(recipe, Recipe):
+            made._built = build(recipe)
         else:
-            self.rule = stop.load(rule, k=k, w=w, alpha=alpha, n=n) if isinstance(rule, str) else rule
-        self.in_flight, self.speculate = in_flight or 16, speculate
-        self.deadlines = Deadlines(deadline, run_deadline)
-        if isinstance(model, str):
-            model, *pair = generate.resolve(model, *languages)
-            languages = (pair[0], pair[1])
-            self.generator: Generator = generate.load(model, Sampling(**sampling), languages=languages, options=options)
-            self.in_flight = in_flight or generate.BACKENDS[model.partition(":")[0]].in_flight
-        elif sampling:
-            raise TypeError(f"{', '.join(sampling)}: sampling settings go with a model given by name")
-        else:
-            self.generator = cast(Generator, model) if hasattr(model, "draw") else FunctionGenerator(model)
-        if isinstance(reranker, str):
-            settings: dict[str, Any] = {"hardware": hardware, "filter": filter, "keep": keep, "variant": mbr}
-            self.reranker: Reranker[Any] = rerank.load(reranker, languages=languages, **settings)
-        elif (mbr, filter, keep, hardware) != ("exact", None, None, None):
-            raise TypeError("mbr, filter, keep and hardware go with a reranker given by name")
-        else:
-            self.reranker = cast(Reranker[Any], reranker) if hasattr(reranker, "extend") else rerank.qe(reranker)
-        if profile is not None:
-            profile.warn(self.generator.signature, self.reranker.signature, languages, k, n)
+            file = files.read(str(recipe))
+            with speaking(file.speaker()):
+                made._built = build(file.recipe)
+        return made
+
+    @property
+    def recipe(self) -> Recipe:
+        """What it is made of, with every default filled in; ``quitmt.recipe.files.to_toml`` writes it."""
+        return self._built.recipe
+
+    @property
+    def generator(self) -> Generator:
+        return self._built.generator
+
+    @property
+    def reranker(self) -> Reranker[Any]:
+        return self._built.reranker
+
+    @property
+    def rule(self) -> StoppingRule:
+        return self._built.rule
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
         """One outcome a source, in order."""
@@ -166,7 +158,7 @@ class Translator:
         return [outcome async for outcome in self.stream_async(sources)]
 
     async def stream_async(self, sources: Iterable[Source] | AsyncIterable[Source]) -> AsyncIterator[Outcome]:
-        driver = self._driver()
+        driver = self._built.driver()
         expected = len(sources) if isinstance(sources, Sized) else None
         run = driver.run(_items(sources, driver.signature), expected=expected)
         async with aclosing(in_order(run)) as ordered:
@@ -185,7 +177,7 @@ class Translator:
 
         async def work() -> None:
             try:
-                driver = self._driver(observe)
+                driver = self._built.driver(observe)
                 async for _, finished in driver.run(_items([source], driver.signature)):
                     _raise_failure(finished)
                     if last and last.verdict is None:  # only the next ask showed that there are no more
@@ -201,17 +193,6 @@ class Translator:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    def _driver(self, observer: Observer | None = None) -> Driver:
-        return Driver(
-            self.generator,
-            self.reranker,
-            self.rule,
-            in_flight=self.in_flight,
-            observer=observer,
-            speculate=self.speculate,
-            deadlines=self.deadlines,
-        )
 
 
 def translate(
@@ -266,8 +247,8 @@ async def best_of_async(
 
 def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> dict[str, Any]:
     """To engines that would wrap a text in a translation prompt and clean what comes back: do not, unless told to."""
-    backend = generate.BACKENDS.get(model.partition(":")[0]) if isinstance(model, str) else None
-    if backend is None or "prompt" not in backend.options:
+    backend = generate.find(model) if isinstance(model, str) else None
+    if backend is None or not backend.prompted:
         return settings
     return {**settings, "options": {"prompt": "plain", "clean": False, **(settings.get("options") or {})}}
 
@@ -318,7 +299,7 @@ async def _rerank_pool(
         raise InputError("the pool has no candidates")
     segment = Segment("1", source) if isinstance(source, str) else source
     recorded = RecordedGenerator([RecordedPool(segment, pool)])
-    driver = Translator(recorded, **settings)._driver()
+    driver = Translator(recorded, **settings)._built.driver()
     async with aclosing(driver.run([segment])) as run:
         async for _, finished in run:
             _raise_failure(finished)

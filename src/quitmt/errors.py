@@ -8,12 +8,74 @@ QuitmtError                 one clear sentence for the user; the command line pr
 ├── MissingExtra            an optional dependency is not installed; says the command that adds it
 ├── GenerationError         sampling failed for one segment
 └── RerankError             scoring failed for one segment
+
+A message names a setting by its field of a recipe, as ``setting("rerank.keep")``. Whoever reads it sees the name that
+they know it by: a keyword in Python (the default), a flag on the command line, a place in a file (``speaking``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
+
+Speaker = Callable[[str, str | None], str]
+"""From a field, and its value where an example is given, to how it is said: ``rerank.keep, "64"`` → ``--keep 64``."""
+
+KEYWORDS = {
+    "model.name": "model",
+    "rerank.name": "reranker",
+    "rerank.variant": "mbr",
+    "rerank.device": "hardware.device",
+    "rerank.dtype": "hardware.dtype",
+    "rerank.batch_tokens": "hardware.batch_tokens",
+    "stop.rule": "rule",
+}
+"""Settings whose keyword in Python is not the last part of their field."""
+_MARK = re.compile("\x1f([^\x1e\x1f]*)(?:\x1e([^\x1f]*))?\x1f")
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?")
+
+
+def setting(field: str, example: object = None) -> str:
+    """A setting within a message, perhaps with a value for it."""
+    return f"\x1f{field}\x1f" if example is None else f"\x1f{field}\x1e{example}\x1f"
+
+
+def as_keyword(field: str, example: str | None) -> str:
+    """As it is written in Python."""
+    name = KEYWORDS.get(field) or field.rpartition(".")[2]
+    value = None if example is None else example if _NUMBER.fullmatch(example) else repr(example)
+    if field.startswith("model.options."):
+        return f"options[{name!r}]" if value is None else f"options={{{name!r}: {value}}}"
+    return name if value is None else f"{name}={value}"
+
+
+_speaker: ContextVar[Speaker] = ContextVar("speaker", default=as_keyword)
+
+
+@contextmanager
+def speaking(speaker: Speaker) -> Iterator[None]:
+    """Within it, messages name settings that way."""
+    before = _speaker.set(speaker)
+    try:
+        yield
+    finally:
+        _speaker.reset(before)
+
+
+def speak(speaker: Speaker) -> None:
+    """From now on, until the end of the ``speaking`` that this is in."""
+    _speaker.set(speaker)
+
+
+def said(text: str) -> str:
+    """A text with its settings named for whoever reads it."""
+    speaker = _speaker.get()
+    return _MARK.sub(lambda found: speaker(found[1], found[2]), text) if "\x1f" in text else text
 
 
 class QuitmtError(Exception):
@@ -25,7 +87,7 @@ class QuitmtError(Exception):
 
     def __str__(self) -> str:
         message = super().__str__()
-        return f"{message} ({self.hint})" if self.hint else message
+        return said(f"{message} ({self.hint})" if self.hint else message)
 
 
 class UsageError(QuitmtError, ValueError):

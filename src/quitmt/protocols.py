@@ -1,27 +1,43 @@
 """The protocols everything is built on: few and small, so that anybody's generator, utility or rule fits.
 
 Each implementation has a ``signature``: a short text that names it and every setting that changes its results.
+
+What a part can do beyond its protocol it declares as ``traits``, an object of the class that stands beside the protocol
+here; without one, the defaults hold. Parts made of parts derive theirs. ``traits_of`` is the only reader:
+
+    class MyRule:
+        traits = RuleTraits(needs_rivals=True)
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError
-from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.types import Ask, Candidate, Draw, Effort, Segment, Standing, Verdict
 
 State = TypeVar("State")
 Arena = TypeVar("Arena")
 Matrix = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class GeneratorTraits:
+    recorded: bool = False
+    """Nothing is generated, so nothing can be generated for nothing."""
+
+
 class Generator(Protocol):
-    """Samples candidates. A segment's candidates are one endless sequence, fixed by (seed, segment id, index)."""
+    """Samples candidates. A segment's candidates are one endless sequence, fixed by (seed, segment id, index).
+
+    Optional, each with a reader below: ``traits``; ``async check()``, which raises what would be wrong with every
+    segment (an address, a key); ``wasted_tokens``, of what was aborted.
+    """
 
     @property
     def signature(self) -> str: ...
@@ -51,8 +67,27 @@ class Update(Generic[State]):
     stride: int
 
 
+@dataclass(frozen=True, slots=True)
+class RerankerTraits:
+    kind: Literal["mbr", "qe", "other"] = "other"
+    """How the score comes about: by agreement with other candidates, or by the candidate alone."""
+    needs_source: bool = False
+    """Scores mean nothing without a source: a segment that has none fails."""
+    gives_rivals: bool = False
+    """Standings tell how the best candidate stands against each other one, as exact MBR can."""
+    running_best: bool = False
+    """The best score is a running maximum: no candidate's score changes as the pool grows."""
+    standings_cost: bool = False
+    """Each standing is computed anew, so none is asked for that no rule looks at."""
+    segments_at_once: int | None = None
+    """Reranked in one call at most, where each takes long; None is no limit."""
+
+
 class Reranker(Protocol[State]):
-    """Scores pools as they grow; higher is better, ties go to the lowest index."""
+    """Scores pools as they grow; higher is better, ties go to the lowest index.
+
+    Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment.
+    """
 
     @property
     def signature(self) -> str: ...
@@ -78,8 +113,16 @@ class Watch(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RuleTraits:
+    needs_rivals: bool = False
+    """It looks at the best candidate's rivals, which only exact MBR can tell."""
+    needs_running_best: bool = False
+    """It takes the best score for a running maximum, as with QE."""
+
+
 class StoppingRule(Protocol):
-    """Decides when a segment has enough candidates."""
+    """Decides when a segment has enough candidates. Optional: ``traits``."""
 
     @property
     def signature(self) -> str: ...
@@ -97,6 +140,15 @@ class StoppingRule(Protocol):
     def open(self) -> Watch: ...
 
 
+@dataclass(frozen=True, slots=True)
+class UtilityTraits:
+    needs_source: bool = False
+    """Utilities mean nothing without a source."""
+    encodes_whole: bool = False
+    """If ``encode`` fails it leaves all arenas as they were: a text that cannot be encoded then fails its own segment
+    only, and not all of the call."""
+
+
 class Utility(Protocol[Arena]):
     """Compares texts pairwise, for MBR. An arena holds one segment's distinct texts in the utility's own features.
 
@@ -109,8 +161,7 @@ class Utility(Protocol[Arena]):
       arena's first texts, one for each row of ``weights``;
     - ``vectors(arena)``: a vector a text, for clustering.
 
-    One whose ``encode`` leaves all arenas as they were when it fails has an attribute ``encodes_whole = True``; then a
-    text that cannot be encoded fails its own segment only, and not all of the call.
+    Optional besides: ``traits``.
     """
 
     @property
@@ -128,17 +179,53 @@ class Utility(Protocol[Arena]):
         ...
 
 
-class QualityEstimator(Protocol):
-    """Scores a candidate by its source alone.
+@dataclass(frozen=True, slots=True)
+class EstimatorTraits:
+    needs_source: bool = False
+    """Scores mean nothing without a source."""
+    distinct: bool = True
+    """One score for each distinct text of a segment is enough. False for one that looks at more of a candidate than its
+    text (recorded scores, say): it is asked for every candidate."""
 
-    One that looks at more of a candidate than its text (recorded scores, say) has an attribute ``distinct = False``
-    and is asked for every candidate; others are asked once for each distinct text of a segment.
-    """
+
+class QualityEstimator(Protocol):
+    """Scores a candidate by its source alone. Optional: ``traits``."""
 
     @property
     def signature(self) -> str: ...
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.ArrayLike:
-        """One score a pair, higher is better. The pairs come from many segments; unless ``distinct`` is False, no text
-        of a segment comes twice within a call."""
+        """One score a pair, higher is better. The pairs come from many segments; unless its traits say
+        otherwise, no text of a segment comes twice within a call."""
         ...
+
+
+Traits = TypeVar("Traits", GeneratorTraits, RerankerTraits, RuleTraits, UtilityTraits, EstimatorTraits)
+
+
+def traits_of(part: object, kind: type[Traits]) -> Traits:
+    """What a part declares, or the defaults."""
+    found = getattr(part, "traits", None)
+    if found is None:
+        return kind()
+    if not isinstance(found, kind):
+        raise UsageError(f"the traits of {type(part).__name__} must be {kind.__name__}, not {type(found).__name__}")
+    return found
+
+
+async def check(generator: Generator) -> None:
+    """Raise what would be wrong with every segment, if the generator can find that out."""
+    own: Any = generator
+    if hasattr(own, "check"):
+        await own.check()
+
+
+def wasted_tokens(generator: Generator) -> int:
+    """Of candidates that the generator aborted, if it knows."""
+    return int(getattr(generator, "wasted_tokens", 0))
+
+
+def effort(reranker: Reranker[State], state: State) -> Effort | None:
+    """What was computed for a segment, if the reranker can tell."""
+    own: Any = reranker
+    return own.effort(state) if hasattr(own, "effort") else None

@@ -11,7 +11,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, setting
 from quitmt.signature import field
 
 SEEDS_A_SEGMENT = 1 << 20
@@ -29,13 +29,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise UsageError(f"temperature must be 0 or more, not {self.temperature}")
+            raise UsageError(f"{setting('model.temperature')} must be 0 or more, not {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top-k must be 1 or more, not {self.top_k}")
+            raise UsageError(f"{setting('model.top_k')} must be 1 or more, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top-p must be above 0 and at most 1, not {self.top_p}")
+            raise UsageError(f"{setting('model.top_p')} must be above 0 and at most 1, not {self.top_p}")
         if self.epsilon is not None and not 0 <= self.epsilon < 1:
-            raise UsageError(f"epsilon must be at least 0 and below 1, not {self.epsilon}")
+            raise UsageError(f"{setting('model.epsilon')} must be at least 0 and below 1, not {self.epsilon}")
 
     @property
     def signature(self) -> str:
@@ -62,7 +62,7 @@ class Sampling:
         """Raise if one of the settings that an engine lacks is asked for."""
         for name in lacking:
             if getattr(self, name) is not None:
-                raise UsageError(f"{engine} cannot sample with {name.replace('_', '-')}", hint="leave it out")
+                raise UsageError(f"{engine} cannot sample with {setting(f'model.{name}')}", hint="leave it out")
 
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one a request.

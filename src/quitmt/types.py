@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +145,8 @@ class Outcome:
     error: str | None = None
     effort: Effort | None = None
     """Of rerankers that can tell."""
+    recipe: Mapping[str, Any] | None = None
+    """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
 
     @property
     def text(self) -> str:

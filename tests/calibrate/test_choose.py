@@ -17,10 +17,15 @@ from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.choose import Request, Source, TooSmall, calibrate
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.profile import Profile
-from quitmt.errors import InputError, UsageError
+from quitmt.errors import InputError, UsageError, said
+from quitmt.protocols import RerankerTraits
+from quitmt.stop.headroom import Headroom
+from quitmt.stop.loss import Loss
 from quitmt.types import Candidate, Segment
 
 SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
+MBR, FASTER = RerankerTraits("mbr", gives_rivals=True), RerankerTraits("mbr")
+QE = RerankerTraits("qe", running_best=True)
 REQUEST = Request(0.05, 0.2, 0.9, step=4, budget=64, rules=choose.QE_RULES)
 
 
@@ -116,9 +121,9 @@ def test_too_few_segments() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"max_loss": 0.0}, "--max-loss must be a number above 0"),
-        ({"risk": 1.0}, "--risk must be between 0 and 1"),
-        ({"confidence": 90.0}, "--confidence must be between 0 and 1"),
+        ({"max_loss": 0.0}, "max_loss must be a number above 0"),
+        ({"risk": 1.0}, "risk must be between 0 and 1"),
+        ({"confidence": 90.0}, "confidence must be between 0 and 1"),
     ],
 )
 def test_bad_requests(settings: dict[str, float], said: str) -> None:
@@ -146,7 +151,7 @@ def test_signals_outlive_their_standings() -> None:
 
 
 def test_rules_without_a_threshold_are_not_calibrated() -> None:
-    with pytest.raises(UsageError, match="quit is no rule to calibrate"):
+    with pytest.raises(UsageError, match="'quit' is no rule with a threshold"):
         calibrate(invented(20), replace(REQUEST, rules=("quit",)), SOURCE)
 
 
@@ -210,76 +215,88 @@ def test_a_promise_is_not_rounded() -> None:
 
 
 def test_a_profile_says_what_it_is_not_for(known: Profile) -> None:
-    same = ("embedded:en-pt|t:1.2|seed:1", "qe:recorded:q", ("en", "pt"), 4, 64)
+    same = ("embedded:en-pt|t:1.2|seed:1", ("en", "pt"), (4, 64))
     assert list(known.differences(*same)) == []
-    assert list(known.differences("hf:x|t:1", "mbr:chrF2", ("en", "de"), 8, 64)) == [
-        "it is for the candidates of embedded:en-pt|t:1.2, not of hf:x|t:1",
-        "it is for qe:recorded:q, not for mbr:chrF2",
-        "it is for en-pt, not for en-de",
-        "it is for -k 4 -n 64, not for -k 8 -n 64",
+    assert [said(one) for one in known.differences("hf:x|t:1", ("en", "de"), (8, 64))] == [
+        "they are for the candidates of embedded:en-pt|t:1.2, not of hf:x|t:1",
+        "they are for en-pt, not for en-de",
+        "they are for k=4 n=64, not for k=8 n=64",
     ]
     nameless = replace(known, generator="")
-    assert "does not say which model" in next(nameless.differences(*same))
+    assert "do not say which model" in next(nameless.differences(*same))
+    assert list(nameless.differences(None, *same[1:])) == []  # recorded pools are taken as they are
+    known.check_fits(same[0], "qe:recorded:q", *same[1:])
+    with pytest.raises(UsageError, match="profile was made for reranker qe:recorded:q, not for mbr:chrF2"):
+        known.check_fits(same[0], "mbr:chrF2", *same[1:])
+
+
+def test_the_spelling_of_a_models_path_makes_no_difference(known: Profile) -> None:
+    by_weights = replace(known, generator="bergamot:./models/enpt|w:abc|t:1.2")
+    assert list(by_weights.differences("bergamot:/models/enpt/|w:abc|t:1.2|seed:4", ("en", "pt"), (4, 64))) == []
+    assert len(list(by_weights.differences("bergamot:./models/enpt|w:abd|t:1.2", ("en", "pt"), (4, 64)))) == 1
+    assert len(list(by_weights.differences("hf:./models/enpt|w:abc|t:1.2", ("en", "pt"), (4, 64)))) == 1
 
 
 def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
     settings = {"k": 4, "n": 64}
-    assert auto.rule("qe:recorded:q", Wish(), known, **settings).rule == stop.load(known.rule, **settings)
+    assert auto.rule("qe:recorded:q", QE, Wish(), known, **settings).rule == stop.load(known.rule, **settings)
     cheap = known.within_cost(20.0)
     assert cheap is not None and cheap.mean_size <= 20
     assert all(point.mean_loss >= cheap.mean_loss for point in known.curve if point.mean_size <= 20)
-    assert auto.rule("qe:recorded:q", Wish(max_cost=20.0), known, **settings).rule == stop.load(cheap.rule, **settings)
+    assert auto.rule("qe:recorded:q", QE, Wish(max_cost=20.0), known, **settings).rule == stop.load(
+        cheap.rule, **settings
+    )
     small = known.within_loss(0.1 * known.spread)
     assert small is not None and small.mean_loss <= 0.1 * known.spread
-    assert auto.rule("qe:recorded:q", Wish("0.1sd"), known, **settings).rule == stop.load(small.rule, **settings)
+    assert auto.rule("qe:recorded:q", QE, Wish("0.1sd"), known, **settings).rule == stop.load(small.rule, **settings)
     with pytest.raises(UsageError, match="no rule of the profile keeps to 1 candidates a segment"):
-        auto.rule("qe:recorded:q", Wish(max_cost=1.0), known, **settings)
+        auto.rule("qe:recorded:q", QE, Wish(max_cost=1.0), known, **settings)
 
 
 def test_auto_without_a_profile() -> None:
-    assert auto.rule("mbr:my:utility", Wish("0.002")).rule == stop.load("loss:most=0.002")
-    assert auto.rule("mbr:my:utility", Wish()).rule == stop.load("loss")
-    assert auto.rule("qe:kiwi", Wish()).rule == stop.load("headroom")
-    assert auto.rule("qe:metricx", Wish()).rule == stop.load("headroom:top=0,share=0.05")  # negated: 0 is perfect
+    assert auto.rule("mbr:my:utility", MBR, Wish("0.002")).rule == stop.load("loss:most=0.002")
+    assert auto.rule("mbr:my:utility", MBR, Wish()).rule == stop.load("loss")
+    assert auto.rule("qe:kiwi", QE, Wish()).rule == stop.load("headroom")
+    assert auto.rule("qe:metricx", QE, Wish()).rule == stop.load("headroom:top=0,share=0.05")  # negated: 0 is perfect
     with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
-        auto.rule("qe:my:reward", Wish())
-    with pytest.raises(UsageError, match="unknown reranker 'foo'"):
-        auto.rule("foo", Wish())
-    assert auto.rule("qe:kiwi", Wish(max_cost=99.5)).rule == stop.load("fixed:99")
-    assert auto.rule("mbr:chrf", Wish(max_cost=1e6), exact=False, n=64).rule == stop.load("fixed:64", n=64)
-    for reranker, wish, exact in (("qe:kiwi", Wish("0.1"), True), ("mbr:chrf", Wish("0.1"), False)):
-        with pytest.raises(UsageError, match="--stop auto does not know what"):
-            auto.rule(reranker, wish, exact=exact)
+        auto.rule("qe:my:reward", QE, Wish())
+    assert auto.rule("qe:kiwi", QE, Wish(max_cost=99.5)).rule == stop.load("fixed:99")
+    assert auto.rule("mbr:chrf", FASTER, Wish(max_cost=1e6), n=64).rule == stop.load("fixed:64", n=64)
+    with pytest.raises(UsageError, match="rule='auto' does not know what qe:kiwi loses with k=8 n=512"):
+        auto.rule("qe:kiwi", QE, Wish("0.1"))
+    with pytest.raises(UsageError, match="rule='auto' does not know what mbr:chrf, which is not exact MBR, loses"):
+        auto.rule("mbr:chrf", FASTER, Wish("0.1"))
     with pytest.raises(UsageError, match="how much the scores of this reranker vary is not known"):
-        auto.rule("mbr:my:utility", Wish("0.1sd"))
+        auto.rule("mbr:my:utility", MBR, Wish("0.1sd"))
 
 
 @pytest.mark.parametrize("reranker", ["mbr:chrf", "qe:likelihood"])
 def test_auto_knows_our_own_rerankers(reranker: str) -> None:
     """By figures that come with quitmt: a smaller loss and a larger cost are more careful."""
-    strict, loose = (auto.rule(reranker, Wish(loss)).rule for loss in ("0.02sd", "0.2sd"))
-    assert type(strict) is type(loose) is stop.THRESHOLDS["loss" if reranker.startswith("mbr") else "headroom"]
+    traits, kind = (MBR, Loss) if reranker.startswith("mbr") else (QE, Headroom)
+    strict, loose = (auto.rule(reranker, traits, Wish(loss)).rule for loss in ("0.02sd", "0.2sd"))
+    assert type(strict) is type(loose) is kind
     assert strict.threshold < loose.threshold  # type: ignore[attr-defined]
-    dear, cheap = (auto.rule(reranker, Wish(max_cost=cost)).rule for cost in (200, 50))
+    dear, cheap = (auto.rule(reranker, traits, Wish(max_cost=cost)).rule for cost in (200, 50))
     assert dear.threshold < cheap.threshold  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("settings", [{"k": 64}, {"n": 64}])
 def test_known_curves_hold_for_their_own_steps(settings: Any) -> None:
     """A rule that looks every 64 candidates cannot cost 30 on average, whatever it costs at every 8."""
-    assert auto.rule("mbr:chrf", Wish(max_cost=30), **settings).rule == stop.load("fixed:30", **settings)
-    with pytest.raises(UsageError, match="--stop auto does not know what qe:likelihood loses with -k"):
-        auto.rule("qe:likelihood", Wish("0.1"), **settings)
+    assert auto.rule("mbr:chrf", MBR, Wish(max_cost=30), **settings).rule == stop.load("fixed:30", **settings)
+    with pytest.raises(UsageError, match="does not know what qe:likelihood loses with k="):
+        auto.rule("qe:likelihood", QE, Wish("0.1"), **settings)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "sd", "nan", "1e999"])
 def test_bad_losses(text: str) -> None:
-    with pytest.raises(UsageError, match="--max-loss must be a number above 0"):
+    with pytest.raises(UsageError, match="max_loss must be a number above 0"):
         auto.loss_in(text, 1.0)
 
 
 def test_wishes_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="two different wishes"):
         Wish("0.1", 5.0)
-    with pytest.raises(UsageError, match="--max-cost must be at least 1 candidate"):
+    with pytest.raises(UsageError, match="max_cost must be at least 1 candidate"):
         Wish(max_cost=0.5)

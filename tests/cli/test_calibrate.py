@@ -39,7 +39,9 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     found = json.loads(profile.read_text())
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
-    assert done.out.endswith(f"  quitmt translate --src en --tgt pt --profile {profile}\n")
+    assert done.out.endswith(
+        f"  quitmt translate --model {MODEL.partition('|')[0]} --src en --tgt pt --profile {profile}\n"
+    )
     for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
         lost = quitmt("rerank", pools, "--profile", profile, *words)
         assert lost.code == 2 and "is an input of this run and would be overwritten" in lost.err
@@ -58,10 +60,8 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     text.write_text("Yes.\n")
     other = quitmt("translate", text, "--profile", profile, "--temperature", 0.7)
     assert other.code == 0
-    assert (
-        f"the figures of this rule need not hold here: it is for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
-        in caplog.text
-    )
+    told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
+    assert f"the figures of this rule need not hold here: {told}" in caplog.text
     caplog.clear()
     assert quitmt("translate", text, "--profile", profile, "--seed", 8).code == 0
     assert caplog.text == ""
@@ -83,11 +83,11 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
         (["--max-loss", "0"], "--max-loss must be a number above 0"),
         (["--max-loss", "0.1", "--risk", "2"], "--risk must be between 0 and 1"),
         (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
-        (["--max-loss", "0.1", "--rule", "quit"], "quit is no rule to calibrate"),
+        (["--max-loss", "0.1", "--rule", "quit"], "'quit' is no rule with a threshold"),
         (["--max-loss", "0.1", "--risk", "0.01"], "40 segments are too few for this promise"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
         (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
-        (["--max-loss", "0.1", "-n", "0"], "n must be a whole number of at least 1"),
+        (["--max-loss", "0.1", "-n", "0"], "-n must be a whole number of at least 1"),
         (["--max-loss", "0.1", "--rerank", "qe:likelihood", "--rule", "loss"], "the rule loss needs exact MBR, not qe"),
         (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
@@ -174,4 +174,4 @@ def test_a_fixed_number_of_a_profile_needs_no_warning(
     assert quitmt("rerank", pools, "--profile", path).code == 0
     assert caplog.text == ""
     assert quitmt("rerank", pools, "--profile", path, "-n", 60).code == 0
-    assert "it is for -k 8 -n 64, not for -k 8 -n 60" in caplog.text
+    assert "they are for -k 8 -n 64, not for -k 8 -n 60" in caplog.text

@@ -73,7 +73,7 @@ def test_an_option_that_changes_everything(quitmt: Quitmt, pools: Path) -> None:
     [
         (["--mbr", "nonsense"], "unknown kind of MBR 'nonsense' (there is aggregate, centroid, exact"),
         (["--mbr", "prune:confidence=2"], "the confidence of pruning must lie between 0 and 1, not at 2"),
-        (["--mbr", "prune:trust=1"], "unknown option of --mbr prune 'trust'"),
+        (["--mbr", "prune:trust=1"], "unknown option of prune MBR 'trust'"),
         (["--mbr", "centroid"], "centroids need a utility with vectors of texts, and chrF2|c:6 has none (take mbr:co"),
         (["--mbr", "centroid+prune"], "centroids need a utility with vectors"),
         (["--mbr", "prune", "--rerank", "qe:recorded:q"], "--mbr goes with an mbr: reranker, not with qe:recorded:q"),

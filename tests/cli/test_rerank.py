@@ -40,7 +40,7 @@ def test_an_outcome_line_has_what_is_promised(quitmt: Quitmt, pools: Path) -> No
     first = outcomes(ran.out)[0]
     assert list(first) == [
         "id", "source", "translation", "index", "score", "size", "stop", "trajectory", "seconds", "signature",
-        "effort",
+        "effort", "recipe",
     ]  # fmt: skip
     assert set(first["effort"]) == {"evaluations", "possible", "encoded"}
     assert first["id"] == "p0" and first["stop"] in ("stable", "budget", "exhausted")

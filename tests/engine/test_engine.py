@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quitmt import rerank, stop
 from quitmt.engine.engine import Engine, Finished
 from quitmt.errors import GenerationError, InputError
-from quitmt.protocols import Reranker
+from quitmt.protocols import Reranker, RerankerTraits
 from quitmt.types import Candidate, Draw, Segment, Verdict
 
 SEGMENT = Segment("s", "source")
@@ -246,7 +246,7 @@ def test_updates_may_be_taken_few_at_a_time() -> None:
 
 def test_a_segment_without_the_source_that_its_reranker_needs() -> None:
     reranker = length_qe()
-    reranker.needs_source = True  # type: ignore[attr-defined]
+    reranker.traits = RerankerTraits(needs_source=True)  # type: ignore[attr-defined]
     engine = Engine(reranker, stop.load("full", n=4))
     engine.admit(Segment("s", ""))
     (finished,) = engine.finished()

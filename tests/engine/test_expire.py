@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quitmt import rerank, stop
 from quitmt.engine.engine import AT_ONCE, Engine, Finished
 from quitmt.errors import GenerationError
-from quitmt.protocols import Reranker, Update
+from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
 
 SEGMENT = Segment("s", "source")
@@ -190,7 +190,7 @@ class Dear:
     """A reranker that pays for each standing."""
 
     signature = "dear"
-    standings_cost = True
+    traits = RerankerTraits(standings_cost=True)
 
     def __init__(self) -> None:
         self.inner, self.sizes = length_qe(), list[int]()

@@ -83,7 +83,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     assert len(draw(OpenAIGenerator("m", Sampling(), languages=("en", "de")), [Ask(SEGMENTS[0], 0, 3)])) == 3
     monkeypatch.delenv("OPENAI_BASE_URL")
-    with pytest.raises(UsageError, match="--base-url"):
+    with pytest.raises(UsageError, match="base_url"):
         OpenAIGenerator("m", Sampling(), languages=("en", "de"))
 
 

@@ -45,8 +45,8 @@ def test_each_is_asked_once_and_for_a_text_once() -> None:
 
 
 def test_it_looks_at_more_than_texts_if_a_term_does() -> None:
-    assert Combined([Lengths(), Lengths()], [1, 1]).distinct
-    assert not Combined([Lengths(), RecordedScores("q")], [1, 1]).distinct
+    assert Combined([Lengths(), Lengths()], [1, 1]).traits.distinct
+    assert not Combined([Lengths(), RecordedScores("q")], [1, 1]).traits.distinct
 
 
 def test_a_term_that_gives_one_score_for_all_is_told() -> None:

@@ -289,7 +289,7 @@ def test_other_failures_of_the_head_are_not_taken_for_a_lack_of_memory(comet, mo
 def test_what_fails_to_encode_changes_no_arena(comet, monkeypatch):
     """Also when it fails late: the head's parts of the second segment."""
     utility, inner, calls = CometUtility(comet), comet.head.parts, []
-    assert utility.encodes_whole
+    assert utility.traits.encodes_whole
 
     def parts(own, source):
         calls.append(len(own))

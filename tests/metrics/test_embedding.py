@@ -148,7 +148,7 @@ def test_encoding_that_fails_leaves_everything_as_it_was(embedding, utility, mon
         patch.setattr(embedding.encoder, "embed", fail)
         with pytest.raises(ModelError):
             utility.encode([(other, TEXTS[:1]), (arena, TEXTS[2:])])
-    assert EmbeddingUtility.encodes_whole and len(arena.vectors) == 2 and not other.known
+    assert EmbeddingUtility.traits.encodes_whole and len(arena.vectors) == 2 and not other.known
     utility.encode([(arena, TEXTS[2:])])
     np.testing.assert_allclose(utility.vectors(arena), utility.vectors(encoded(utility)), rtol=0, atol=1e-6)
 
@@ -258,7 +258,7 @@ def test_by_its_name(folder):
     assert isinstance(specs.utility(f"embedding:{folder}", CPU), EmbeddingUtility)
     assert specs.is_neural(f"mbr:embedding:{folder}") and not specs.needs_source(f"mbr:embedding:{folder}")
     assert specs.needs_source("mbr:comet") and specs.needs_source("qe:0.5*kiwi+recorded:x")
-    assert "mbr:embedding" in rerank.RERANKERS
+    assert "mbr:embedding" in specs.RERANKERS
     with pytest.raises(UsageError, match=r"Embedding needs a reference \(--rerank mbr:embedding has"):
         rerank.load("qe:embedding")
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from quitmt.errors import UsageError
-from quitmt.metrics.function import FunctionUtility, as_estimator, as_utility, attribute
+from quitmt.metrics.function import FunctionUtility, as_estimator, as_utility
+from quitmt.names import attribute
 from quitmt.types import Segment
 
 

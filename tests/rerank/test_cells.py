@@ -18,7 +18,7 @@ from quitmt.devices import Hardware
 from quitmt.errors import QuitmtError, RerankError
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.comet import Comet, CometUtility
-from quitmt.protocols import Update
+from quitmt.protocols import Update, UtilityTraits
 from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
@@ -178,7 +178,7 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
 @pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "sample"])
 def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) -> None:
     class Picky(Vectors):
-        encodes_whole = True
+        traits = UtilityTraits(encodes_whole=True)
         picky = True
 
         def encode(self, batch: Any) -> None:

@@ -15,6 +15,7 @@ from quitmt.errors import UsageError
 from quitmt.metrics import scorer
 from quitmt.metrics.scorer import Example
 from quitmt.protocols import Update
+from quitmt.rerank import Reranking
 from quitmt.types import Candidate, Segment, Standing
 
 MODULE = """
@@ -92,9 +93,9 @@ def test_scoring_models_get_their_model_and_hardware(fake: None) -> None:
 
 
 def test_which_rerankers_are_scoring_models() -> None:
-    assert rerank.is_neural("mbr:comet") and rerank.is_neural("qe:0.5*likelihood+0.5*xcomet:m")
-    assert rerank.is_neural("mbr:chrf", "qe:kiwi") and not rerank.is_neural("mbr:chrf", "qe:likelihood")
-    assert not rerank.is_neural("qe:my_module:kiwi") and not rerank.is_neural("qe:recorded:comet")
+    assert Reranking("mbr:comet").neural and Reranking("qe:0.5*likelihood+0.5*xcomet:m").neural
+    assert Reranking("mbr:chrf", filter="qe:kiwi").neural and not Reranking("mbr:chrf", filter="qe:likelihood").neural
+    assert not Reranking("qe:my_module:kiwi").neural and not Reranking("qe:recorded:comet").neural
 
 
 def test_a_filter() -> None:
@@ -107,7 +108,10 @@ def test_a_filter() -> None:
     ("spec", "message"),
     [
         ("mbr:chfr", "unknown reranker 'mbr:chfr' .did you mean 'mbr:chrf'"),
-        ("mbr:chrf:2", "unknown reranker 'mbr:chrf:2'"),
+        ("mbr:chrf:2", "unknown option of mbr:chrf '2'"),
+        ("mbr:chrf:order=x", "'order=x' is not a setting of mbr:chrf .order is a whole number, as in order=6"),
+        ("comet", "unknown reranker 'comet' .did you mean 'mbr:comet'"),
+        ("xcomet", "did you mean 'mbr:xcomet' or 'qe:xcomet'"),
         ("mbr", "unknown reranker 'mbr'"),
         ("qe:", "unknown reranker 'qe:'"),
         ("qe:+recorded:q", "a metric is missing in '.recorded:q'"),
@@ -118,7 +122,7 @@ def test_a_filter() -> None:
         ("zzz", "there is mbr:MODULE:NAME, mbr:chrf"),
         ("qe:recorded", "needs the name of a score"),
         ("qe:likelyhood", "did you mean 'qe:likelihood'"),
-        ("qe:comet", "COMET needs a reference .--rerank mbr:comet"),
+        ("qe:comet", "COMET needs a reference .reranker='mbr:comet'"),
         ("mbr:kiwi", "CometKiwi scores without a reference"),
         ("qe:0.7*recorded:q+", "a metric is missing in '0.7.recorded:q.'"),
         ("qe:0.7*+recorded:q", "a metric is missing"),
@@ -141,10 +145,10 @@ def test_what_means_nothing(spec: str, message: str, module: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"spec": "qe:likelihood", "filter": "qe:recorded:q"}, "--filter goes with an mbr: reranker, not with qe:like"),
+        ({"spec": "qe:likelihood", "filter": "qe:recorded:q"}, "filter goes with an mbr: reranker, not with qe:like"),
         ({"spec": "mbr:chrf", "filter": "mbr:chrf"}, "the filter 'mbr:chrf' is no QE metric"),
         ({"spec": "mbr:chrf", "filter": "likelihood"}, "the filter 'likelihood' is no QE metric"),
-        ({"spec": "mbr:chrf", "keep": 5}, "--keep goes with --filter"),
+        ({"spec": "mbr:chrf", "keep": 5}, "keep goes with filter .as in filter='qe:likelihood' keep=64"),
         ({"spec": "mbr:chrf", "filter": "qe:recorded:q", "keep": 0}, "at least 1 candidate, not 0"),
     ],
 )

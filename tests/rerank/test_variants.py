@@ -48,10 +48,10 @@ def test_exact_has_a_reranker_of_its_own() -> None:
 
 
 def test_every_kind_that_is_listed_can_be_had() -> None:
-    listed = {name for names in variants.METHODS for name in names.split(", ") if "+" not in name}
-    assert listed == set(variants.OPTIONS)
-    for name in listed - {"exact"}:
-        assert variants.load(name)
+    for usage in variants.listed().keys() - variants.COMBINED.keys() - {"exact"}:
+        name, _, _ = usage.partition(":")
+        method, as_listed = variants.load(name), variants.load(usage)
+        assert method and as_listed and method.signature == as_listed.signature  # the help has the true defaults
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,22 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, prune, sample)"),
         ("nonsense", "unknown kind of MBR 'nonsense' (there is aggregate"),
         ("prun", "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
-        ("prune:confidnce=0.9", "unknown option of --mbr prune 'confidnce' (did you mean 'confidence'?)"),
-        ("prune:top=5", "unknown option of --mbr prune 'top'"),
+        ("prune:confidnce=0.9", "unknown option of prune MBR 'confidnce' (did you mean 'confidence'?)"),
+        ("prune:top=5", "unknown option of prune MBR 'top'"),
         ("prune:confidence=2", "the confidence of pruning must lie between 0 and 1, not at 2"),
         (
             "prune:confidence=high",
-            "'confidence=high' in 'prune:confidence=high' is not a setting (write confidence=VAL",
+            "'confidence=high' is not a setting of prune MBR (confidence is a number, as in confidence=0.99)",
         ),
-        ("prune:confidence", "'confidence' in 'prune:confidence' is not a setting"),
-        ("prune:schedule=8/x", "'schedule=8/x' in 'prune:schedule=8/x' is not a setting"),
+        ("prune:confidence", "'confidence' is not a setting of prune MBR"),
+        ("prune:schedule=8/x", "'schedule=8/x' is not a setting of prune MBR"),
         ("prune:schedule=16/8", "the schedule of pruning must be growing sizes, such as 8/16/32/64"),
         ("prune:resamples=0", "pruning needs at least 1 resample, not 0"),
         ("prune:seed=-1", "a seed must be 0 or more, not -1"),
-        ("prune:,", "unknown option of --mbr prune ''"),
+        ("prune:,", "unknown option of prune MBR ''"),
         ("prune+exact", "pruning gives no short list, as 'prune+exact' would have it (turn them round)"),
         ("exact+prune", "exact MBR needs no second method, as 'exact+prune' would have it"),
-        ("exact:seed=1", "exact MBR has no options, as 'exact:seed=1' would have it"),
+        ("exact:seed=1", "exact MBR has no options, such as 'seed=1'"),
         ("lowrank+exact:seed=1", "exact MBR has no options"),
         ("lowrank+", "unknown kind of MBR ''"),
         ("lowrank+sample", "'sample' in 'lowrank+sample' does not decide among few (exact or prune can)"),
@@ -83,8 +83,8 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ("lowrank:reduction=0", "the reduction of low-rank MBR must be 1 or more, not 0"),
         ("lowrank:penalty=nan", "the penalty of low-rank MBR must be positive"),
         ("lowrank:top=-1", "a short list must have at least 1 candidate, not -1"),
-        ("sample:rank=3", "unknown option of --mbr sample 'rank'"),
-        ("centroid:weighted=maybe", "'weighted=maybe' in 'centroid:weighted=maybe' is not a setting"),
+        ("sample:rank=3", "unknown option of sample MBR 'rank'"),
+        ("centroid:weighted=maybe", "'weighted=maybe' is not a setting of centroid MBR (weighted is yes or no"),
         ("centroid:centroids=0", "centroids and iterations must be 1 or more"),
         ("aggregate:top=0+prune", "a short list must have at least 1 candidate, not 0"),
     ],

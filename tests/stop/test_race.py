@@ -103,15 +103,15 @@ def test_needs_exact_mbr(reranker: object) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("race:z=x", "'z=x' in 'race:z=x' is not a setting (write z=NUMBER)"),
+        ("race:z=x", "'z=x' is not a setting of the stopping rule race (z is a number, as in z=2.5)"),
         ("bogus:x=1", "unknown stopping rule 'bogus:x=1'"),
-        ("race:y=1", "unknown option of --stop race 'y'"),
+        ("race:y=1", "unknown option of the stopping rule race 'y'"),
         ("race:epsilon=-1", "epsilon of the race rule must be a number of at least 0, not -1.0"),
         ("race:minimum=0", "minimum must be a whole number of at least 1, not 0"),
         ("headroom:share=nan", "share of the headroom rule must be a number of at least 0, not nan"),
         ("headroom:top=inf", "top of the headroom rule must be a number, not inf"),
         ("loss:most=-0.1", "most of the loss rule must be a number of at least 0, not -0.1"),
-        ("headroom:z=1", "unknown option of --stop headroom 'z'"),
+        ("headroom:z=1", "unknown option of the stopping rule headroom 'z'"),
     ],
 )
 def test_bad_settings(spec: str, said: str) -> None:

@@ -90,7 +90,7 @@ def test_rules_by_name() -> None:
         ("fixed:0", {}, "at least 1"),
         ("fixed:x", {}, "at least 1"),
         ("fixed:600", {}, "more than the budget of 512"),
-        ("full:3", {}, "takes no argument"),
+        ("full:3", {}, "the stopping rule full has no options, such as '3'"),
         ("quit", {"k": 0}, "k must be a whole number of at least 1, not 0"),
         ("quit", {"w": -1}, "w must be"),
         ("full", {"n": 0}, "n must be"),

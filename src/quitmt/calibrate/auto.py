@@ -15,9 +15,9 @@ from importlib.resources import files
 from quitmt import stop
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
-from quitmt.errors import UsageError, unknown
-from quitmt.protocols import StoppingRule
-from quitmt.rerank import RERANKERS
+from quitmt.errors import UsageError, said, setting
+from quitmt.protocols import RerankerTraits, StoppingRule
+from quitmt.rerank import specs
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,14 @@ class Wish:
 
     def __post_init__(self) -> None:
         if self.max_loss is not None and self.max_cost is not None:
-            raise UsageError("--max-loss and --max-cost are two different wishes", hint="give one of them")
+            both = f"{setting('stop.max_loss')} and {setting('stop.max_cost')}"
+            raise UsageError(f"{both} are two different wishes", hint="give one of them")
         if self.max_cost is not None and not isinstance(self.max_cost, int | float):
-            raise UsageError(f"--max-cost must be a number, not {self.max_cost!r}")
+            raise UsageError(f"{setting('stop.max_cost')} must be a number, not {self.max_cost!r}")
         if self.max_cost is not None and not (math.isfinite(self.max_cost) and self.max_cost >= 1):
-            raise UsageError(f"--max-cost must be at least 1 candidate a segment, not {self.max_cost:g}")
+            raise UsageError(
+                f"{setting('stop.max_cost')} must be at least 1 candidate a segment, not {self.max_cost:g}"
+            )
 
 
 def loss_in(text: str, spread: float | None) -> float:
@@ -51,12 +54,12 @@ def loss_in(text: str, spread: float | None) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"--max-loss must be a number above 0, as 0.0005 or 0.02sd, not {text!r}")
+        raise UsageError(f"{setting('stop.max_loss')} must be a number above 0, as 0.0005 or 0.02sd, not {text!r}")
     if number == text:
         return value
     if spread is None:
         raise UsageError(
-            f"--max-loss {text}: how much the scores of this reranker vary is not known",
+            f"{setting('stop.max_loss', text)}: how much the scores of this reranker vary is not known",
             hint="calibrate first (quitmt calibrate), or give the loss in units of the score",
         )
     return value * spread
@@ -78,63 +81,78 @@ class Granted:
 
 
 def rule(
-    reranker: str, wish: Wish, profile: Profile | None = None, *, exact: bool = True, k: int = 8, n: int = 512
+    reranker: str,
+    traits: RerankerTraits,
+    wish: Wish,
+    profile: Profile | None = None,
+    *,
+    k: int = 8,
+    n: int = 512,
 ) -> Granted:
-    """``reranker`` as ``--rerank`` has it; ``exact`` is False for accelerated or filtered MBR."""
-    if not reranker.startswith(("mbr:", "qe:")):
-        raise unknown("reranker", reranker, RERANKERS)
+    """``reranker`` is the name it goes by, or of an object the beginning of its signature."""
 
     def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
         return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
 
     if profile is not None:
         return granted(_of_profile(profile, wish), profile, promise=wish == Wish())
-    known = _known(reranker) if exact else None
+    known = _known(reranker) if traits.gives_rivals or traits.running_best else None
     if known and (known.step, known.budget) != (k, n):
         known = replace(known, curve=())  # its spread holds all the same
     if wish.max_cost is not None:
         point = known.within_cost(wish.max_cost) if known else None
         if point is not None:
             return granted(point.rule, known)
-        log.warning("no curve of %s with -k %d -n %d is known: every segment gets the same number", reranker, k, n)
+        shape = f"{setting('stop.k', k)} {setting('stop.n', n)}"
+        log.warning(said(f"no curve of {reranker} with {shape} is known: every segment gets the same number"))
         return granted(f"fixed:{min(n, int(wish.max_cost))}")
-    if reranker.startswith("mbr:") and exact:
+    if traits.gives_rivals:
         if wish.max_loss is None:
             return granted("loss:most=0.0005")
         limit = loss_in(wish.max_loss, known.spread if known else None)
         return granted(f"loss:most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
-    if reranker.startswith("qe:") and wish.max_loss is None:
+    if traits.running_best and wish.max_loss is None:
         return granted(_headroom(reranker))
     if known and known.curve and wish.max_loss is not None:
         limit = loss_in(wish.max_loss, known.spread)
         return granted(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)
-    calibrating = "calibrate first: quitmt calibrate POOLS --max-loss …, then --profile FILE; or give --max-cost"
-    raise UsageError(
-        f"--stop auto does not know what {reranker}{'' if exact else ' with --mbr or --filter'} loses "
-        f"with -k {k} -n {n}",
-        hint=calibrating if exact else "give --max-cost, or leave out --mbr and --filter",
-    )
+    raise _unknown_loss(reranker, traits, k, n)
+
+
+def _unknown_loss(reranker: str, traits: RerankerTraits, k: int, n: int) -> UsageError:
+    auto, shape = setting("stop.rule", "auto"), f"{setting('stop.k', k)} {setting('stop.n', n)}"
+    if traits.kind == "mbr":
+        told = f"{reranker}, which is not exact MBR, loses"
+        hint = (
+            f"give {setting('stop.max_cost')}, or leave out {setting('rerank.variant')} and {setting('rerank.filter')}"
+        )
+    else:
+        told = f"{reranker} loses with {shape}"
+        hint = (
+            f"calibrate first (quitmt calibrate) and give {setting('stop.profile')}; or give {setting('stop.max_cost')}"
+        )
+    return UsageError(f"{auto} does not know what {told}", hint=hint)
 
 
 def _headroom(reranker: str) -> str:
     spec = headroom(reranker)
     if spec is None:
+        hint = f"say it: {setting('stop.rule', 'headroom:top=1')}; or give {setting('stop.max_cost')}"
         raise UsageError(
-            f"--stop auto does not know the highest score that {reranker} can give",
-            hint="say it: --stop headroom:top=1; or give --max-cost",
+            f"{setting('stop.rule', 'auto')} does not know the highest score that {reranker} can give", hint=hint
         )
     return spec
 
 
 def headroom(reranker: str) -> str | None:
     """The headroom rule for a QE reranker whose perfect score is known, with a share in proportion to its scale."""
-    name = reranker.removeprefix("qe:").partition(":")[0].removesuffix("-qe")
-    return {
-        "likelihood": "headroom:share=0.002",
-        "kiwi": "headroom:share=0.002",
-        "xcomet": "headroom:share=0.002",
-        "metricx": "headroom:top=0,share=0.05",  # from 0 down to -25
-    }.get(name)
+    if "+" in reranker or "*" in reranker or "|" in reranker:
+        return None
+    try:
+        entry, _ = specs.find(reranker)
+    except UsageError:  # an object's signature, or no name at all
+        return None
+    return entry.perfect if entry else None
 
 
 def _of_profile(profile: Profile, wish: Wish) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from quitmt.calibrate import auto, families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Point, Profile, Promise, seedless
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, setting
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
@@ -43,20 +44,20 @@ class Request:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.max_loss) and self.max_loss > 0):
-            raise UsageError(f"--max-loss must be a number above 0, not {self.max_loss}")
+            raise UsageError(f"{setting('max_loss')} must be a number above 0, not {self.max_loss}")
         if not 0 < self.risk < 1:
-            raise UsageError(f"--risk must be between 0 and 1, not {self.risk}", hint="a share of segments, as 0.1")
+            raise UsageError(
+                f"{setting('risk')} must be between 0 and 1, not {self.risk}", hint="a share of segments, as 0.1"
+            )
         if self.confidence is not None and not 0 < self.confidence < 1:
-            raise UsageError(f"--confidence must be between 0 and 1, not {self.confidence}")
+            raise UsageError(f"{setting('confidence')} must be between 0 and 1, not {self.confidence}")
         for spec in self.rules:
             if spec != "fixed":
                 self.rule(spec)
 
     def rule(self, spec: str) -> Threshold:
         """The rule of a kind that has thresholds, at whatever threshold."""
-        found = stop.load(spec, k=self.step, n=self.budget)
-        if not isinstance(found, Threshold):
-            raise UsageError(f"{spec} is no rule to calibrate", hint=f"there is fixed, {', '.join(stop.THRESHOLDS)}")
+        found = stop.load_threshold(spec, k=self.step, n=self.budget)
         if f"{found.limit}=" in spec:
             raise UsageError(f"{spec} has a threshold already, which is what calibration chooses")
         return found
@@ -70,6 +71,7 @@ class Source:
     reranker: str
     source_language: str | None = None
     target_language: str | None = None
+    recipe: dict[str, Any] | None = None
 
 
 class TooSmall(UsageError):
@@ -95,6 +97,7 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
         promise=Promise(request.max_loss, request.risk, request.confidence, len(observed)),
         spread=spread(observed),
         curve=tuple(curve),
+        recipe=source.recipe,
     )
 
 
@@ -154,9 +157,9 @@ def _too_small(found: Sequence[Family], losses: Floats, request: Request) -> Too
     if segments < needed:
         return TooSmall(
             f"{segments} segments are too few for this promise: even a rule that never loses would need {needed}",
-            hint="give more pools, a larger --risk, or a smaller --confidence",
+            hint=f"give more pools, a larger {setting('risk')}, or a smaller {setting('confidence')}",
         )
     return TooSmall(
         f"no rule keeps this promise on these {segments} segments",
-        hint="allow a larger --max-loss or --risk, or give more pools",
+        hint=f"allow a larger {setting('max_loss')} or {setting('risk')}, or give more pools",
     )

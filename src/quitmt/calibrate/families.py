@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quitmt import names
 from quitmt.calibrate.observe import Floats, Ints, Observed
 from quitmt.stop.threshold import Threshold
 
@@ -31,10 +32,10 @@ def fixed(step: int, budget: int, pools: Ints) -> Family:
 
 def threshold(spec: str, rule: Threshold, thresholds: Floats, signals: Sequence[Floats], pools: Ints) -> Family:
     """``spec`` has the rule's other settings; ``thresholds`` grow."""
-    colon = "," if ":" in spec else ":"
+    colon = "," if names.without_options(spec) != spec else ":"
     specs = tuple(f"{spec}{colon}{rule.limit}={value:.3g}" for value in thresholds)
     exact = np.array([float(f"{value:.3g}") for value in thresholds])  # what the text says is what is replayed
-    return Family(spec.partition(":")[0], specs, stopping_sizes(rule, exact, signals, pools))
+    return Family(names.without_options(spec), specs, stopping_sizes(rule, exact, signals, pools))
 
 
 def stopping_sizes(rule: Threshold, thresholds: Floats, signals: Sequence[Floats], pools: Ints) -> Ints:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError, UsageError
+from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
@@ -78,7 +78,7 @@ def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
         return reranker
     raise UsageError(
         f"rules are replayed on exact mbr: and on qe:, not on {reranker.signature.partition('|')[0]}",
-        hint="leave out --mbr and --filter",
+        hint=f"leave out {setting('rerank.variant')} and {setting('rerank.filter')}",
     )
 
 

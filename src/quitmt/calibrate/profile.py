@@ -12,7 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from quitmt.errors import InputError, OutputError
+from quitmt.errors import InputError, OutputError, UsageError, said, setting
 
 log = logging.getLogger(__name__)
 
@@ -67,32 +67,45 @@ class Profile:
     """Standard deviation over segments of the whole pool's best score: the sd of ``--max-loss 0.02sd``."""
     curve: tuple[Point, ...]
     """Every rule that was looked at."""
+    recipe: dict[str, Any] | None = None
+    """Of the calibration, as far as results depend on it."""
+
+    def check_fits(
+        self,
+        generator: str | None,
+        reranker: str,
+        languages: tuple[str | None, str | None],
+        shape: tuple[int, int],
+        *,
+        own: bool = True,
+    ) -> None:
+        """Refuse another reranker than it was made for: its thresholds are in that one's units. Warn of all else that
+        differs. ``generator`` is None for recorded pools, which are taken as they are; ``own`` is False for figures
+        that come with quitmt, which nobody named."""
+        if own and self.reranker != reranker:
+            raise UsageError(
+                f"{setting('stop.profile')} was made for {setting('rerank.name')} {self.reranker}, not for {reranker}",
+                hint="rerank as it was calibrated, or calibrate again",
+            )
+        for difference in self.differences(generator, languages, shape):
+            log.warning(said(f"the figures of this rule need not hold here: {difference}"))
 
     def differences(
-        self, generator: str, reranker: str, languages: tuple[str | None, str | None], step: int, budget: int
+        self, generator: str | None, languages: tuple[str | None, str | None], shape: tuple[int, int]
     ) -> Iterator[str]:
         """What the promise does not hold for, in words."""
-        if not self.generator and generator:
-            yield "it does not say which model its pools came from"
-        elif self.generator != seedless(generator):
-            yield f"it is for the candidates of {self.generator}, not of {seedless(generator)}"
-        if self.reranker != reranker:
-            yield f"it is for {self.reranker}, not for {reranker}"
-        if None not in (*languages, self.source_language, self.target_language) and languages != (
-            self.source_language,
-            self.target_language,
-        ):
-            own = f"{self.source_language}-{self.target_language}"
-            yield f"it is for {own}, not for {languages[0]}-{languages[1]}"
-        if (step, budget) != (self.step, self.budget):
-            yield f"it is for -k {self.step} -n {self.budget}, not for -k {step} -n {budget}"
-
-    def warn(
-        self, generator: str, reranker: str, languages: tuple[str | None, str | None], step: int, budget: int
-    ) -> None:
-        """Say where a run is not what the profile was made for."""
-        for difference in self.differences(generator, reranker, languages, step, budget):
-            log.warning("the figures of this rule need not hold here: %s", difference)
+        if generator is not None and not self.generator:
+            yield "they do not say which model their pools came from"
+        elif generator is not None and _weighed(self.generator) != _weighed(seedless(generator)):
+            yield f"they are for the candidates of {self.generator}, not of {seedless(generator)}"
+        own = self.source_language, self.target_language
+        if None not in (*languages, *own) and languages != own:
+            yield f"they are for {own[0]}-{own[1]}, not for {languages[0]}-{languages[1]}"
+        if shape != (self.step, self.budget):
+            (k, n), names = shape, ("stop.k", "stop.n")
+            made = " ".join(setting(name, value) for name, value in zip(names, (self.step, self.budget), strict=True))
+            asked = " ".join(setting(name, value) for name, value in zip(names, (k, n), strict=True))
+            yield f"they are for {made}, not for {asked}"
 
     def within_loss(self, max_loss: float) -> Point | None:
         """The cheapest rule whose mean loss on the calibration set is at most that."""
@@ -114,6 +127,12 @@ def _cost(point: Point) -> float:
 def seedless(generator: str) -> str:
     """A generator's signature without its seed: other samples of the same distribution keep the promise as well."""
     return re.sub(r"[|,]seed:[^|,]*", "", generator)
+
+
+def _weighed(generator: str) -> str:
+    """A signature without the name of a model whose weights it tells: one folder may be spelled in several ways."""
+    name, mark, rest = generator.partition("|w:")
+    return f"{name.partition(':')[0]}{mark}{rest}" if mark else generator
 
 
 def write(profile: Profile, path: str) -> None:
@@ -148,7 +167,7 @@ def _checked(part: Part) -> Part:
     """A file may hold anything: every field must be of its type, and no number NaN or infinite."""
     for name, wanted in get_type_hints(type(part)).items():
         value = getattr(part, name)
-        allowed = get_args(wanted) if isinstance(wanted, UnionType) else (get_origin(wanted) or wanted,)
+        allowed = [get_origin(one) or one for one in (get_args(wanted) if isinstance(wanted, UnionType) else (wanted,))]
         number = float in allowed and type(value) is int
         if not (number or type(value) in allowed) or (isinstance(value, float) and not math.isfinite(value)):
             raise TypeError(f"{name} is {value!r}")

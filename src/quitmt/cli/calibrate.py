@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from quitmt import stop
+from quitmt import generate, stop
 from quitmt.calibrate import auto, choose, observe, profile
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import Observed
@@ -22,12 +22,13 @@ from quitmt.cli import options
 from quitmt.errors import InputError, UsageError
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.lab import profile_figure
+from quitmt.names import without_options
 from quitmt.protocols import Reranker
-from quitmt.rerank import RERANKERS
+from quitmt.recipe import Recipe, StopRecipe
+from quitmt.recipe.build import BUDGET, STEP, Given, build_reranker, check, effective, reranking_of
 from quitmt.stop.threshold import Threshold
-from quitmt.stop.window import check_count
 
 DESCRIPTION = """\
 Find the cheapest stopping rule that keeps a promise, from a small set of full pools of segments like those to come:
@@ -59,7 +60,7 @@ def add_parser(commands: Any) -> None:
         "calibrate",
         help="find the cheapest stopping rule that keeps a promise",
         description=DESCRIPTION,
-        epilog=options.listed("rerankers", RERANKERS) + EXAMPLES,
+        epilog=options.rerankers() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -84,49 +85,64 @@ def add_parser(commands: Any) -> None:
         help="loss, race, headroom or fixed, with settings or without; may be repeated "
         "(loss and fixed with mbr, headroom and fixed with qe)",
     )
-    parser.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help="mbr:chrf, or another of the list below")
-    parser.set_defaults(mbr="exact", filter=None, keep=None)
-    options.add_steps(parser)
-    options.add_languages(parser)
-    options.add_scoring(parser, device=True)
+    scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
+    languages = ("model.source_language", "model.target_language")
+    options.add_recipe(parser, "rerank.name", *scoring, "stop.k", "stop.n", *languages)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(act=act)
 
 
 def act(args: argparse.Namespace) -> int:
-    step = options.STEP if args.step is None else args.step
-    budget = options.BUDGET if args.budget is None else args.budget
-    check_count("k", step)
-    check_count("n", budget)
+    recipe = options.recipe_of(args)
+    # Of the recipe's rule only k and n count: which rule keeps the promise is what is asked.
+    recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
+    given = Given(RecordedGenerator())
+    check(recipe, given)
+    whole = effective(recipe, given)
+    step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET
     confidence = _confidence(args.confidence)
     auto.loss_in(args.max_loss, 1.0)  # before any work
     if args.plot:
         profile_figure.form_of(args.plot)
-    asked = Request(1.0, args.risk, confidence, step, budget, tuple(args.rule or choose.default_rules(args.rerank)))
+    rules = tuple(args.rule or choose.default_rules(recipe.rerank.name))
+    asked = Request(1.0, args.risk, confidence, step, budget, rules)
     _check_outputs(args)
-    reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
+    traits = reranking_of(recipe.rerank).traits
+    thresholds = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
+    for rule in thresholds:
+        stop.check_fits(rule, traits, recipe.rerank.name)
+    reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
-    rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
-    for rule in rules:
-        stop.check_fits(rule, reranker)
     pools = asyncio.run(_collected(args.pools, budget))
     generators = {profile.seedless(pool.generator) for pool in pools}
     if len(generators) > 1:
         raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
-    observed = _observed(reranker, pools, rules, quiet=args.quiet)
+    observed = _observed(reranker, pools, thresholds, quiet=args.quiet)
     request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
-    source = Source(generators.pop(), reranker.signature, args.src, args.tgt)
+    generator = generators.pop()
+    source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     found = choose.calibrate(observed, request, source)
     print(described(found))
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
-        same = {"--rerank": args.rerank if args.rerank != "mbr:chrf" else None, "--src": args.src, "--tgt": args.tgt}
-        words = [word for name, value in same.items() if value for word in (name, value)]
         print(f"\nwritten to {args.output}; use it with:")
-        print(f"  {shlex.join(['quitmt', 'translate', *words, '--profile', args.output])}")
+        print(f"  {shlex.join(['quitmt', 'translate', *_same(recipe, generator), '--profile', args.output])}")
     if args.plot:
         profile_figure.save(found, args.plot)
     return 0
+
+
+def _same(recipe: Recipe, generator: str) -> list[str]:
+    """The flags of a run that is like what was calibrated."""
+    model = generator.partition("|")[0]
+    usual = Recipe()
+    settings = {
+        "--model": model if model.partition(":")[0] in generate.BACKENDS else None,
+        "--rerank": recipe.rerank.name if recipe.rerank.name != usual.rerank.name else None,
+        "--src": recipe.model.source_language,
+        "--tgt": recipe.model.target_language,
+    }
+    return [word for name, value in settings.items() if value for word in (name, value)]
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
@@ -200,8 +216,13 @@ def described(found: Profile) -> str:
     return "\n".join(lines)
 
 
+def kind_of(rule: str) -> str:
+    """A rule whatever its settings."""
+    return "fixed" if rule.startswith("fixed:") else without_options(rule)
+
+
 def _row(point: Point, chosen: Point, found: Profile) -> str:
-    tested = found.promise.confidence is not None or point.rule.partition(":")[0] == chosen.rule.partition(":")[0]
+    tested = found.promise.confidence is not None or kind_of(point.rule) == kind_of(chosen.rule)
     unproven = "not proven" if tested else "not tested"
     mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
     numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>14.1%}"
@@ -211,8 +232,8 @@ def _row(point: Point, chosen: Point, found: Profile) -> str:
 def _shown(curve: Sequence[Point], chosen: Point) -> list[Point]:
     """A few rules of each kind, evenly over what they cost, and the chosen one."""
     shown = list[Point]()
-    for name in dict.fromkeys(point.rule.partition(":")[0] for point in curve):
-        own = [point for point in curve if point.rule.partition(":")[0] == name]
+    for name in dict.fromkeys(kind_of(point.rule) for point in curve):
+        own = [point for point in curve if kind_of(point.rule) == name]
         most, least = own[0].mean_size, own[-1].mean_size
         wanted = [most * (least / most) ** (i / (ROWS - 1)) for i in range(ROWS)]
         picked = [min(own, key=lambda point, size=size: abs(point.mean_size - size)) for size in wanted]  # type: ignore[misc]

@@ -17,10 +17,11 @@ from contextlib import closing
 from typing import NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import calibrate, compare, lab, models, rerank, score, translate
+from quitmt.cli import calibrate, compare, lab, models, recipe, rerank, score, translate
+from quitmt.cli.options import as_flag
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
-from quitmt.errors import QuitmtError
+from quitmt.errors import QuitmtError, speaking
 from quitmt.files.outputs import ClosedPipe
 
 FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     translate.add_parser(commands)
     rerank.add_parser(commands)
+    recipe.add_parser(commands)
     score.add_parser(commands)
     compare.add_parser(commands)
     calibrate.add_parser(commands)
@@ -58,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
+    with speaking(as_flag):
+        return act(args, words)
+
+
+def act(args: argparse.Namespace, words: list[str]) -> int:
     try:
         if hasattr(args, "act"):
             code = int(args.act(args))

@@ -32,8 +32,9 @@ def add_parser(commands: Any) -> None:
 
 
 def act(_: argparse.Namespace) -> int:
-    for backend in BACKENDS.values():
-        print(f"{MARKS[backend.installed]}  {backend.usage:<32}{backend.meaning}")
+    for name in BACKENDS:
+        backend = BACKENDS[name]
+        print(f"{MARKS[backend.installed]}  {backend.usage(name):<32}{backend.meaning}")
         if not backend.installed:
             print(f"         {'':<32}{backend.command}")
     print(f"\nprompt templates for chat models (--prompt): {', '.join(names())}, or a file of your own")

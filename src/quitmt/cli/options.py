@@ -1,26 +1,34 @@
-"""Options that several commands share, and the settings they add up to."""
+"""Flags that several commands share. Those of a recipe are made from its fields, and parsed into a recipe.
+
+A flag wins over the recipe's file. Messages name a setting by its flag, or, if it came from the file, by its line.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from textwrap import fill
 from typing import Any
 
-from quitmt import rerank, stop
-from quitmt.calibrate import auto
-from quitmt.calibrate import profile as profiles
-from quitmt.calibrate.auto import Wish
-from quitmt.devices import Hardware
-from quitmt.engine.deadlines import Deadlines
-from quitmt.errors import UsageError
+from quitmt import generate, stop
+from quitmt.errors import UsageError, speak
 from quitmt.files.outputs import STDOUT
-from quitmt.protocols import Reranker, StoppingRule
-from quitmt.rerank import RERANKERS
-from quitmt.rerank.filtered import KEEP
-from quitmt.rerank.variants import METHODS
-from quitmt.stop import RULES
+from quitmt.generate import BACKENDS, OPTIONS
+from quitmt.names import Option
+from quitmt.recipe import files
+from quitmt.recipe.build import reranking_of
+from quitmt.recipe.fields import Declared, fields_of
+from quitmt.recipe.files import RecipeFile
+from quitmt.recipe.recipe import ENGINE, SECTIONS, Recipe, engine_flags
+from quitmt.rerank import specs, variants
+
+DEVICE = "device"
+"""One flag for the engine and for scoring models."""
+GROUPS = {
+    "deadlines": "When time is up, a segment stops with the best translation so far, and its outcome says deadline.",
+    ENGINE: "quitmt models lists them",
+}
 
 
 def listed(title: str, entries: Mapping[str, str]) -> str:
@@ -31,84 +39,165 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-NAMES = listed("rerankers", RERANKERS) + listed("kinds of MBR (--mbr)", METHODS) + listed("stopping rules", RULES)
+def rerankers() -> str:
+    return listed("rerankers", specs.listed())
 
 
-STEP, BUDGET = 8, 512
+def names() -> str:
+    rules = stop.RULES.listed() | {"MODULE:NAME": "a rule of yours, an object or a class, with options after a colon"}
+    return rerankers() + listed("kinds of MBR (--mbr)", variants.listed()) + listed("stopping rules", rules)
 
 
-def add_method(parser: argparse.ArgumentParser) -> None:
-    add_reranker(parser)
-    group = parser.add_argument_group("when to stop")
+def models() -> str:
+    return listed("models", BACKENDS.listed() | generate.OWN)
+
+
+def add_recipe(parser: argparse.ArgumentParser, *wanted: str) -> None:
+    """``--recipe``, and a flag for each field of some sections (``stop``) or for single ones (``rerank.name``)."""
+    parser.add_argument(
+        "--recipe", metavar="FILE", help="a description of a run, as quitmt recipe prints it; flags win over it"
+    )
+    groups: dict[str, Any] = {}
+    for name, declared in _wanted(wanted):
+        if name == "model.options":
+            continue
+        group = groups.get(declared.group)
+        if group is None:
+            group = groups[declared.group] = parser.add_argument_group(declared.group, GROUPS.get(declared.group))
+        if name != "rerank.device" or "model" not in wanted:
+            _add(group, name, declared)
+    if "model" in wanted:
+        _add_engine(groups[ENGINE])
+
+
+def _wanted(wanted: Iterable[str]) -> Iterable[tuple[str, Declared]]:
+    for section, kind in SECTIONS.items():
+        for field, declared in fields_of(kind).items():
+            if section in wanted or f"{section}.{field}" in wanted:
+                yield f"{section}.{field}", declared
+
+
+def _add(group: Any, name: str, declared: Declared) -> None:
+    kind, default = declared.value_type, declared.shown or declared.default
+    told = declared.meaning
+    if default is not None and kind is not bool:
+        told = f"{told} ({f'{default:g}' if isinstance(default, float) else default})"
+    if kind is bool:
+        group.add_argument(*declared.flags, dest=name, action="store_true", default=None, help=told)
+    else:
+        group.add_argument(
+            *declared.flags,
+            dest=name,
+            type=kind,
+            metavar=declared.metavar or declared.name.upper(),
+            help=_escaped(told),
+        )
+
+
+def _add_engine(group: Any) -> None:
+    flags = engine_flags(OPTIONS)
+    for name, option in OPTIONS.items():
+        takers = ", ".join(key for key, backend in BACKENDS.own.items() if name in backend.takes)
+        if name == DEVICE:
+            group.add_argument("--device", help=f"{takers}, and scoring models: {option.meaning}")
+        elif isinstance(option.default, bool):
+            action = "store_false" if option.default else "store_true"
+            told = f"{takers}: {'do not ' if option.default else ''}{option.meaning}"
+            group.add_argument(flags[name], dest=f"model.options.{name}", action=action, default=None, help=told)
+        else:
+            told = f"{takers}: {option.meaning}{_default(option)}"
+            group.add_argument(
+                flags[name],
+                dest=f"model.options.{name}",
+                type=_parser(option),
+                metavar=option.metavar or name.upper(),
+                help=_escaped(told),
+            )
     group.add_argument(
-        "--stop", metavar="NAME", help="quit, the default, or another of the list below, or auto: by the wishes here"
-    )
-    group.add_argument(
-        "--max-loss",
-        metavar="L",
-        help="auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
-    )
-    group.add_argument("--max-cost", type=float, metavar="N", help="auto: so many candidates a segment, on average")
-    group.add_argument("--profile", metavar="FILE", help="auto: the rule that keeps the promise of quitmt calibrate")
-    add_steps(group)
-    group.add_argument("-w", "--window", type=int, default=8, metavar="W", help="quit: steps a window (8)")
-    group.add_argument(
-        "--alpha", type=float, default=1e-3, help="quit: how far the best score moves in a stable window (0.001)"
-    )
-    group.add_argument(
-        "--single-step-window", action="store_true", help="allow -w 1, which always stops at the first step"
-    )
-    add_languages(parser)
+        "--option", dest="engine_options", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of an engine of an installed package; may be repeated",
+    )  # fmt: skip
 
 
-def add_reranker(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("reranking")
-    group.add_argument("--rerank", default="mbr:chrf", metavar="NAME", help="mbr:chrf, or another of the list below")
-    group.add_argument(
-        "--mbr", default="exact", metavar="KIND", help="with mbr: exact, or one of the faster kinds in the list below"
-    )
-    group.add_argument(
-        "--filter", metavar="NAME", help="with mbr: only among the candidates that this qe: reranker likes best"
-    )
-    group.add_argument("--keep", type=int, metavar="M", help=f"with --filter: how many candidates it keeps ({KEEP})")
+def _default(option: Option) -> str:
+    told = [", ".join(option.choices)] if option.choices else []
+    if option.default is not None:
+        told.append(f"{option.default:g}" if isinstance(option.default, float) else str(option.default))
+    return f" ({'; '.join(told)})" if told else ""
 
 
-def add_steps(group: Any) -> None:
-    group.add_argument("-k", "--step", type=int, metavar="K", help=f"candidates a step ({STEP})")
-    group.add_argument("-n", "--budget", type=int, metavar="N", help=f"candidates at most ({BUDGET})")
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
 
 
-def add_languages(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("languages")
-    group.add_argument("--src", metavar="LANG", help="source language (the model's, or en)")
-    group.add_argument("--tgt", metavar="LANG", help="target language (the model's, or pt)")
+def _parser(option: Option) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            return option.parsed(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {option.allowed}") from None
+
+    return parse
 
 
-def add_deadlines(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "deadlines", "When time is up, a segment stops with the best translation so far, and its outcome says deadline."
-    )
-    group.add_argument("--deadline", type=float, metavar="SECONDS", help="of each segment, from when it is begun")
-    group.add_argument(
-        "--run-deadline",
-        type=float,
-        metavar="SECONDS",
-        help="of the whole run, from when the models are loaded; every line of a file gets its share of the time, and "
-        "what is not begun in time fails, for --resume to take up",
-    )
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """What the flags and the file say. From here on, messages name settings by where they came from."""
+    file = files.load(args.recipe) if args.recipe is not None else None
+    given = {name: value for name, value in vars(args).items() if "." in name and value is not None}
+    recipe = (file.recipe if file else Recipe()).changed(given)
+    recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])))
+    if getattr(args, DEVICE, None) is not None:
+        recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
+    speak(_speaker(file, given))
+    return recipe
 
 
-def deadlines_of(args: argparse.Namespace) -> Deadlines:
-    return Deadlines(args.deadline, args.run_deadline)
+def _engine_options(recipe: Recipe, texts: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    backend = generate.find(recipe.model.name) if recipe.model.name and texts else None
+    for text in texts:
+        name, equals, value = text.partition("=")
+        known = backend.engine_options.get(name) if backend else None
+        if not equals:
+            raise UsageError(f"--option {text} is no NAME=VALUE")
+        try:
+            found[f"model.options.{name}"] = known.parsed(value) if known else value
+        except ValueError:
+            allowed = known.allowed if known else ""
+            raise UsageError(f"--option {name} must be {allowed}, not {value!r}") from None
+    return found
 
 
-def add_scoring(parser: argparse.ArgumentParser, *, device: bool) -> None:
-    """For rerankers that are scoring models; ``device`` is False where another option of that name serves them too."""
-    group = parser.add_argument_group("scoring models (comet, kiwi, xcomet, metricx, embedding)")
-    if device:
-        group.add_argument("--device", help="where they run: cpu, cuda, mps (the best there is)")
-    group.add_argument("--metric-dtype", metavar="TYPE", help="their number format (float32): bfloat16, float16")
-    group.add_argument("--batch-tokens", type=int, metavar="N", help="tokens they read at a time (as memory allows)")
+def _device_fields(recipe: Recipe) -> list[str]:
+    """--device goes to whoever takes it, the engine, the scoring models or both; if nobody does, the engine says so."""
+    name, *_ = generate.resolve(recipe.model.name, None, None)
+    backend = BACKENDS.own.get(name.partition(":")[0])
+    fields = ["model.options.device"] if backend and DEVICE in backend.takes else []
+    try:
+        neural = reranking_of(recipe.rerank).neural
+    except UsageError:  # will be told
+        neural = False
+    return [*fields, "rerank.device"] if neural else fields or ["model.options.device"]
+
+
+def _speaker(file: RecipeFile | None, given: Mapping[str, Any]) -> Callable[[str, str | None], str]:
+    if file is None:
+        return as_flag
+    lined = RecipeFile(file.path, file.recipe, {name: line for name, line in file.lines.items() if name not in given})
+    return lined.speaker(as_flag)
+
+
+def as_flag(field: str, example: str | None) -> str:
+    """A setting as it is written on the command line."""
+    section, _, name = field.partition(".")
+    if name.startswith("options."):
+        option = name.partition(".")[2]
+        flag = engine_flags(OPTIONS).get(option, f"--option {option}")
+    elif section in SECTIONS and name in fields_of(SECTIONS[section]):
+        flag = fields_of(SECTIONS[section])[name].flag
+    else:
+        flag = f"--{field.rpartition('.')[2].replace('_', '-')}"
+    return flag if example is None else f"{flag} {shlex.quote(example) if ' ' in example else example}"
 
 
 def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
@@ -130,70 +219,3 @@ def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
         help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
-    group.add_argument("--in-flight", type=int, metavar="N", help="segments worked on at the same time")
-
-
-def rule_of(args: argparse.Namespace) -> StoppingRule:
-    """The rule, by its name or by what the user wishes for; ``args`` then have the settings it was made with, and as
-    ``figures`` the profile it was chosen by."""
-    wish = Wish(args.max_loss, args.max_cost)
-    wishes = args.profile is not None or wish != Wish()
-    if args.stop is None:
-        args.stop = "auto" if wishes else "quit"
-    elif wishes and args.stop != "auto":
-        raise UsageError(f"--max-loss, --max-cost and --profile go with --stop auto, not with {args.stop}")
-    known = profiles.read(args.profile) if args.profile is not None else None
-    args.step = args.step if args.step is not None else known.step if known else STEP
-    args.budget = args.budget if args.budget is not None else known.budget if known else BUDGET
-    args.figures = None
-    if args.stop == "auto":
-        exact = args.mbr == "exact" and args.filter is None
-        granted = auto.rule(args.rerank, wish, known, exact=exact, k=args.step, n=args.budget)
-        args.figures = granted.profile
-        if not args.quiet:
-            print(f"quitmt: stopping by {granted}", file=sys.stderr)
-        return granted.rule
-    return stop.load(
-        args.stop, k=args.step, w=args.window, alpha=args.alpha, n=args.budget, single=args.single_step_window
-    )
-
-
-SCORING = ("device", "metric_dtype", "batch_tokens")
-
-
-def reranker_of(
-    args: argparse.Namespace, languages: tuple[str | None, str | None], *, shared: tuple[str, ...] = ()
-) -> Reranker[Any]:
-    """For every command the same, so that replaying a run means what the run meant.
-
-    Settings of scoring models are refused where there is none, except those ``shared`` with others who take them.
-    """
-    given: dict[str, Any] = {"filter": args.filter, "keep": args.keep, "variant": args.mbr}
-    if rerank.is_neural(args.rerank, args.filter):
-        hardware = Hardware(args.device, args.metric_dtype, args.batch_tokens)
-        return rerank.load(args.rerank, languages=languages, hardware=hardware, **given)
-    for name in SCORING:
-        if name not in shared and getattr(args, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} goes with scoring models such as mbr:comet, not with {args.rerank}")
-    return rerank.load(args.rerank, languages=languages, **given)
-
-
-def method_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What changes the results, by the name the user knows it by."""
-    return {
-        "--rerank": args.rerank,
-        "--mbr": args.mbr,
-        "--filter": args.filter,
-        "--keep": args.keep,
-        "--metric-dtype": args.metric_dtype,
-        "--stop": args.stop,
-        "--max-loss": args.max_loss,
-        "--max-cost": args.max_cost,
-        "-k": args.step,
-        "-w": args.window,
-        "--alpha": args.alpha,
-        "-n": args.budget,
-        "--src": args.src,
-        "--tgt": args.tgt,
-    }

@@ -10,11 +10,12 @@ from typing import Any
 from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
-from quitmt.engine.driver import Driver, Item
+from quitmt.engine.driver import Item
 from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.recipe.build import Built, Given, build
 
 DESCRIPTION = """\
 Choose from recorded candidates, as translate would have done with them: rerank, and stop when the best score has
@@ -39,15 +40,15 @@ def add_parser(commands: Any) -> None:
         "rerank",
         help="choose from recorded candidates",
         description=DESCRIPTION,
-        epilog=options.NAMES + EXAMPLES,
+        epilog=options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("pools", nargs="?", metavar="POOLS", help="a file of pools, or - for standard input")
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
-    options.add_method(parser)
-    options.add_deadlines(parser)
-    options.add_scoring(parser, device=True)
+    languages = ("model.source_language", "model.target_language")
+    limits = ("run.in_flight", "run.deadline", "run.run_deadline")
+    options.add_recipe(parser, *languages, "rerank", "stop", *limits)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
@@ -57,26 +58,21 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
-    rule, deadlines = options.rule_of(args), options.deadlines_of(args)
-    reranker = options.reranker_of(args, (args.src or "en", args.tgt or "pt"))
     generator = RecordedGenerator()
-    in_flight = 64 if args.in_flight is None else args.in_flight
-    progress = Progress(rule.budget, quiet=args.quiet)
-    driver = Driver(generator, reranker, rule, in_flight=in_flight, observer=progress.observer, deadlines=deadlines)
-    if args.figures is not None:  # pools are taken as they are, whatever sampled them
-        generator_of_pools = args.figures.generator
-        args.figures.warn(generator_of_pools, reranker.signature, (args.src, args.tgt), args.step, args.budget)
+    built = build(options.recipe_of(args), Given(generator))
+    results.tell(built, quiet=args.quiet)
+    progress = Progress(built.rule.budget, quiet=args.quiet)
+    driver = built.driver(progress.observer)
     pools = pools_of(args)
-    settings = {"--num-candidates": args.num_candidates, **options.method_settings(args)}
-    settings["what produces the results"] = driver.signature
+    settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
     inputs = [path for path in (args.pools, args.sources) if path]
-    outputs, journal = results.open_results(args, settings, rule.budget, inputs)
-    return Run(driver, outputs, progress, journal, expected(args)), items(pools, generator)
+    outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
+    return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator)
 
 
-def expected(args: argparse.Namespace) -> int | None:
+def expected(args: argparse.Namespace, built: Built) -> int | None:
     """How many pools there are, where somebody needs to know: the file may be large."""
-    lines = count_lines(args.pools) if args.run_deadline is not None else None
+    lines = count_lines(args.pools) if built.recipe.run.run_deadline is not None else None
     return None if lines is None else lines // (args.num_candidates or 1)
 
 

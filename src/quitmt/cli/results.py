@@ -10,16 +10,34 @@ from typing import Any
 
 from quitmt._version import __version__
 from quitmt.cli.run import Outputs
+from quitmt.engine.driver import Driver
 from quitmt.errors import OutputError, UsageError
 from quitmt.files.journal import Journal
 from quitmt.files.outputs import STDOUT, Output
+from quitmt.recipe.build import Built
+
+
+def tell(built: Built, *, quiet: bool) -> None:
+    """Which rule a wish was granted by."""
+    if built.granted and not quiet:
+        print(f"quitmt: stopping by {built.granted}", file=sys.stderr)
+
+
+def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
+    """What changes the results, for the journal: the fields of the recipe, and the signature of what it came to."""
+    found = {
+        f"{section}.{name}": value
+        for section, fields in built.recipe.of_results().items()
+        for name, value in fields.items()
+    }
+    return {**found, "what produces the results": driver.signature}
 
 
 def open_results(
     args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
 ) -> tuple[Outputs, Journal | None]:
     """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
-    _check_paths(args, [*inputs, *([args.profile] if args.profile else [])])
+    _check_paths(args, [*inputs, *(path for path in (args.recipe, getattr(args, "stop.profile")) if path)])
     journal = _open_journal(args, settings)
     outputs = Outputs(budget)
     try:

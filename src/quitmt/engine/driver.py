@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
-from quitmt import signature, stop
+from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, UsageError
-from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.types import Ask, Draw, Segment, Verdict
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ Items = Iterable[Item] | AsyncIterable[Item]
 class Driver:
     """One run over a stream of segments. ``in_flight`` of them are worked on at a time.
 
-    ``clock`` is what deadlines go by: the event loop's, if none is given.
+    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class Driver:
         speculate: bool = False,
         deadlines: Deadlines = NO_DEADLINES,
         clock: Clock | None = None,
+        recipe: Mapping[str, Any] | None = None,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
-        stop.check_fits(rule, reranker)
+        stop.check_fits(rule, traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0])
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
         self._reranker = reranker
@@ -66,7 +68,7 @@ class Driver:
             speculate=speculate,
             anytime=bool(deadlines),
         )
-        self._deadlines, self._clock = deadlines, clock
+        self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
         self._in_flight = in_flight
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
@@ -78,15 +80,14 @@ class Driver:
     @property
     def wasted(self) -> Wasted:
         """What was generated for nothing: what arrived too late, and what the generator knows that it aborted."""
-        if getattr(self._generator, "recorded", False):
+        if traits_of(self._generator, GeneratorTraits).recorded:
             return Wasted()
         arrived = self._engine.wasted
-        return Wasted(arrived.candidates, arrived.tokens + getattr(self._generator, "wasted_tokens", 0))
+        return Wasted(arrived.candidates, arrived.tokens + protocols.wasted_tokens(self._generator))
 
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
-        if check := getattr(self._generator, "check", None):
-            await check()
+        await protocols.check(self._generator)
 
     async def run(self, items: Items, *, expected: int | None = None) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.
@@ -145,7 +146,13 @@ class Driver:
             position, _ = self._active.pop(one.segment.id)
             finished.append((position, one))
         self._room.set()
-        return finished
+        return [(position, self._stamped(one)) for position, one in finished]
+
+    def _stamped(self, one: Finished) -> Finished:
+        """With the recipe that it was made by; what an earlier run finished has its own."""
+        if self._recipe is None or one.outcome.recipe is not None:
+            return one
+        return replace(one, outcome=replace(one.outcome, recipe=self._recipe))
 
     async def _feed(self, items: Items) -> None:
         if isinstance(items, AsyncIterable):
@@ -203,7 +210,7 @@ class Driver:
 
     async def _rerank(self) -> None:
         # Few at a time where each takes long: what is done is out of danger, and Ctrl-C does not wait for the others.
-        updates = self._engine.updates(getattr(self._reranker, "segments_at_once", None))
+        updates = self._engine.updates(traits_of(self._reranker, RerankerTraits).segments_at_once)
         start = time.perf_counter()
         standings = await asyncio.to_thread(self._reranker.extend, updates)
         self._engine.settle(updates, standings, time.perf_counter() - start)

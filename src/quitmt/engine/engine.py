@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from quitmt.errors import InputError, QuitmtError
-from quitmt.protocols import Reranker, State, StoppingRule, Update, Watch
-from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
+from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, Watch, effort, traits_of
+from quitmt.types import Ask, Candidate, Draw, Outcome, Seconds, Segment, Standing, Verdict
 
 AT_ONCE = 32
 """Candidates that are asked for, and about as many reranked, at a time where segments may expire. A rule that can stop
@@ -110,10 +110,10 @@ class Engine(Generic[State]):
         anytime: bool = False,
     ) -> None:
         self._reranker = reranker
-        self._effort: Callable[[State], Effort | None] = getattr(reranker, "effort", lambda state: None)
+        self._traits = traits_of(reranker, RerankerTraits)
         self._rule = rule
         # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
-        self._dear: bool = getattr(reranker, "standings_cost", False) and rule.open().horizon(0) >= rule.budget
+        self._dear = self._traits.standings_cost and rule.open().horizon(0) >= rule.budget
         self._stride = rule.budget if self._dear else rule.step
         self._signature = signature
         self._observer = observer
@@ -140,7 +140,7 @@ class Engine(Generic[State]):
             raise InputError(f"two segments have the id {segment.id!r}")
         slot = _Slot(segment, self._reranker.open(segment), self._rule.open())
         self._slots[segment.id] = slot
-        if getattr(self._reranker, "needs_source", False) and not segment.source:
+        if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
             self._finish(
                 slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
@@ -329,7 +329,7 @@ class Engine(Generic[State]):
             seconds=Seconds(slot.generate_seconds, slot.rerank_seconds),
             signature=self._signature,
             error=str(error) if error else None,
-            effort=self._effort(slot.state),
+            effort=effort(self._reranker, slot.state),
         )
         self._finished.append(Finished(slot.segment, outcome, slot.pool[:size]))
 

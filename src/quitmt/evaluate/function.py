@@ -15,7 +15,8 @@ import numpy as np
 from quitmt.errors import RerankError, UsageError
 from quitmt.evaluate.metrics import Progress, Scores, TestSet, several
 from quitmt.evaluate.report import LARGEST
-from quitmt.metrics.function import attribute, code
+from quitmt.metrics.function import code
+from quitmt.names import attribute
 
 FORM = "it must take (translation, reference) or (source, translation, reference)"
 

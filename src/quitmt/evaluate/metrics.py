@@ -213,7 +213,7 @@ def _gemba(model: str, setup: Setup) -> Metric:
 
     engine, _, name = model.partition(":")
     # These are for all metrics of a run; an engine that has no use for one is none of the user's business.
-    takes = BACKENDS[engine].options if engine in BACKENDS else frozenset()
+    takes = BACKENDS[engine].takes if engine in BACKENDS else ()
     shared = {"device": setup.hardware.device, "dtype": setup.hardware.dtype}
     options = {option: value for option, value in shared.items() if option in takes} | dict(setup.engine)
     judge = gemba(f"gemba:{model}", setup.languages, options, setup.cache)

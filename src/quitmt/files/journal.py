@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from quitmt.engine.engine import Finished
-from quitmt.errors import InputError, OutputError, UsageError
+from quitmt.errors import InputError, OutputError, UsageError, setting
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.types import Candidate, Segment, Verdict
 
@@ -127,10 +127,10 @@ class Journal:
 
     def _check_settings(self, before: Mapping[str, Any]) -> None:
         for name in [*self._settings, *(name for name in before if name not in self._settings)]:
-            was, now = before.get(name), self._settings.get(name)
+            was, now, told = before.get(name), self._settings.get(name), setting(name) if "." in name else name
             if was != now:
                 raise UsageError(
-                    f"cannot resume: {name} was {was} in the run that {self.path} holds and is {now} now",
+                    f"cannot resume: {told} was {was} in the run that {self.path} holds and is {now} now",
                     hint="give the same settings, or delete that file to start over",
                 )
 

@@ -14,7 +14,7 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``effort`` and ``error`` only where there is one."""
+    """In the order people read them; ``effort``, ``recipe`` and ``error`` only where there is one."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -32,6 +32,8 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.effort is not None:
         fields["effort"] = asdict(outcome.effort)
+    if outcome.recipe is not None:
+        fields["recipe"] = outcome.recipe
     if outcome.error is not None:
         fields["error"] = outcome.error
     return fields

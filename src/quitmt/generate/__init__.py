@@ -2,93 +2,131 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from quitmt.errors import UsageError, unknown
+from quitmt import names
+from quitmt.errors import UsageError, setting, unknown
+from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.prompts import template
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 
+Languages = tuple[str | None, str | None]
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A kind of model: where its class is, which options it takes, and what must be installed for it."""
+OPTIONS = {
+    "base_url": Option(TEXT, None, "where the server is, such as http://localhost:8000/v1", "URL"),
+    "api": Option(TEXT, "chat", "which of the server's interfaces", choices=("chat", "completions")),
+    "concurrency": Option(INT, 256, "requests in flight at most", "N"),
+    "timeout": Option(FLOAT, 120.0, "for one request", "SECONDS"),
+    "prompt": Option(TEXT, None, "of chat models: a template by name or file (follows the model)", "NAME"),
+    "logprobs": Option(FLAG, False, "ask for log-probabilities, for kept pools"),
+    "clean": Option(FLAG, True, "clean the answers of chat models"),
+    "device": Option(TEXT, None, "cpu, cuda, mps (the best there is)"),
+    "dtype": Option(TEXT, None, "float32, bfloat16, … (what is fast there)"),
+    "compute_type": Option(TEXT, None, "int8, float16, … (as the model was converted)", "TYPE"),
+    "batch": Option(INT, None, "candidates decoded together (as memory allows)", "N"),
+    "max_tokens": Option(INT, None, "of a candidate, at most (as the model allows)", "N"),
+    "engine_args": Option(TABLE, None, "passed on to the engine, such as '{\"tensor_parallel_size\": 2}'", "JSON"),
+}
+"""Every option of our backends; each backend says which it takes."""
+_PROMPTED = ("prompt", "clean", "max_tokens")
 
-    usage: str
-    meaning: str
-    location: str
-    """module:class"""
-    options: frozenset[str] = frozenset()
-    needs: tuple[str, ...] = ()
-    """Modules that its extra installs."""
-    extra: str | None = None
+
+@dataclass(frozen=True)
+class Backend(Name):
+    """A kind of model."""
+
+    takes: tuple[str, ...] = ()
+    """Which of the options are its own."""
+    lacks: tuple[str, ...] = ()
+    """Settings of sampling that the engine does not have."""
     in_flight: int = 64
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
+    examples: tuple[str, ...] = ()
+    """The models there are, where that is known."""
+    own_options: Mapping[str, Option] = field(default_factory=dict)
+    """Of a plug-in: what its factory takes."""
+
+    def usage(self, name: str) -> str:
+        return ", ".join(self.examples) or super().usage(name)
 
     @property
-    def installed(self) -> bool:
-        return all(importlib.util.find_spec(module) is not None for module in self.needs)
+    def engine_options(self) -> Mapping[str, Option]:
+        return {name: OPTIONS[name] for name in self.takes} | dict(self.own_options)
 
     @property
-    def command(self) -> str | None:
-        """What installs it."""
-        return f"pip install 'quitmt[{self.extra}]'" if self.extra else None
+    def prompted(self) -> bool:
+        """Whether it is told what to do in a prompt, which may show what came before."""
+        return "prompt" in self.takes
 
 
-_PROMPTED = frozenset({"prompt", "clean", "max_tokens"})
+def _plug_in(found: Any, name: str) -> Backend:
+    """A factory ``make(model, sampling, languages=…, **options)`` of an installed package."""
+    meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
+    options = names.options_of(found, without=("model", "sampling", "languages"))
+    return Backend(meaning, found, argument="MODEL", own_options=options)
 
-BACKENDS = {
-    "embedded": Backend(
-        "embedded:en-pt, embedded:pt-en",
-        "English to Portuguese and back, in this process; comes with quitmt",
-        "quitmt.generate.bergamot:BergamotGenerator",
-        in_flight=16,
-    ),
-    "bergamot": Backend(
-        "bergamot:PATH",
-        "a folder with a Bergamot or Firefox translation model, in this process",
-        "quitmt.generate.bergamot:BergamotGenerator",
-        in_flight=16,
-    ),
-    "openai": Backend(
-        "openai:MODEL",
-        "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at --base-url",
-        "quitmt.generate.openai:OpenAIGenerator",
-        _PROMPTED | {"base_url", "api", "concurrency", "timeout", "logprobs"},
-        ("aiohttp", "langcodes"),
-        "openai",
-    ),
-    "hf": Backend(
-        "hf:MODEL",
-        "a Hugging Face model in this process: Marian, NLLB, M2M100, mBART, MADLAD, or any chat model",
-        "quitmt.generate.huggingface:HuggingFaceGenerator",
-        _PROMPTED | {"device", "dtype", "batch"},
-        ("torch", "transformers", "langcodes"),
-        "hf",
-    ),
-    "vllm": Backend(
-        "vllm:MODEL",
-        "a chat model on vLLM in this process, all segments in one continuous batch",
-        "quitmt.generate.vllm:VllmGenerator",
-        _PROMPTED | {"dtype", "engine_args"},
-        ("vllm", "langcodes"),
-        "vllm",
-    ),
-    "ct2": Backend(
-        "ct2:PATH",
-        "a folder with a CTranslate2 model and its tokenizer",
-        "quitmt.generate.ctranslate2:CTranslate2Generator",
-        frozenset({"max_tokens", "device", "compute_type"}),
-        ("ctranslate2", "langcodes"),
-        "ct2",
-    ),
-}
 
-MODELS = {backend.usage: backend.meaning for backend in BACKENDS.values()}
+_BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
+BACKENDS = Names(
+    "model",
+    {
+        "embedded": Backend(
+            "English to Portuguese and back, in this process; comes with quitmt",
+            _BERGAMOT,
+            argument="en-pt",
+            in_flight=16,
+            examples=("embedded:en-pt", "embedded:pt-en"),
+        ),
+        "bergamot": Backend(
+            "a folder with a Bergamot or Firefox translation model, in this process",
+            _BERGAMOT,
+            argument="PATH",
+            in_flight=16,
+        ),
+        "openai": Backend(
+            "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at its base URL",
+            "quitmt.generate.openai:OpenAIGenerator",
+            argument="MODEL",
+            takes=(*_PROMPTED, "base_url", "api", "concurrency", "timeout", "logprobs"),
+            lacks=("epsilon",),
+            needs=("aiohttp", "langcodes"),
+            extra="openai",
+        ),
+        "hf": Backend(
+            "a Hugging Face model in this process: Marian, NLLB, M2M100, mBART, MADLAD, or any chat model",
+            "quitmt.generate.huggingface:HuggingFaceGenerator",
+            argument="MODEL",
+            takes=(*_PROMPTED, "device", "dtype", "batch"),
+            needs=("torch", "transformers", "langcodes"),
+            extra="hf",
+        ),
+        "vllm": Backend(
+            "a chat model on vLLM in this process, all segments in one continuous batch",
+            "quitmt.generate.vllm:VllmGenerator",
+            argument="MODEL",
+            takes=(*_PROMPTED, "dtype", "engine_args"),
+            lacks=("epsilon",),
+            needs=("vllm", "langcodes"),
+            extra="vllm",
+        ),
+        "ct2": Backend(
+            "a folder with a CTranslate2 model and its tokenizer",
+            "quitmt.generate.ctranslate2:CTranslate2Generator",
+            argument="PATH",
+            takes=("max_tokens", "device", "compute_type"),
+            lacks=("epsilon",),
+            needs=("ctranslate2", "langcodes"),
+            extra="ct2",
+        ),
+    },
+    group="quitmt.generators",
+    plug_in=_plug_in,
+)
+OWN = {"MODULE:NAME": "a function of yours, sample(source, start, stop), or a Generator object"}
 
 
 def resolve(model: str | None, source: str | None, target: str | None) -> tuple[str, str | None, str | None]:
@@ -111,33 +149,76 @@ def resolve(model: str | None, source: str | None, target: str | None) -> tuple[
     return model, own_source, own_target
 
 
+def find(spec: str) -> Backend | None:
+    """The backend that a text like ``openai:Qwen/Qwen3-8B`` names; None for a part of one's own, MODULE:NAME."""
+    name, _, model = spec.partition(":")
+    if name in BACKENDS and model:
+        backend = BACKENDS[name]
+        if backend.examples and spec not in backend.examples:
+            raise _unknown(spec)
+        return backend
+    if model and name not in BACKENDS and names.is_module(name):
+        return None
+    raise _unknown(spec)
+
+
+def _unknown(spec: str) -> UsageError:
+    return unknown("model", spec, [usage for name in BACKENDS for usage in BACKENDS[name].usage(name).split(", ")])
+
+
+def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> None:
+    """Raise whatever is wrong that can be told without loading the model."""
+    backend = find(spec)
+    if backend is None:
+        if options:
+            raise UsageError(f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {spec}")
+        names.attribute(spec)
+        return
+    name = spec.partition(":")[0]
+    known = backend.engine_options
+    for option, value in options.items():
+        if option not in known:
+            raise _stranger(option, name)
+        if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
+            raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
+    sampling.refuse(f"{name}:", *backend.lacks)
+    if options.get("max_tokens", 1) < 1:
+        raise UsageError(f"at least 1 token must be allowed, not {options['max_tokens']}")
+    if "prompt" in options:
+        template.load(options["prompt"])
+    backend.require(f"{name}:")
+
+
+def _stranger(option: str, name: str) -> UsageError:
+    takers = [f"{key}:" for key in BACKENDS if option in BACKENDS[key].engine_options]
+    if not takers:
+        every = {known for key in BACKENDS for known in BACKENDS[key].engine_options}
+        return unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
+    return UsageError(f"{setting(f'model.options.{option}')} goes with {', '.join(takers)} not with {name}:")
+
+
 def load(
     spec: str,
     sampling: Sampling | None = None,
     *,
-    languages: tuple[str | None, str | None] = (None, None),
+    languages: Languages = (None, None),
     options: Mapping[str, Any] | None = None,
 ) -> Generator:
     """The generator a text like ``embedded:en-pt`` or ``openai:Qwen/Qwen3-8B`` names.
 
     ``options`` are the backend's own; those that are None count as not given, and one that it does not have is refused.
     """
-    name, _, model = spec.partition(":")
-    backend = BACKENDS.get(name)
-    if backend is None or not model:
-        known = [usage for one in BACKENDS.values() for usage in one.usage.split(", ")]
-        raise unknown("model", spec, known)
+    sampling = sampling or Sampling()
     given = {option: value for option, value in (options or {}).items() if value is not None}
-    if strangers := sorted(given.keys() - backend.options):
-        takers = ", ".join(f"{key}:" for key, one in BACKENDS.items() if strangers[0] in one.options)
-        raise UsageError(f"--{strangers[0].replace('_', '-')} goes with {takers} not with {name}:")
+    check(spec, sampling, languages, given)
+    backend, model = find(spec), spec.partition(":")[2]
+    if backend is None:
+        from quitmt.generate.function import as_generator
+
+        return as_generator(names.attribute(spec), spec)
     if "prompt" in given and not template.load(given["prompt"]).clean:
         given.setdefault("clean", False)
-    if given.get("max_tokens", 1) < 1:
-        raise UsageError(f"at least 1 token must be allowed, not {given['max_tokens']}")
-    module, _, attribute = backend.location.partition(":")
-    make: Any = getattr(importlib.import_module(module), attribute)
-    sampling = sampling or Sampling()
-    if not backend.extra:
+    make: Any = backend.factory
+    if backend.make == _BERGAMOT:
         return make(spec, sampling)  # type: ignore[no-any-return]
     return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]

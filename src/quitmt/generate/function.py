@@ -10,12 +10,24 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
-from quitmt.errors import GenerationError
+from quitmt.errors import GenerationError, UsageError
+from quitmt.protocols import Generator
 from quitmt.types import Ask, Candidate, Draw, Segment
 
 Candidates = Iterable[str | Candidate]
 Sample = Callable[[str, int, int], Candidates | Awaitable[Candidates]]
+
+
+def as_generator(thing: Any, name: str | None = None) -> Generator:
+    """A generator as it is, or any function as one."""
+    if hasattr(thing, "draw") and not isinstance(thing, type):
+        return thing  # type: ignore[no-any-return]
+    if not callable(thing) or isinstance(thing, type):
+        hint = "it must be a function sample(source, start, stop) or a Generator (draw, close)"
+        raise UsageError(f"{name or type(thing).__name__} cannot generate candidates", hint=hint)
+    return FunctionGenerator(thing, name=name)
 
 
 class FunctionGenerator:

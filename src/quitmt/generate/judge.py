@@ -38,7 +38,7 @@ def gemba(
         raise UsageError(f"{spec!r} names no judge, which must be a chat model", hint=f"there is {known}")
     given = {name: value for name, value in (options or {}).items() if value is not None}
     if wrong := sorted(given.keys() & {"prompt", "clean"}):
-        raise UsageError(f"a judge has a prompt of its own and takes no --{wrong[0]}")
+        raise UsageError(f"a judge has a prompt of its own and takes no {wrong[0]}")
     given = {"max_tokens": MAX_TOKENS, **given, "prompt": _prompt(model), "clean": False}
     generator = generate.load(f"{engine}:{model}", Sampling(temperature=0.0), languages=languages, options=given)
     return Gemba(cast(Judge, generator), cache=Path(cache) if cache is not None else default_folder())

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
-from quitmt.errors import GenerationError, QuitmtError, UsageError, unknown
+from quitmt.errors import GenerationError, QuitmtError, UsageError, setting, unknown
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
 from quitmt.remote.address import Address
@@ -263,7 +263,9 @@ class _Order:
         self._blank = self._blank and not any(candidate.text for candidate in draw.candidates)
         if self._blank and not self._missing:
             message = f"segment {self.ask.segment.id}: the server gives only empty completions"
-            raise GenerationError(message, hint="check the prompt, --max-tokens, and that thinking is off")
+            raise GenerationError(
+                message, hint=f"check the prompt, {setting('model.options.max_tokens')}, and that thinking is off"
+            )
         self._put(draw)
 
 
@@ -271,7 +273,7 @@ def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
     """What does not go with the API is said now, not by each segment."""
     contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
     if api == "completions" and not all(isinstance(content, str) for content in contents):
-        hint = "take another one with --prompt, or --api chat"
+        hint = f"take another {setting('model.options.prompt')}, or {setting('model.options.api', 'chat')}"
         raise UsageError(f"the prompt {prompt.template.name!r} is made for the model's own chat template", hint=hint)
     return prompt
 
@@ -279,7 +281,7 @@ def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
 def _url(base_url: str | None) -> str:
     url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
     if not url:
-        hint = "give --base-url, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
+        hint = f"give {setting('model.options.base_url')}, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
         raise UsageError("an openai: model needs the address of its server", hint=hint)
     return url
 

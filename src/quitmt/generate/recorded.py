@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from quitmt.protocols import GeneratorTraits
 from quitmt.types import Ask, Candidate, Draw, Segment
 
 
@@ -23,8 +24,7 @@ class RecordedGenerator:
     any length holds only the pools in flight."""
 
     signature = "recorded"
-    recorded = True
-    """Nothing is generated, so nothing is wasted."""
+    traits = GeneratorTraits(recorded=True)
 
     def __init__(self, pools: Iterable[RecordedPool] = ()) -> None:
         self._pools: dict[str, tuple[Candidate, ...]] = {}

@@ -23,7 +23,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError
+from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError, setting
 from quitmt.mailbox import Mailbox
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
@@ -193,7 +193,7 @@ class VllmGenerator:
             raise GenerationError(
                 f"segment {segment.id}: its prompt has {len(tokens)} tokens, and with {self._max_tokens} for the "
                 f"answer that is more than the {self._limit} the model takes",
-                hint="shorten it, or lower --max-tokens",
+                hint=f"shorten it, or lower {setting('model.options.max_tokens')}",
             )
         return tokens
 

@@ -25,7 +25,7 @@ from quitmt.lab.live import Live
 from quitmt.lab.live import run as run_live
 from quitmt.lab.study import Study
 from quitmt.protocols import Generator
-from quitmt.rerank import is_neural, variants
+from quitmt.rerank import Reranking, variants
 from quitmt.types import Segment
 
 Languages = tuple[str | None, str | None]
@@ -130,7 +130,7 @@ def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, liv
         kinds = ["exact", *study.rerank.accelerated] if spec.startswith("mbr:") else ["exact"]
         for kind in kinds:
             variants.load(kind)
-            if not is_neural(spec):  # scoring models are too large to load for a look
+            if not Reranking(spec).neural:  # scoring models are too large to load for a look
                 trajectories.loaded(spec, study.rerank, languages, variant=kind)
     for spec in study.evaluate.metrics:
         entry, _ = metrics.find(spec)

@@ -60,7 +60,8 @@ def sampler(settings: ModelSettings) -> Generator:
 
 
 def in_flight(settings: ModelSettings) -> int:
-    return settings.in_flight or generate.BACKENDS[settings.name.partition(":")[0]].in_flight
+    backend = generate.find(settings.name)
+    return settings.in_flight or (backend.in_flight if backend else 16)
 
 
 def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:

@@ -87,11 +87,8 @@ def compute(
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
     """The rules with a threshold that can be used with a reranker, by their names in the study."""
     loaded = {name: stop.load(name, k=step, n=budget) for name in rules}
-    return {
-        name: rule
-        for name, rule in loaded.items()
-        if isinstance(rule, Threshold) and getattr(rule, "needs_rivals", False) == spec.startswith("mbr:")
-    }
+    traits = rerank.Reranking(spec).traits
+    return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}
 
 
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
@@ -103,7 +100,9 @@ def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ..
 
 
 def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant: str = "exact") -> Reranker[Any]:
-    hardware = Hardware(settings.device, settings.dtype, settings.batch_tokens) if rerank.is_neural(spec) else None
+    hardware = (
+        Hardware(settings.device, settings.dtype, settings.batch_tokens) if rerank.Reranking(spec).neural else None
+    )
     return rerank.load(spec, languages=languages, hardware=hardware, variant=variant)
 
 

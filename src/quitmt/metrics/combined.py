@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import RerankError, UsageError
-from quitmt.protocols import QualityEstimator
+from quitmt.protocols import EstimatorTraits, QualityEstimator, traits_of
 from quitmt.signature import field
 from quitmt.types import Candidate, Segment
 
@@ -30,20 +30,16 @@ class Combined:
         if wrong := [weight for weight in weights if not math.isfinite(weight)]:
             raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
         self._terms = list(zip(estimators, map(float, weights), strict=True))
-        self.distinct = all(is_distinct(estimator) for estimator in estimators)
+        traits = [traits_of(estimator, EstimatorTraits) for estimator in estimators]
+        self.traits = EstimatorTraits(any(one.needs_source for one in traits), all(one.distinct for one in traits))
         self.signature = "+".join(f"{field(weight)}*{estimator.signature}" for estimator, weight in self._terms)
 
     def score(self, pairs: Sequence[Pair]) -> Floats:
         total = np.zeros(len(pairs))
         for estimator, weight in self._terms:
-            once = is_distinct(estimator) and not self.distinct
+            once = traits_of(estimator, EstimatorTraits).distinct and not self.traits.distinct
             total += weight * (_score_once(estimator, pairs) if once else score_all(estimator, pairs))
         return total
-
-
-def is_distinct(estimator: QualityEstimator) -> bool:
-    """Whether one score a distinct text is enough."""
-    return bool(getattr(estimator, "distinct", True))
 
 
 def score_all(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from quitmt import devices
 from quitmt.devices import Hardware
-from quitmt.errors import ModelError, UsageError
+from quitmt.errors import ModelError, UsageError, setting
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.neural import checkpoint
 from quitmt.neural.encoder import Encoder
 from quitmt.neural.head import PairHead, feed_forward
-from quitmt.protocols import Matrix
+from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Tiles:
         devices.release_memory()  # outside of the handler, whose error holds on to the tensors
         count = len(down) * len(across)
         if count == 1:
-            hint = "take a smaller model, or --device cpu"
+            hint = f"take a smaller model, or {setting('rerank.device', 'cpu')}"
             raise ModelError("no memory to compare one pair of texts", hint=hint)
         self.pairs = count // 2
         log.warning("out of memory with %d pairs at once: %d from now on", count, self.pairs)
@@ -142,7 +142,7 @@ class CometArena:
 class CometUtility:
     """COMET as the utility ``mbr:comet``."""
 
-    encodes_whole = True
+    traits = UtilityTraits(needs_source=True, encodes_whole=True)
 
     def __init__(self, comet: Comet) -> None:
         self._comet = comet

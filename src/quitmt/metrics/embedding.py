@@ -21,7 +21,7 @@ from quitmt.devices import Hardware
 from quitmt.errors import UsageError
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.neural.sentence import Ids, SentenceEncoder
-from quitmt.protocols import Matrix
+from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 Ints = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ class EmbeddingArena:
 class EmbeddingUtility:
     """The utility ``mbr:embedding``; the same in both directions."""
 
-    encodes_whole = True
+    traits = UtilityTraits(encodes_whole=True)
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding

@@ -1,17 +1,12 @@
 """Any function as a metric: ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)`` as utility,
-``score(source, candidate)`` as estimator, plain or async; and anything by name, as ``module:attribute``."""
+``score(source, candidate)`` as estimator, plain or async."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import inspect
-import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from types import CodeType
 from typing import Any, cast
 
@@ -20,55 +15,8 @@ import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.metrics.awaiting import Awaiting
-from quitmt.protocols import QualityEstimator, Utility
+from quitmt.protocols import QualityEstimator, Utility, UtilityTraits
 from quitmt.types import Candidate, Segment
-
-log = logging.getLogger(__name__)
-
-FORM = "write module:attribute, for a module that is installed or in the current directory"
-
-
-def attribute(spec: str) -> Any:
-    """What a text like ``my_module:score`` or ``package.module:object.method`` names.
-
-    The current directory counts as a place for modules while the module is imported, and only then.
-    """
-    name, _, path = spec.partition(":")
-    if not all(part.isidentifier() for part in [*name.split("."), *path.split(".")]):
-        raise UsageError(f"{spec!r} does not name a module and an attribute", hint=FORM)
-    found = _module(name)
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise UsageError(f"the module {name} has no {path}") from None
-    return found
-
-
-def _module(name: str) -> Any:
-    try:
-        with _current_directory():
-            return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(f"there is no module {name}", hint=FORM) from None
-        log.debug("importing %s failed", name, exc_info=error)
-        said = " ".join(str(error).split())
-        raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None
-
-
-@contextmanager
-def _current_directory() -> Iterator[None]:
-    """Last on the path, so that a file here hides nothing that is installed."""
-    here = str(Path.cwd())
-    missing = not {"", here} & set(sys.path)
-    if missing:
-        sys.path.append(here)
-    try:
-        yield
-    finally:
-        if missing and here in sys.path:
-            sys.path.remove(here)
 
 
 class FunctionArena:
@@ -86,7 +34,7 @@ class FunctionUtility:
     if the first is called ``source`` or ``src``.
     """
 
-    encodes_whole = True
+    traits = UtilityTraits(encodes_whole=True)
 
     def __init__(self, function: Callable[..., float], *, name: str | None = None) -> None:
         self._function = function

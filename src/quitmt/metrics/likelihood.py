@@ -16,6 +16,7 @@ import numpy.typing as npt
 from quitmt.bergamot.models import load
 from quitmt.bergamot.network import START, Bounds
 from quitmt.bergamot.output import log_normalisers
+from quitmt.protocols import EstimatorTraits
 from quitmt.types import Candidate, Segment
 
 ROWS_A_BATCH = 1024
@@ -26,6 +27,8 @@ Pair = tuple[list[int], list[int]]
 
 class Likelihood:
     """``model`` translates from the candidates' language into the sources': ``embedded:pt-en`` for English sources."""
+
+    traits = EstimatorTraits(needs_source=True)
 
     def __init__(self, model: str = "embedded:pt-en") -> None:
         # A source may well have characters that the model does not know; P(unknown) is then what the model says it is.

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import RerankError
+from quitmt.protocols import EstimatorTraits
 from quitmt.types import Candidate, Segment
 
 
 class RecordedScores:
-    distinct = False
+    traits = EstimatorTraits(distinct=False)
     """Candidates of one text may have been recorded with different scores."""
 
     def __init__(self, name: str) -> None:

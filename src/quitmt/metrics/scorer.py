@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from quitmt.devices import Hardware as Hardware
 from quitmt.errors import MissingExtra, ModelError, QuitmtError, UsageError, unknown
-from quitmt.protocols import Matrix
+from quitmt.protocols import EstimatorTraits, Matrix, UtilityTraits
 from quitmt.types import Candidate, Segment
 
 log = logging.getLogger(__name__)
@@ -80,10 +81,11 @@ class Kind:
     lower_is_better: bool = False
     needs_source: bool = True
     extra: str = "comet"
+    needs: tuple[str, ...] = ("torch", "transformers")
 
     @property
     def installed(self) -> bool:
-        return all(importlib.util.find_spec(module) is not None for module in ("torch", "transformers"))
+        return all(importlib.util.find_spec(module) is not None for module in self.needs)
 
 
 KINDS = {
@@ -144,15 +146,27 @@ KINDS = {
 }
 
 
+_loaded: weakref.WeakValueDictionary[tuple[str, str, Hardware], Scorer] = weakref.WeakValueDictionary()
+"""Those that somebody holds: whoever asks for the same one gets it, and its memory is free when nobody does."""
+
+
 def load(spec: str, hardware: Hardware | None = None) -> Scorer:
-    """The scorer a text like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl`` names."""
-    kind, model = _kind(spec), spec.partition(":")[2]
+    """The scorer a text like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl`` names, one for all of a process."""
+    kind, hardware = _kind(spec), hardware or Hardware()
+    model = spec.partition(":")[2] or kind.model
+    key = kind.location, model, hardware
+    found = _loaded.get(key)
+    if found is None:
+        found = _loaded[key] = _load(kind, model, hardware)
+    return found
+
+
+def _load(kind: Kind, model: str, hardware: Hardware) -> Scorer:
     if not kind.installed:
         raise MissingExtra(f"{kind.title} needs torch and transformers", hint=f"pip install 'quitmt[{kind.extra}]'")
     make: Any = _attribute(kind.location)
-    model = model or kind.model
     try:
-        return make(model, hardware or Hardware())  # type: ignore[no-any-return]
+        return make(model, hardware)  # type: ignore[no-any-return]
     except QuitmtError:
         raise
     except Exception as error:  # the many ways in which a checkpoint can be damaged
@@ -165,7 +179,7 @@ def utility(spec: str, hardware: Hardware | None = None) -> Any:
     """The MBR utility of the same."""
     kind = _kind(spec)
     if not kind.needs_reference:
-        raise UsageError(f"{kind.title} scores without a reference and compares nothing", hint=f"--rerank qe:{spec}")
+        raise UsageError(f"{kind.title} scores without a reference and compares nothing", hint=f"take qe:{spec}")
     return _attribute(kind.utility)(load(spec, hardware))
 
 
@@ -173,7 +187,7 @@ def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
     """The quality estimator of the same."""
     kind = _kind(spec)
     if kind.needs_reference:
-        raise UsageError(f"{kind.title} needs a reference", hint=f"--rerank mbr:{spec} has the other candidates for it")
+        raise UsageError(f"{kind.title} needs a reference", hint=f"mbr:{spec} has the other candidates for it")
     return ScorerEstimator(load(spec, hardware))
 
 
@@ -191,6 +205,8 @@ def _attribute(location: str) -> Any:
 
 class ScorerEstimator:
     """A scorer without references, as a quality estimator."""
+
+    traits = EstimatorTraits(needs_source=True)
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
@@ -213,7 +229,7 @@ class TextArena:
 class PairwiseUtility:
     """A scorer that reads translation and reference together, as a utility: each ordered pair is an example."""
 
-    encodes_whole = True
+    traits = UtilityTraits(needs_source=True, encodes_whole=True)
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer

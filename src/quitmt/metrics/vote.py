@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from quitmt.metrics.final_answer import final_answer
 from quitmt.metrics.function import signed
-from quitmt.protocols import Matrix
+from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 Ints = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class Vote:
     ('7 + 5 = 12', 0.4)
     """
 
-    encodes_whole = True
+    traits = UtilityTraits(encodes_whole=True)
 
     def __init__(self, answer: Callable[[str], Hashable | None] = final_answer, *, name: str | None = None) -> None:
         self._answer = answer

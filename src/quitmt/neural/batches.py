@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from quitmt import devices
-from quitmt.errors import ModelError
+from quitmt.errors import ModelError, setting
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Batcher:
                 if len(batch) == 1:
                     raise ModelError(
                         f"no memory for one text of {lengths[batch[0]]} tokens",
-                        hint="take a smaller model, --device cpu, or half precision",
+                        hint=f"take a smaller model, {setting('rerank.device', 'cpu')}, or half precision",
                     )
                 self.tokens = len(batch) * lengths[batch[0]] // 2
                 log.warning("out of memory with %d texts at once: %d tokens from now on", len(batch), self.tokens)

@@ -3,20 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from quitmt.devices import Hardware
-from quitmt.errors import UsageError, unknown
+from quitmt.errors import UsageError, setting
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
-from quitmt.protocols import QualityEstimator, Reranker, Utility
+from quitmt.names import attribute
+from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
-from quitmt.rerank.filtered import KEEP, Filtered
+from quitmt.rerank.filtered import KEEP, Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
-from quitmt.rerank.specs import RERANKERS
 
-__all__ = ["RERANKERS", "is_neural", "load", "mbr", "qe", "vote"]
+__all__ = ["Reranking", "load", "mbr", "qe", "vote"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """A reranker by name, as a recipe has it: ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``.
+
+    ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
+    MBR, such as ``prune`` (see ``quitmt.rerank.variants``).
+    """
+
+    name: str
+    variant: str = "exact"
+    filter: str | None = None
+    keep: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def neural(self) -> bool:
+        """Whether there is a scoring model in it, the only ones that have a device."""
+        return specs.is_neural(self.name) or (self.filter is not None and specs.is_neural(self.filter))
+
+    @property
+    def traits(self) -> RerankerTraits:
+        """Those of what it names, known before anything is loaded; ``check`` comes first."""
+        needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
+        if self.kind == "qe":
+            return RerankerTraits("qe", needs_source=needs_source, running_best=True)
+        if self.filter is not None:
+            return RerankerTraits("mbr", needs_source=needs_source)
+        if self.variant != "exact":
+            return RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
+        return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True)
+
+    def check(self) -> None:
+        """Raise whatever is wrong with it that can be told without loading a model."""
+        if self.kind not in ("mbr", "qe"):
+            raise specs.unknown_reranker(self.name)
+        if self.kind == "mbr" and self.filter is not None and not self.filter.startswith("qe:"):
+            hint = f"as in {setting('rerank.filter', 'qe:likelihood')}"
+            raise UsageError(f"the filter {self.filter!r} is no QE metric", hint=hint)
+        for spec in (self.name, *([self.filter] if self.filter else [])):
+            for entry, rest in specs.metrics_of(spec):
+                if entry is None:
+                    attribute(rest)
+                else:
+                    entry.require(spec)
+        if self.keep is not None and self.filter is None:
+            hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
+            raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
+        method = variants.load(self.variant)
+        if self.kind == "qe":
+            self._check_qe()
+        elif self.filter is not None:
+            self._check_filter(exact=method is None)
+
+    def _check_qe(self) -> None:
+        if self.variant != "exact":
+            raise UsageError(f"{setting('rerank.variant')} goes with an mbr: reranker, not with {self.name}")
+        if self.filter is not None:
+            raise UsageError(
+                f"{setting('rerank.filter')} goes with an mbr: reranker, not with {self.name}",
+                hint="or combine them: qe:A*X+B*Y",
+            )
+
+    def _check_filter(self, *, exact: bool) -> None:
+        if not exact:
+            both = f"{setting('rerank.variant')} and {setting('rerank.filter')}"
+            raise UsageError(f"{both} do not go together", hint="filtered MBR is exact among those kept")
+        check_keep(self.keep)
 
 
 def load(
@@ -28,53 +101,17 @@ def load(
     keep: int | None = None,
     variant: str = "exact",
 ) -> Reranker[Any]:
-    """The reranker a text like ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood`` names.
-
-    ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
-    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``hardware`` is for the scoring models among them.
-    """
-    made: Any = _load(spec, languages, hardware, filter, keep, variant)
-    made.needs_source = specs.needs_source(spec) or (filter is not None and specs.needs_source(filter))
-    return made  # type: ignore[no-any-return]
-
-
-def _load(
-    spec: str,
-    languages: tuple[str | None, str | None],
-    hardware: Hardware | None,
-    filter: str | None,
-    keep: int | None,
-    variant: str,
-) -> Reranker[Any]:
-    kind, _, rest = spec.partition(":")
-    if keep is not None and filter is None:
-        raise UsageError("--keep goes with --filter", hint="as in --rerank mbr:chrf --filter qe:likelihood --keep 64")
-    if not rest:
-        raise unknown("reranker", spec, RERANKERS)
-    if kind == "mbr" and filter is not None:
-        filter_kind, _, filter_rest = filter.partition(":")
-        if filter_kind != "qe":
-            raise UsageError(f"the filter {filter!r} is no QE metric", hint="as in --filter qe:likelihood")
-        if variant != "exact":
-            raise UsageError("--mbr and --filter do not go together", hint="filtered MBR is exact among those kept")
-        m = KEEP if keep is None else keep
-        return Filtered(specs.estimator(filter_rest, languages, hardware), specs.utility(rest, hardware), keep=m)
-    if kind == "mbr":
-        method = variants.load(variant)
-        utility = specs.utility(rest, hardware)
-        return Accelerated(utility, method) if method else Mbr(utility)
-    if kind == "qe" and variant != "exact":
-        raise UsageError(f"--mbr goes with an mbr: reranker, not with {spec}")
-    if kind == "qe" and filter is not None:
-        raise UsageError(f"--filter goes with an mbr: reranker, not with {spec}", hint="or combine them: qe:A*X+B*Y")
+    """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it."""
+    Reranking(spec, variant, filter, keep).check()
+    kind, _, metric = spec.partition(":")
     if kind == "qe":
-        return Qe(specs.estimator(rest, languages, hardware))
-    raise unknown("reranker", spec, RERANKERS)
-
-
-def is_neural(spec: str, filter: str | None = None) -> bool:
-    """Whether ``load`` would load a scoring model, the only ones that ``hardware`` is for."""
-    return specs.is_neural(spec) or (filter is not None and specs.is_neural(filter))
+        return Qe(specs.estimator(metric, languages, hardware))
+    if filter is not None:
+        estimator = specs.estimator(filter.partition(":")[2], languages, hardware)
+        return Filtered(estimator, specs.utility(metric, hardware), keep=KEEP if keep is None else keep)
+    method = variants.load(variant)
+    utility = specs.utility(metric, hardware)
+    return Accelerated(utility, method) if method else Mbr(utility)
 
 
 def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None) -> Reranker[Any]:

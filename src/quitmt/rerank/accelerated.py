@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol
 import numpy as np
 
 from quitmt.errors import QuitmtError
-from quitmt.protocols import Arena, Update, Utility
+from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
 from quitmt.types import Effort, Segment, Standing
 
@@ -37,13 +37,12 @@ class Method(Protocol):
 class Accelerated(Generic[Arena]):
     """MBR with a utility, by a method."""
 
-    standings_cost = True
-    """A method is run anew for each."""
-    segments_at_once = 4
-
     def __init__(self, utility: Utility[Arena], method: Method) -> None:
         method.check(utility)
         self.utility, self.method = utility, method
+        needs_source = traits_of(utility, UtilityTraits).needs_source
+        # A method is run anew for each standing.
+        self.traits = RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
         self.signature = f"mbr:{utility.signature}|{method.signature}"
 
     def open(self, segment: Segment) -> Cells[Arena]:

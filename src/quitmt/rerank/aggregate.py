@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, setting
 from quitmt.protocols import Utility
 from quitmt.rerank.cells import Cells, Floats
 
@@ -20,7 +20,7 @@ class Aggregate:
         if not hasattr(utility, "against"):
             raise UsageError(
                 f"an aggregate needs a utility with counts or vectors of texts, and {utility.signature} has neither",
-                hint="take mbr:chrf or mbr:comet, or another --mbr",
+                hint=f"take mbr:chrf or mbr:comet, or another {setting('rerank.variant')}",
             )
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:

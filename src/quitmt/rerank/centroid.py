@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, setting
 from quitmt.protocols import Utility
 from quitmt.rerank.cells import Cells, Floats, checked_seed
 
@@ -30,7 +30,7 @@ class Centroid:
         if not (hasattr(utility, "vectors") and hasattr(utility, "against")):
             raise UsageError(
                 f"centroids need a utility with vectors of texts, and {utility.signature} has none",
-                hint="take mbr:comet, or another --mbr",
+                hint=f"take mbr:comet, or another {setting('rerank.variant')}",
             )
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:

@@ -15,12 +15,27 @@ from collections.abc import Sequence
 from typing import Generic
 
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.protocols import Arena, QualityEstimator, Update, Utility
+from quitmt.protocols import (
+    Arena,
+    EstimatorTraits,
+    QualityEstimator,
+    RerankerTraits,
+    Update,
+    Utility,
+    UtilityTraits,
+    traits_of,
+)
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.types import Effort, Segment, Standing
 
 KEEP = 64
+
+
+def check_keep(keep: int | None) -> None:
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise UsageError(f"a filter must keep at least 1 candidate, not {keep}")
+
 
 Cut = list[tuple[int, int]]
 """The kept candidates in index order: (index, number of its text)."""
@@ -64,9 +79,12 @@ class Filtered(Generic[Arena]):
     """QE-filtered MBR: ``estimator`` keeps ``keep`` candidates, ``utility`` chooses among them."""
 
     def __init__(self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP) -> None:
-        if keep < 1:
-            raise UsageError(f"a filter must keep at least 1 candidate, not {keep}")
+        check_keep(keep)
         self._quality, self._utility, self._keep = Quality(estimator), utility, keep
+        needs_source = (
+            traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
+        )
+        self.traits = RerankerTraits("mbr", needs_source=needs_source)
         self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}"
 
     def open(self, segment: Segment) -> Shortlist[Arena]:

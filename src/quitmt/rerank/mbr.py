@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
-from quitmt.protocols import Arena, Update, Utility
+from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.rivals import rivals
 from quitmt.types import Candidate, Effort, Segment, Standing
@@ -76,10 +76,10 @@ class Pool(Generic[Arena]):
 class Mbr(Generic[Arena]):
     """Exact MBR with any utility."""
 
-    gives_rivals = True
-
     def __init__(self, utility: Utility[Arena]) -> None:
         self.utility = utility
+        needs_source = traits_of(utility, UtilityTraits).needs_source
+        self.traits = RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True)
         self.signature = f"mbr:{utility.signature}"
 
     def open(self, segment: Segment) -> Pool[Arena]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
-from quitmt.protocols import Arena, Utility
+from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
 from quitmt.types import Segment
 
 Floats = npt.NDArray[np.float64]
@@ -89,7 +89,7 @@ def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]
     try:
         utility.encode([(arena, texts) for arena, texts in batch if texts])
     except Exception as error:
-        if len(batch) > 1 and getattr(utility, "encodes_whole", False):
+        if len(batch) > 1 and traits_of(utility, UtilityTraits).encodes_whole:
             return [encode(utility, [one])[0] if one[1] else None for one in batch]
         return [error] * len(batch)
     return [None] * len(batch)

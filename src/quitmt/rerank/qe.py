@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from quitmt.errors import QuitmtError
-from quitmt.protocols import QualityEstimator, Update
+from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.types import Candidate, Segment, Standing
 
@@ -37,6 +37,8 @@ class Qe:
 
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
+        needs_source = traits_of(estimator, EstimatorTraits).needs_source
+        self.traits = RerankerTraits("qe", needs_source=needs_source, running_best=True)
         self.signature = f"qe:{estimator.signature}"
 
     def open(self, segment: Segment) -> Ranking:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
-from quitmt.metrics.combined import Pair, is_distinct, score_all
-from quitmt.protocols import QualityEstimator
+from quitmt.metrics.combined import Pair, score_all
+from quitmt.protocols import EstimatorTraits, QualityEstimator, traits_of
 from quitmt.types import Candidate, Segment
 
 
@@ -30,7 +30,7 @@ class Scored:
 class Quality:
     def __init__(self, estimator: QualityEstimator) -> None:
         self._estimator = estimator
-        self._distinct = is_distinct(estimator)
+        self._distinct = traits_of(estimator, EstimatorTraits).distinct
 
     def score(self, batch: Sequence[tuple[Scored, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
         """For each segment, the scores of its new candidates in their order, or why it failed."""

@@ -1,9 +1,8 @@
 """What the names of rerankers mean: the metric behind ``mbr:`` and ``qe:``, as texts from users.
 
-    mbr:  chrf | comet | xcomet | metricx | embedding, the last four with :MODEL or without | MODULE:NAME
-          vote, with :MODULE:NAME or without
-    qe:   likelihood[:MODEL] | recorded:NAME | kiwi | xcomet | metricx, with :MODEL or without | MODULE:NAME
-          WEIGHT*METRIC+WEIGHT*METRIC…, where a metric without a weight counts once
+    mbr:NAME, mbr:NAME:ARGUMENT, mbr:NAME:OPTION=VALUE,… or mbr:MODULE:ATTRIBUTE       a utility
+    qe:…                                                                               the same, a quality estimator
+    qe:WEIGHT*METRIC+WEIGHT*METRIC…             a sum, where a metric without a weight counts once
 
 Our own names win over modules of the same name. A ``+`` always separates metrics, so no model in such a text has one.
 """
@@ -11,82 +10,269 @@ Our own names win over modules of the same name. A ``+`` always separates metric
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from quitmt import names
 from quitmt.devices import Hardware
-from quitmt.errors import UsageError, unknown
+from quitmt.errors import UsageError, setting, unknown
 from quitmt.metrics import scorer
 from quitmt.metrics.combined import Combined
-from quitmt.metrics.function import as_estimator, as_utility, attribute
+from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.metrics.scorer import KINDS
-from quitmt.protocols import QualityEstimator, Utility
-
-RERANKERS = {
-    "mbr:chrf": "the candidate the others agree with most, by chrF (exact)",
-    "mbr:comet": "… by COMET-22; mbr:comet:MODEL takes another checkpoint",
-    "mbr:xcomet": "… by xCOMET-XXL, or :MODEL",
-    "mbr:metricx": "… by MetricX-24-XXL, or :MODEL",
-    "mbr:embedding": "… by the cosine of sentence embeddings of a small multilingual model; mbr:embedding:MODEL takes "
-    "any that sentence-transformers publishes",
-    "mbr:vote": "… by the answers they give: the last one marked as such, or the last number, or the whole text; "
-    "mbr:vote:MODULE:NAME takes a function of yours, answer(text)",
-    "mbr:MODULE:NAME": "… by a function of yours, u(hypothesis, reference) or u(source, hypothesis, reference), or a "
-    "Utility object, of a module that is installed or in the current directory",
-    "qe:likelihood": "the candidate from which the reverse model would most likely recover the source; "
-    "qe:likelihood:MODEL takes another reverse model",
-    "qe:kiwi": "the candidate that CometKiwi-22 likes best, or :MODEL",
-    "qe:xcomet": "… xCOMET-XXL without a reference, or :MODEL (also xcomet-qe)",
-    "qe:metricx": "… MetricX-24-XXL without a reference, or :MODEL (also metricx-qe)",
-    "qe:recorded:NAME": "the candidate with the highest recorded score NAME of its pool",
-    "qe:MODULE:NAME": "… the highest score(source, candidate), a function of yours, or a QualityEstimator object",
-    "qe:A*X+B*Y": "… the highest sum of several: qe:0.7*kiwi+0.3*likelihood",
-}
+from quitmt.names import Name, Names
+from quitmt.protocols import EstimatorTraits, QualityEstimator, Utility, UtilityTraits, traits_of
 
 Languages = tuple[str | None, str | None]
 
-WITHOUT_REFERENCE = {"xcomet": "xcomet-qe", "metricx": "metricx-qe"}
-"""Metrics that go by one name and come in two kinds."""
+
+@dataclass(frozen=True)
+class MetricName(Name):
+    """A metric by name. Whether it needs a source is known before it is loaded, and so is whether it has a device."""
+
+    needs_source: bool = False
+    neural: bool = False
+    perfect: str | None = None
+    """For the headroom rule: the best score there can be, and a share in proportion to the scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What metrics are made with, besides their name."""
+
+    languages: Languages = (None, None)
+    hardware: Hardware | None = None
+
+
+def _chrf(order: int = 6, beta: float = 2.0) -> Any:
+    from quitmt.metrics.chrf import Chrf
+
+    return Chrf(order, beta)
+
+
+def _vote(argument: str, _: Place) -> Any:
+    from quitmt.metrics.vote import Vote
+
+    return Vote(names.attribute(argument), name=argument) if argument else Vote()
+
+
+def _likelihood(argument: str, place: Place) -> Any:
+    from quitmt.metrics.likelihood import Likelihood
+
+    return Likelihood(argument or _reverse_model(*place.languages))
+
+
+def _recorded(argument: str, _: Place) -> Any:
+    from quitmt.metrics.recorded import RecordedScores
+
+    return RecordedScores(argument)
+
+
+def _reverse_model(source: str | None, target: str | None) -> str:
+    if not (source and target):
+        languages = f"{setting('model.source_language')} and {setting('model.target_language')}"
+        hint = f"name one, as in qe:likelihood:bergamot:PATH, or give {languages} for an embedded one"
+        raise UsageError("qe:likelihood needs a model of the reverse direction", hint=hint)
+    return f"embedded:{target}-{source}"
+
+
+def _scored(kind: str, make: Callable[[str, Hardware | None], Any]) -> Callable[[str, Place], Any]:
+    return lambda model, place: make(f"{kind}:{model}" if model else kind, place.hardware)
+
+
+def _neural(meaning: str, kind: str, make: Callable[..., Any], perfect: str | None = None) -> MetricName:
+    facts = KINDS[kind]
+    return MetricName(
+        meaning,
+        _scored(kind, make),
+        argument="MODEL",
+        extra=facts.extra,
+        needs=facts.needs,
+        needs_source=facts.needs_source,
+        neural=True,
+        perfect=perfect,
+    )
+
+
+def _plug_in(found: Any, name: str) -> MetricName:
+    """An object or a function of an installed package; its name says whether it is a utility or an estimator."""
+    wrap: Callable[..., Any] = as_utility if name.startswith("mbr:") else as_estimator
+    part = wrap(found, name.partition(":")[2])
+    traits = traits_of(part, UtilityTraits) if wrap is as_utility else traits_of(part, EstimatorTraits)
+    return MetricName(f"of an installed package: {name}", lambda: part, needs_source=traits.needs_source)
+
+
+def _utility(spec: str, hardware: Hardware | None) -> Any:
+    return scorer.utility(spec, hardware)
+
+
+def _estimator(spec: str, hardware: Hardware | None) -> Any:
+    return scorer.estimator(spec, hardware)
+
+
+RERANKERS = Names(
+    "reranker",
+    {
+        "mbr:chrf": MetricName("the candidate the others agree with most, by chrF (exact)", _chrf),
+        "mbr:comet": _neural("… by COMET-22, or another checkpoint", "comet", _utility),
+        "mbr:xcomet": _neural("… by xCOMET-XXL, or XL", "xcomet", _utility),
+        "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", _utility),
+        "mbr:embedding": _neural(
+            "… by the cosine of sentence embeddings of a small multilingual model, or any that sentence-transformers "
+            "publishes",
+            "embedding",
+            _utility,
+        ),
+        "mbr:vote": MetricName(
+            "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
+            "function of yours, answer(text)",
+            _vote,
+            argument="MODULE:NAME",
+        ),
+        "qe:likelihood": MetricName(
+            "the candidate from which the reverse model, or another one, would most likely recover the source",
+            _likelihood,
+            argument="MODEL",
+            needs_source=True,
+            perfect="headroom:share=0.002",
+        ),
+        "qe:kiwi": _neural(
+            "the candidate that CometKiwi-22 likes best, or another one", "kiwi", _estimator, "headroom:share=0.002"
+        ),
+        "qe:xcomet": _neural(
+            "… xCOMET-XXL without a reference (also xcomet-qe)", "xcomet-qe", _estimator, "headroom:share=0.002"
+        ),
+        "qe:metricx": _neural(
+            "… MetricX-24-XXL without a reference (also metricx-qe); from 0 down to -25",
+            "metricx-qe",
+            _estimator,
+            "headroom:top=0,share=0.05",
+        ),
+        "qe:recorded": MetricName(
+            "the candidate with the highest recorded score NAME of its pool",
+            _recorded,
+            argument="NAME",
+            needs_argument=True,
+        ),
+    },
+    group="quitmt.rerankers",
+    plug_in=_plug_in,
+)
+OWN = {
+    "mbr:MODULE:NAME": "… by a function of yours, u(hypothesis, reference) or u(source, hypothesis, reference), or a "
+    "Utility object, of a module that is installed or in the current directory",
+    "qe:MODULE:NAME": "… the highest score(source, candidate), a function of yours, or a QualityEstimator object",
+    "qe:A*X+B*Y": "… the highest sum of several: qe:0.7*kiwi+0.3*likelihood",
+}
+ALIASES = {"qe:xcomet-qe": "qe:xcomet", "qe:metricx-qe": "qe:metricx"}
+
+
+def listed() -> dict[str, str]:
+    """What there is, for people; what may be left out of a name stands in brackets."""
+    found = {}
+    for name in RERANKERS:
+        entry = RERANKERS[name]
+        usage = entry.usage(name)
+        found[f"{name}[:{entry.argument}]" if entry.argument and not entry.needs_argument else usage] = entry.meaning
+    return found | OWN
 
 
 def utility(spec: str, hardware: Hardware | None = None) -> Utility[Any]:
     """The utility behind ``mbr:``."""
-    if spec == "chrf":
-        from quitmt.metrics.chrf import Chrf
-
-        return Chrf()
-    if spec.partition(":")[0] in KINDS:
-        return scorer.utility(spec, hardware)  # type: ignore[no-any-return]
-    name, colon, argument = spec.partition(":")
-    if name == "vote" and (argument or not colon):
-        from quitmt.metrics.vote import Vote
-
-        return Vote(attribute(argument), name=argument) if argument else Vote()
-    if colon and name not in ("chrf", "vote"):
-        return as_utility(attribute(spec), spec)
-    raise unknown("reranker", f"mbr:{spec}", RERANKERS)
+    return _metric(f"mbr:{spec}", Place(hardware=hardware))  # type: ignore[no-any-return]
 
 
 def estimator(spec: str, languages: Languages, hardware: Hardware | None = None) -> QualityEstimator:
     """The quality estimator behind ``qe:``, which may be a combination of several."""
     terms = [_term(text, spec) for text in spec.split("+")]
-    found = [_one_estimator(name, languages, hardware) for _, name in terms]
+    found = [_metric(f"qe:{name}", Place(languages, hardware)) for _, name in terms]
     if len(terms) == 1 and terms[0][0] is None:
-        return found[0]
+        return found[0]  # type: ignore[no-any-return]
     return Combined(found, [1.0 if weight is None else weight for weight, _ in terms])
+
+
+def find(spec: str) -> tuple[MetricName | None, str]:
+    """The entry of one metric with its ``mbr:`` or ``qe:``, and what follows its name; None for MODULE:ATTRIBUTE."""
+    kind, _, rest = spec.partition(":")
+    name, colon, argument = rest.partition(":")
+    full = ALIASES.get(f"{kind}:{name}", f"{kind}:{name}")
+    if full in RERANKERS:
+        entry = RERANKERS[full]
+        if entry.needs_argument and not argument:
+            raise UsageError(f"{full} needs the name of a score", hint=f"such as {full}:likelihood")
+        if entry.argument and colon and not argument:
+            raise unknown("reranker", spec, [full, f"{full}:{entry.argument}"])
+        return entry, argument
+    if colon and kind in ("mbr", "qe"):
+        if rest.partition(":")[0] in _OTHER_KIND[kind]:
+            _refuse_kind(kind, rest)
+        return None, rest
+    if kind in ("mbr", "qe") and name in _OTHER_KIND[kind]:
+        _refuse_kind(kind, rest)
+    raise unknown_reranker(spec)
+
+
+_OTHER_KIND = {
+    "mbr": [name for name, facts in KINDS.items() if not facts.needs_reference],
+    "qe": [name for name, facts in KINDS.items() if facts.needs_reference and name not in ("xcomet", "metricx")],
+}
+
+
+def _refuse_kind(kind: str, spec: str) -> None:
+    """Metrics that compare nothing are none for MBR, and those that need a reference none for QE."""
+    title = KINDS[spec.partition(":")[0]].title
+    if kind == "mbr":
+        other = setting("rerank.name", f"qe:{spec}")
+        raise UsageError(f"{title} scores without a reference and compares nothing", hint=f"take {other}")
+    other = setting("rerank.name", f"mbr:{spec}")
+    raise UsageError(f"{title} needs a reference", hint=f"{other} has the other candidates for it")
+
+
+def unknown_reranker(spec: str) -> UsageError:
+    """A metric without its ``mbr:`` or ``qe:`` is told what it lacks."""
+    if full := [name for name in RERANKERS if name.partition(":")[2] == spec]:
+        return UsageError(f"unknown reranker {spec!r}", hint=f"did you mean {' or '.join(map(repr, full))}?")
+    return unknown("reranker", spec, [*RERANKERS, *OWN])
+
+
+def metrics_of(spec: str) -> list[tuple[MetricName | None, str]]:
+    """The metrics of a reranker's name, which may be a sum: each its entry, if it has one, and its argument."""
+    kind, _, rest = spec.partition(":")
+    if not rest:
+        raise unknown_reranker(spec)
+    if kind != "qe":
+        return [find(spec)]
+    return [find(f"qe:{_term(text, rest)[1]}") for text in rest.split("+")]
 
 
 def is_neural(spec: str) -> bool:
     """Whether a spec, with its ``mbr:`` or ``qe:``, names a scoring model, which has a device and a number format."""
-    kind, _, rest = spec.partition(":")
-    texts = rest.split("+") if kind == "qe" else [rest]
-    return any(text.rpartition("*")[2].strip().partition(":")[0] in KINDS for text in texts)
+    return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
 
 
 def needs_source(spec: str) -> bool:
     """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
-    texts = spec.partition(":")[2].split("+")
-    names = {text.rpartition("*")[2].strip().partition(":")[0] for text in texts}
-    return "likelihood" in names or any(name in KINDS and KINDS[name].needs_source for name in names)
+    return any(_needs_source(entry, rest, spec) for entry, rest in metrics_of(spec))
+
+
+def _needs_source(entry: MetricName | None, rest: str, spec: str) -> bool:
+    if entry is not None:
+        return entry.needs_source
+    part = names.attribute(rest)
+    kind: Any = UtilityTraits if spec.startswith("mbr:") else EstimatorTraits
+    return bool(traits_of(part, kind).needs_source)
+
+
+def _metric(spec: str, place: Place) -> Any:
+    entry, rest = find(spec)
+    if entry is None:
+        wrap: Callable[..., Any] = as_utility if spec.startswith("mbr:") else as_estimator
+        return wrap(names.attribute(rest), rest)
+    entry.require(spec)
+    if entry.argument:
+        return entry.factory(rest, place)
+    return entry.factory(**names.parsed(rest, entry.options, spec.partition("=")[0].rpartition(":")[0] or spec))
 
 
 def _term(text: str, spec: str) -> tuple[float | None, str]:
@@ -103,31 +289,3 @@ def _term(text: str, spec: str) -> tuple[float | None, str]:
     if not math.isfinite(value):
         raise UsageError(f"{weight!r} in {spec!r} is not a weight", hint="it must be a number, such as 0.7*kiwi")
     return value, name.strip()
-
-
-def _one_estimator(spec: str, languages: Languages, hardware: Hardware | None) -> QualityEstimator:
-    name, colon, argument = spec.partition(":")
-    if name == "recorded":
-        from quitmt.metrics.recorded import RecordedScores
-
-        if not argument:
-            raise UsageError("qe:recorded needs the name of a score, such as qe:recorded:likelihood")
-        return RecordedScores(argument)
-    if name == "likelihood":
-        from quitmt.metrics.likelihood import Likelihood
-
-        return Likelihood(argument or _reverse_model(*languages))
-    if name in KINDS:
-        return scorer.estimator(f"{WITHOUT_REFERENCE.get(name, name)}{colon}{argument}", hardware)
-    if colon:
-        return as_estimator(attribute(spec), spec)
-    raise unknown("reranker", f"qe:{spec}", RERANKERS)
-
-
-def _reverse_model(source: str | None, target: str | None) -> str:
-    if not (source and target):
-        raise UsageError(
-            "qe:likelihood needs a model of the reverse direction",
-            hint="name one, as in qe:likelihood:bergamot:PATH, or give --src and --tgt for an embedded one",
-        )
-    return f"embedded:{target}-{source}"

@@ -2,74 +2,125 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from quitmt.errors import UsageError, unknown
-from quitmt.protocols import Reranker, StoppingRule
+from quitmt import names
+from quitmt.errors import UsageError, setting, unknown
+from quitmt.names import Name, Names
+from quitmt.protocols import RerankerTraits, RuleTraits, StoppingRule, traits_of
 from quitmt.stop.fixed import Fixed
-from quitmt.stop.headroom import Headroom
-from quitmt.stop.loss import Loss
-from quitmt.stop.race import Race
 from quitmt.stop.threshold import Threshold
-from quitmt.stop.window import Quit
 
-RULES = {
-    "quit": "stop when the best score has stayed within alpha over a window of w steps of k candidates",
-    "full": "use the whole budget of n candidates: reranking without early stopping",
-    "fixed:N": "use the first N candidates",
-    "loss": "with exact mbr: stop when no more than this much of the score is expected to be lost, on average; "
-    "loss:most=0.0005,minimum=32,looks=2",
-    "race": "with exact mbr: stop when no candidate can be better than the best one by more than epsilon; "
-    "race:z=2.5,epsilon=0.003,minimum=32,looks=2",
-    "headroom": "with qe: stop when (top - best score) / candidates is at most share; "
-    "headroom:share=0.002,top=1,minimum=16,looks=2",
-}
-THRESHOLDS: dict[str, type[Threshold]] = {"loss": Loss, "race": Race, "headroom": Headroom}
-"""Rules with a threshold, by name."""
-OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
-    "loss": {"most": float, "new": float, "minimum": int, "looks": int},
-    "race": {"z": float, "epsilon": float, "minimum": int, "looks": int},
-    "headroom": {"share": float, "top": float, "minimum": int, "looks": int},
-}
+SHARED = ("step", "budget", "window", "alpha", "single")
+"""What a run says for all rules: each is given those that it takes; what else it takes are options of its name."""
+
+
+def _entry(meaning: str, make: str | Callable[..., Any], **more: Any) -> Name:
+    return Name(meaning, make, without=SHARED, **more)
+
+
+def _plug_in(found: Any, name: str) -> Name:
+    meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
+    return _entry(meaning, found if callable(found) else lambda: found)
+
+
+RULES = Names(
+    "stopping rule",
+    {
+        "quit": _entry(
+            "stop when the best score has stayed within alpha over a window of w steps of k candidates",
+            "quitmt.stop.window:Quit",
+        ),
+        "full": _entry(
+            "use the whole budget of n candidates: reranking without early stopping",
+            "quitmt.stop.fixed:Fixed",
+            given={"name": "full"},
+        ),
+        "fixed": _entry("use the first N candidates", "quitmt.stop.fixed:Fixed", argument="N", needs_argument=True),
+        "loss": _entry(
+            "with exact mbr: stop when no more than this much of the score is expected to be lost, on average",
+            "quitmt.stop.loss:Loss",
+        ),
+        "race": _entry(
+            "with exact mbr: stop when no candidate can be better than the best one by more than epsilon",
+            "quitmt.stop.race:Race",
+        ),
+        "headroom": _entry(
+            "with qe: stop when (top - best score) / candidates is at most share", "quitmt.stop.headroom:Headroom"
+        ),
+    },
+    group="quitmt.rules",
+    plug_in=_plug_in,
+)
+THRESHOLDS = ("loss", "race", "headroom")
+"""Our rules with a threshold."""
 
 
 def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512, single: bool = False) -> StoppingRule:
-    """The rule a text like ``quit``, ``full`` or ``fixed:64`` names."""
-    name, _, argument = spec.partition(":")
+    """The rule a text like ``quit``, ``fixed:64``, ``loss:most=0.001`` or ``my_rules:Patience:steps=3`` names."""
+    shared = dict(zip(SHARED, (k, n, w, alpha, single), strict=True))
+    name, _, rest = spec.partition(":")
     if name == "fixed":
-        return Fixed(_fixed_budget(spec, argument, n), k)
-    if name in OPTIONS:
-        make: Any = THRESHOLDS[name]
-        return make(step=k, budget=n, **_options(name, argument, spec))  # type: ignore[no-any-return]
-    if argument and name in ("quit", "full"):
-        raise UsageError(f"the stopping rule {name!r} takes no argument, in {spec!r}")
-    if spec == "quit":
-        return Quit(k, w, alpha, n, single)
-    if spec == "full":
-        return Fixed(n, k, name="full")
-    raise unknown("stopping rule", spec, RULES)
+        return Fixed(_fixed_budget(spec, rest, n), k)
+    if name in RULES:
+        entry = RULES[name]
+        options = names.parsed(rest, entry.options, f"the stopping rule {name}")
+        return _made(entry.factory, name, shared, {**entry.given, **options})
+    if ":" not in names.without_options(spec):
+        raise unknown("stopping rule", spec, RULES)
+    found, text = names.own_part(spec)
+    if not callable(found):
+        return _checked(found, spec)
+    options = names.parsed(text, names.options_of(found, without=SHARED), f"the stopping rule {spec}")
+    return _made(found, spec, shared, options)
 
 
-def check_fits(rule: StoppingRule, reranker: Reranker[Any]) -> None:
-    """Raise if a rule asks for what a reranker cannot tell."""
-    if getattr(rule, "needs_rivals", False) and not getattr(reranker, "gives_rivals", False):
-        raise UsageError(
-            f"the rule {rule.signature.partition('|')[0]} needs exact MBR, not {reranker.signature.partition('|')[0]}",
-            hint="take --rerank mbr:… with --mbr exact, or another rule",
-        )
+def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], options: dict[str, Any]) -> StoppingRule:
+    taken = inspect.signature(factory).parameters
+    given = {setting: value for setting, value in shared.items() if setting in taken}
+    try:
+        return _checked(factory(**given, **options), name)
+    except UsageError:
+        raise
+    except Exception as error:  # somebody else's code
+        told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UsageError(f"the stopping rule {name} cannot be made: {told}") from error
 
 
-def _options(name: str, argument: str, spec: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part in argument.split(",") if argument else []:
-        option, _, value = part.partition("=")
-        if option not in OPTIONS[name]:
-            raise unknown(f"option of --stop {name}", option, OPTIONS[name])
-        try:
-            found[option] = OPTIONS[name][option](value)
-        except ValueError:
-            raise UsageError(f"{part!r} in {spec!r} is not a setting", hint=f"write {option}=NUMBER") from None
+def _checked(rule: Any, name: str) -> StoppingRule:
+    lacking = [part for part in ("signature", "step", "budget", "open") if not hasattr(rule, part)]
+    if lacking or isinstance(rule, type):
+        hint = "quitmt.protocols.StoppingRule says what one has"
+        raise UsageError(f"{name} is no stopping rule: it has no {' and no '.join(lacking)}", hint=hint)
+    return rule  # type: ignore[no-any-return]
+
+
+def check_fits(rule: StoppingRule, reranker: RerankerTraits, name: str) -> None:
+    """Raise if a rule asks for what a reranker of that name cannot tell."""
+    wanted, own = traits_of(rule, RuleTraits), rule.signature.partition("|")[0]
+    if wanted.needs_rivals and not reranker.gives_rivals:
+        hint = f"take {setting('rerank.name', 'mbr:…')} with {setting('rerank.variant', 'exact')}, or another rule"
+        raise UsageError(f"the rule {own} needs exact MBR, not {name}", hint=hint)
+    if wanted.needs_running_best and not reranker.running_best:
+        hint = "its best score is a running maximum; with MBR take loss, or another rule"
+        raise UsageError(f"the rule {own} is for QE, not for {name}", hint=hint)
+
+
+def fits(rule: StoppingRule, reranker: RerankerTraits) -> bool:
+    try:
+        check_fits(rule, reranker, "")
+    except UsageError:
+        return False
+    return True
+
+
+def load_threshold(spec: str, *, k: int, n: int) -> Threshold:
+    """The same, refused if it has no threshold."""
+    found = load(spec, k=k, n=n)
+    if not isinstance(found, Threshold):
+        raise UsageError(f"{spec!r} is no rule with a threshold", hint=f"there is {', '.join(THRESHOLDS)}")
     return found
 
 
@@ -77,5 +128,6 @@ def _fixed_budget(spec: str, argument: str, n: int) -> int:
     if not (argument.isascii() and argument.isdigit() and len(argument) < 10 and int(argument) > 0):
         raise UsageError(f"{spec!r} must be fixed:N with a whole number N of at least 1, such as fixed:64")
     if int(argument) > n:
-        raise UsageError(f"{spec!r} is more than the budget of {n} candidates", hint=f"raise it with -n {argument}")
+        hint = f"raise it with {setting('stop.n', argument)}"
+        raise UsageError(f"{spec!r} is more than the budget of {n} candidates", hint=hint)
     return int(argument)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from quitmt.errors import UsageError
+from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Standing
@@ -19,6 +20,7 @@ from quitmt.types import Standing
 @dataclass(frozen=True)
 class Headroom(Threshold):
     limit: ClassVar[str] = "share"
+    traits: ClassVar[RuleTraits] = RuleTraits(needs_running_best=True)
 
     step: int = 8
     share: float = 2e-3

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.compiled import kernel
+from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Standing
@@ -37,7 +38,7 @@ SURE = 8.0
 @dataclass(frozen=True)
 class Loss(Threshold):
     limit: ClassVar[str] = "most"
-    needs_rivals: ClassVar[bool] = True
+    traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
     step: int = 8
     most: float = 5e-4

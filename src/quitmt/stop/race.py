@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.compiled import kernel
+from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Standing
@@ -26,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class Race(Threshold):
     limit: ClassVar[str] = "epsilon"
-    needs_rivals: ClassVar[bool] = True
+    traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
     step: int = 8
     z: float = 2.5

@@ -1,0 +1,304 @@
+"""The names that users give parts by: one grammar, and one entry for each name.
+
+    NAME                          quit, chrf
+    NAME:ARGUMENT                 fixed:64, comet:MODEL, bergamot:FOLDER
+    NAME:OPTION=VALUE,…           loss:most=0.0005,minimum=32
+    MODULE:ATTRIBUTE[:OPTION=…]   a part of yours, of a module that is installed or in the current directory
+
+An entry (``Name``) says what a name means, what it takes, which extra it needs, and what makes it. Help, documentation
+and checks are read from it. Installed packages add names by entry points, one group for each kind of part: the object
+that an entry point names is a ``Name``, or simply what ``MODULE:ATTRIBUTE`` would name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import logging
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from quitmt.errors import MissingExtra, UsageError, unknown
+from quitmt.signature import field as written
+
+log = logging.getLogger(__name__)
+
+FORM = "write module:attribute, for a module that is installed or in the current directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """What an option may be: from a text in a name or a flag, or a value in a file or a call."""
+
+    meaning: str
+    parse: Callable[[str], Any]
+    accepts: Callable[[Any], bool]
+
+
+def _flag(text: str) -> bool:
+    return {"yes": True, "no": False}[text]
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("/"))
+
+
+def _table(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
+INT = Type("a whole number", int, lambda value: type(value) is int)
+FLOAT = Type("a number", float, lambda value: type(value) in (int, float) and math.isfinite(value))
+TEXT = Type("a text", str, lambda value: isinstance(value, str))
+FLAG = Type("yes or no", _flag, lambda value: isinstance(value, bool))
+SIZES = Type("sizes such as 8/16/32", _sizes, lambda value: isinstance(value, list | tuple))
+TABLE = Type("a JSON object", _table, lambda value: isinstance(value, Mapping))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    type: Type
+    default: Any = None
+    meaning: str = ""
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+
+    def parsed(self, text: str) -> Any:
+        """Raises ValueError for what it cannot be."""
+        try:
+            value = self.type.parse(text)
+        except (ValueError, KeyError, RecursionError):
+            raise ValueError(text) from None
+        if self.choices and value not in self.choices:
+            raise ValueError(text)
+        return value
+
+    @property
+    def allowed(self) -> str:
+        return f"one of {', '.join(self.choices)}" if self.choices else self.type.meaning
+
+
+def options_of(factory: Callable[..., Any], *, without: tuple[str, ...] = ()) -> dict[str, Option]:
+    """The options that a class or function takes: its parameters that have a default, of the default's type."""
+    types = {bool: FLAG, int: INT, float: FLOAT, str: TEXT, tuple: SIZES}
+    return {
+        name: Option(types[type(parameter.default)], parameter.default)
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if name not in without and type(parameter.default) in types
+    }
+
+
+@dataclass(frozen=True)
+class Name:
+    """One entry. ``make`` is the factory, or where it is, as ``module:attribute``: imported when it is wanted."""
+
+    meaning: str
+    make: str | Callable[..., Any]
+    argument: str = ""
+    """What follows the colon, for people: MODEL, FOLDER; nothing if nothing does."""
+    needs_argument: bool = False
+    without: tuple[str, ...] = ()
+    """Parameters of the factory that are no options of a name."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What the factory is always given."""
+    extra: str | None = None
+    needs: tuple[str, ...] = ()
+    """Modules that the extra installs."""
+
+    @property
+    def factory(self) -> Callable[..., Any]:
+        if not isinstance(self.make, str):
+            return self.make
+        module, _, attribute = self.make.partition(":")
+        found: Any = getattr(importlib.import_module(module), attribute)
+        return found  # type: ignore[no-any-return]
+
+    @cached_property
+    def options(self) -> Mapping[str, Option]:
+        """Of a name with options after the colon; one with an argument has none."""
+        return {} if self.argument else options_of(self.factory, without=(*self.without, *self.given))
+
+    @property
+    def installed(self) -> bool:
+        return all(importlib.util.find_spec(module) is not None for module in self.needs)
+
+    @property
+    def command(self) -> str | None:
+        """What installs it."""
+        return f"pip install 'quitmt[{self.extra}]'" if self.extra else None
+
+    def require(self, what: str) -> None:
+        """Raise if what it needs is not installed."""
+        if not self.installed:
+            missing = " and ".join(module for module in self.needs if importlib.util.find_spec(module) is None)
+            raise MissingExtra(f"{what} needs {missing}", hint=self.command)
+
+    def usage(self, name: str) -> str:
+        """As it is written, options with their defaults.
+
+        >>> Name("…", lambda most=0.5, looks=2: None).usage("loss")
+        'loss:most=0.5,looks=2'
+        """
+        if self.argument:
+            return f"{name}:{self.argument}"
+        options = ",".join(f"{option}={_shown(told.default)}" for option, told in self.options.items())
+        return f"{name}:{options}" if options else name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "/".join(map(str, value)) if isinstance(value, tuple) else written(value)
+
+
+Entry = TypeVar("Entry", bound=Name)
+
+
+class Names(Generic[Entry]):
+    """All names of one kind of part: our own, then those of installed packages; ours win."""
+
+    def __init__(
+        self, what: str, own: Mapping[str, Entry], *, group: str, plug_in: Callable[[Any, str], Entry]
+    ) -> None:
+        """``plug_in`` makes an entry of an object that is none, and of its name."""
+        self.what, self.own = what, dict(own)
+        self._group, self._plug_in = group, plug_in
+
+    @cached_property
+    def _plug_ins(self) -> dict[str, importlib.metadata.EntryPoint]:
+        return {one.name: one for one in importlib.metadata.entry_points(group=self._group) if one.name not in self.own}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.own, *self._plug_ins))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self._plug_ins
+
+    def __getitem__(self, name: str) -> Entry:
+        if name in self.own:
+            return self.own[name]
+        if name not in self._plug_ins:
+            raise unknown(self.what, name, self)
+        point = self._plug_ins[name]
+        try:
+            found = point.load()
+        except (Exception, SystemExit) as error:
+            log.debug("loading the plug-in %s failed", name, exc_info=error)
+            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            of = f" of the package {point.dist.name}" if point.dist else ""
+            raise UsageError(f"the {self.what} {name!r}{of} fails while it is imported: {told}") from None
+        return found if isinstance(found, Name) else self._plug_in(found, name)  # type: ignore[return-value]
+
+    def listed(self) -> dict[str, str]:
+        """Usage and meaning of each, for people; a plug-in that fails says so and hides nothing else."""
+        found = {}
+        for name in self:
+            try:
+                entry = self[name]
+                found[entry.usage(name)] = entry.meaning
+            except UsageError as error:
+                found[name] = str(error)
+        return found
+
+
+def parsed(text: str, options: Mapping[str, Option], of: str) -> dict[str, Any]:
+    """``OPTION=VALUE,…`` as values; ``of`` is what the options are of, for the errors."""
+    found: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        name, _, value = part.partition("=")
+        if not options:
+            raise UsageError(f"{of} has no options, such as {part!r}")
+        if name not in options:
+            raise unknown(f"option of {of}", name, options)
+        try:
+            found[name] = options[name].parsed(value)
+        except ValueError:
+            hint = f"{name} is {options[name].allowed}, as in {name}={_shown(options[name].default)}"
+            raise UsageError(f"{part!r} is not a setting of {of}", hint=hint) from None
+    return found
+
+
+_OPTIONS = re.compile(r"[A-Za-z_]\w*=")
+
+
+def without_options(spec: str) -> str:
+    """A name with its argument or attribute, and nothing more.
+
+    >>> without_options("loss:most=0.1,looks=4"), without_options("mine:Patience:steps=3"), without_options("fixed:64")
+    ('loss', 'mine:Patience', 'fixed:64')
+    """
+    parts = spec.split(":")
+    return ":".join(parts[:-1] if len(parts) > 1 and _OPTIONS.match(parts[-1]) else parts)
+
+
+def own_part(spec: str) -> tuple[Any, str]:
+    """What ``MODULE:ATTRIBUTE[:OPTION=VALUE,…]`` names, and the text of its options."""
+    head = without_options(spec)
+    return attribute(head), spec[len(head) + 1 :]
+
+
+def is_module(name: str) -> bool:
+    """Whether there is such a module, installed or in the current directory; packages above it are imported for it."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    try:
+        with _current_directory():
+            return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def attribute(spec: str) -> Any:
+    """What a text like ``my_module:score`` or ``package.module:object.method`` names.
+
+    The current directory counts as a place for modules while the module is imported, and only then.
+    """
+    name, _, path = spec.partition(":")
+    if not all(part.isidentifier() for part in [*name.split("."), *path.split(".")]):
+        raise UsageError(f"{spec!r} does not name a module and an attribute", hint=FORM)
+    found = _module(name)
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(f"the module {name} has no {path}") from None
+    return found
+
+
+def _module(name: str) -> Any:
+    try:
+        with _current_directory():
+            return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise UsageError(f"there is no module {name}", hint=FORM) from None
+        log.debug("importing %s failed", name, exc_info=error)
+        said = " ".join(str(error).split())
+        raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None
+
+
+@contextmanager
+def _current_directory() -> Iterator[None]:
+    """Last on the path, so that a file here hides nothing that is installed."""
+    here = str(Path.cwd())
+    missing = not {"", here} & set(sys.path)
+    if missing:
+        sys.path.append(here)
+    try:
+        yield
+    finally:
+        if missing and here in sys.path:
+            sys.path.remove(here)

@@ -1,0 +1,121 @@
+"""Settings as fields of dataclasses: each with its type, default, meaning and flag, declared once.
+
+Files, keywords and flags are read with what is declared here, and help, comments and errors are written from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from quitmt.errors import InputError, unknown
+
+Section = TypeVar("Section")
+Where = Callable[[str], str]
+"""From the name of a field to where it stands, for errors: ``my.toml, line 3, [model] top_k``."""
+
+
+def declared(
+    default: Any, meaning: str, *, flag: str = "", metavar: str | None = None, group: str = "", shown: str = ""
+) -> Any:
+    """A field. ``flag`` may be several (``-k --step``); ``shown`` is said for a default that is found out later."""
+    about = {"meaning": meaning, "flags": tuple(flag.split()), "metavar": metavar, "group": group, "shown": shown}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=about)
+    return dataclasses.field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What is known of one field."""
+
+    name: str
+    types: tuple[type, ...]
+    default: Any
+    meaning: str
+    flags: tuple[str, ...]
+    metavar: str | None
+    group: str
+    shown: str
+
+    @property
+    def flag(self) -> str:
+        """The shortest one, as people write it."""
+        return min(self.flags, key=len) if self.flags else f"--{self.name.replace('_', '-')}"
+
+    @property
+    def value_type(self) -> type:
+        """What a text is converted to."""
+        return next(one for one in (*self.types, str) if one is not NoneType)
+
+    def converted(self, value: Any, where: str) -> Any:
+        """A value from a file or a caller, as the type of the field, or an error that says what is allowed."""
+        if value is None and NoneType in self.types:
+            return None
+        if isinstance(value, bool) and bool not in self.types:
+            raise self.wrong(value, where)
+        if float in self.types and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value) if int not in self.types else value
+        if tuple in self.types and isinstance(value, list | tuple):
+            return tuple(value)
+        if dict in self.types and isinstance(value, Mapping):
+            return dict(value)
+        if not isinstance(value, self.types):
+            raise self.wrong(value, where)
+        return value
+
+    def wrong(self, value: Any, where: str) -> InputError:
+        told = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
+        allowed = " or ".join(told.get(one, "a list") for one in self.types if one is not NoneType)
+        return InputError(f"{where} must be {allowed}, not {value!r}")
+
+
+@cache
+def _fields_of(kind: Any) -> Mapping[str, Declared]:
+    hints = get_type_hints(kind)
+    return {one.name: _declared(one, hints[one.name]) for one in dataclasses.fields(kind)}
+
+
+def fields_of(kind: type[Any]) -> Mapping[str, Declared]:
+    return _fields_of(kind)  # type: ignore[arg-type]  # a class is hashable
+
+
+def _declared(one: dataclasses.Field[Any], hint: Any) -> Declared:
+    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    types = tuple(dict if (get_origin(each) or each) is Mapping else (get_origin(each) or each) for each in hints)
+    default = one.default_factory() if one.default_factory is not MISSING else one.default
+    about = one.metadata
+    return Declared(
+        one.name,
+        types,
+        default,
+        about.get("meaning", ""),
+        about.get("flags", ()),
+        about.get("metavar"),
+        about.get("group", ""),
+        about.get("shown", ""),
+    )
+
+
+def read(kind: type[Section], found: Mapping[str, Any], where: Where, what: str) -> Section:
+    """A section from what a file or a caller says; ``what`` it is of, for errors."""
+    known = fields_of(kind)
+    given = {}
+    for name, value in found.items():
+        if name not in known:
+            error = unknown(f"field of {what}", str(name), known)
+            raise InputError(f"{where(name)}: {error.args[0]}", hint=error.hint)
+        given[name] = known[name].converted(value, where(name))
+    return kind(**given)
+
+
+def written(section: Any) -> Iterator[tuple[str, Any]]:
+    """The fields that say something: those that are not None and not empty."""
+    for name in fields_of(type(section)):
+        value = getattr(section, name)
+        if value is not None and value != {}:
+            yield name, value

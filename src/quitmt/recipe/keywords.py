@@ -1,0 +1,120 @@
+"""A recipe from the keywords of ``quitmt.Translator``: the settings of Python, each one a field.
+
+Parts may be objects or functions instead of names; settings that only make sense with a name are then refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from os import PathLike
+from typing import Any
+
+from quitmt import rerank
+from quitmt.calibrate.profile import Profile
+from quitmt.devices import Hardware
+from quitmt.errors import KEYWORDS
+from quitmt.generate.function import as_generator
+from quitmt.recipe.build import Given
+from quitmt.recipe.fields import fields_of
+from quitmt.recipe.recipe import SECTIONS, Recipe
+
+PARTS = ("model", "reranker", "rule")
+SPECIAL = (*PARTS, "profile", "hardware", "languages", "options")
+"""Keywords that are more than the value of one field."""
+
+
+def _plain() -> dict[str, str]:
+    """The other keywords, and the field that each is."""
+    special = {"options", "profile", "source_language", "target_language", "device", "dtype", "batch_tokens", "context"}
+    fields = [
+        f"{section}.{name}" for section, kind in SECTIONS.items() for name in fields_of(kind) if name not in special
+    ]
+    named = {KEYWORDS.get(field) or field.rpartition(".")[2]: field for field in fields}
+    return {keyword: field for keyword, field in named.items() if keyword not in PARTS}
+
+
+def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
+    """The recipe, and the parts that are objects. None is not given."""
+    plain = _plain()
+    given = {name: value for name, value in values.items() if value is not None}
+    for name in given:
+        if name not in plain and name not in SPECIAL:
+            raise _unknown(name, [*plain, *SPECIAL])
+    _check_names(given, plain)
+    changes: dict[str, Any] = {plain[name]: value for name, value in given.items() if name in plain}
+    changes |= _languages(given.get("languages", (None, None)))
+    for name, field in (("model", "model.name"), ("reranker", "rerank.name"), ("rule", "stop.rule")):
+        if isinstance(given.get(name), str):
+            changes[field] = given[name]
+    if hardware := given.get("hardware"):
+        changes |= _hardware(hardware)
+    profile = given.get("profile")
+    if isinstance(profile, str | PathLike):
+        changes["stop.profile"] = str(profile)
+    changes |= {f"model.options.{name}": value for name, value in dict(given.get("options", {})).items()}
+    return Recipe().changed(changes), Given(
+        generator=_generator(given.get("model")),
+        reranker=_reranker(given.get("reranker")),
+        rule=_rule(given.get("rule")),
+        profile=profile if isinstance(profile, Profile) else None,
+    )
+
+
+def _check_names(given: Mapping[str, Any], plain: Mapping[str, str]) -> None:
+    """Settings of a part that is an object, and so has its own."""
+
+    def of(section: str, *more: str) -> list[str]:
+        own = [name for name, field in plain.items() if field.startswith(section)]
+        return [name for name in (*own, *more) if given.get(name) not in (None, False)]
+
+    if not isinstance(given.get("model", ""), str) and (strange := of("model.", "options")):
+        what = "sampling settings go" if strange != ["options"] else "the options of an engine go"
+        raise TypeError(f"{', '.join(strange)}: {what} with a model given by name")
+    if not isinstance(given.get("reranker", ""), str) and of("rerank.", "hardware"):
+        raise TypeError("mbr, filter, keep and hardware go with a reranker given by name")
+    if not isinstance(given.get("rule", ""), str) and (strange := of("stop.", "profile")):
+        raise TypeError(f"{', '.join(strange)}: these go with a rule given by name, and an object has its own")
+
+
+def _unknown(name: str, known: Iterable[str]) -> TypeError:
+    """Perhaps it is what the setting is called on the command line."""
+    flags = {
+        flag.strip("-").replace("-", "_"): KEYWORDS.get(f"{section}.{field}") or field
+        for section, kind in SECTIONS.items()
+        for field, declared in fields_of(kind).items()
+        for flag in declared.flags
+    } | {"rerank": "reranker", "stop": "rule", "src": "languages", "tgt": "languages"}
+    near = [flags[name]] if name in flags else get_close_matches(name, list(known), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted(known))}"
+    return TypeError(f"there is no setting {name!r} ({hint})")
+
+
+def _languages(pair: Any) -> dict[str, str]:
+    wrong = isinstance(pair, str) or not isinstance(pair, Iterable)
+    found = [] if wrong else list(pair)
+    if len(found) != 2 or not all(one is None or isinstance(one, str) for one in found):
+        raise TypeError(f"languages must be a pair of codes such as ('en', 'de'), not {pair!r}")
+    fields = ("model.source_language", "model.target_language")
+    return {field: code for field, code in zip(fields, found, strict=True) if code is not None}
+
+
+def _hardware(hardware: Any) -> dict[str, Any]:
+    if not isinstance(hardware, Hardware):
+        raise TypeError(f"hardware must be a quitmt Hardware(device, dtype, batch_tokens), not {hardware!r}")
+    values = {"device": hardware.device, "dtype": hardware.dtype, "batch_tokens": hardware.batch_tokens}
+    return {f"rerank.{name}": value for name, value in values.items() if value is not None}
+
+
+def _generator(model: Any) -> Any:
+    return None if model is None or isinstance(model, str) else as_generator(model)
+
+
+def _reranker(reranker: Any) -> Any:
+    if reranker is None or isinstance(reranker, str):
+        return None
+    return reranker if hasattr(reranker, "extend") else rerank.qe(reranker)
+
+
+def _rule(rule: Any) -> Any:
+    return None if isinstance(rule, str) else rule

@@ -1,0 +1,252 @@
+"""What a run is made of: a model, a reranker, a rule and limits. Frozen, and nothing is loaded by having one.
+
+    >>> recipe = Recipe().changed({"rerank.name": "qe:likelihood", "stop.w": 4})
+    >>> recipe == Recipe.from_fields(recipe.to_fields()), len({recipe, recipe.changed({"stop.w": 4})})
+    (True, 1)
+    >>> recipe.to_fields()["stop"]
+    {'w': 4, 'alpha': 0.001, 'single_step_window': False}
+
+What is None is found out: the embedded model by the languages, the rule by the wishes, k and n by the profile
+(``quitmt.recipe.build.effective``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from quitmt.errors import InputError, setting, unknown
+from quitmt.names import Option
+from quitmt.recipe.fields import Where, declared, fields_of, read, written
+
+if TYPE_CHECKING:
+    from quitmt.recipe.build import Built
+
+SAMPLING, ENGINE, RERANKING = "sampling", "engine", "reranking"
+STOPPING, LANGUAGES, DEADLINES = "when to stop", "languages", "deadlines"
+SCORING, RUNNING = "scoring models (comet, kiwi, xcomet, metricx, embedding)", "how it runs"
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """Where candidates come from."""
+
+    name: str | None = declared(
+        None, "the model, by a name of the list below", flag="--model", metavar="NAME", group=SAMPLING,
+        shown="embedded:en-pt, or as the languages say",
+    )  # fmt: skip
+    source_language: str | None = declared(
+        None, "source language", flag="--src", metavar="LANG", group=LANGUAGES, shown="the model's, or en"
+    )
+    target_language: str | None = declared(
+        None, "target language", flag="--tgt", metavar="LANG", group=LANGUAGES, shown="the model's, or pt"
+    )
+    temperature: float = declared(1.2, "of sampling; 0 is greedy", flag="--temperature", metavar="T", group=SAMPLING)
+    top_k: int | None = declared(
+        None, "sample only among the N most probable tokens", flag="--top-k", metavar="N", group=SAMPLING
+    )
+    top_p: float | None = declared(
+        None, "… the fewest tokens that have probability P together", flag="--top-p", metavar="P", group=SAMPLING
+    )
+    epsilon: float | None = declared(
+        None, "… tokens with a probability of at least E", flag="--epsilon", metavar="E", group=SAMPLING
+    )
+    seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
+    context: int = declared(
+        0, "chat models: show so many lines before each", flag="--context", metavar="N", group=ENGINE
+    )
+    options: Mapping[str, Any] = declared({}, "the engine's own options, such as base_url", group=ENGINE)
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in dict(self.options).items() if value is not None}
+        object.__setattr__(self, "options", given)
+
+    def __hash__(self) -> int:
+        return hash(json.dumps([str(value) for _, value in written(self)]))
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        return self.source_language, self.target_language
+
+
+@dataclass(frozen=True)
+class RerankRecipe:
+    """How candidates are scored."""
+
+    name: str = declared(
+        "mbr:chrf", "the reranker, by a name of the list below", flag="--rerank", metavar="NAME", group=RERANKING
+    )
+    variant: str = declared(
+        "exact", "with mbr: exact, or one of the faster kinds in the list below", flag="--mbr", metavar="KIND",
+        group=RERANKING,
+    )  # fmt: skip
+    filter: str | None = declared(
+        None, "with mbr: only among the candidates that this qe: reranker likes best", flag="--filter", metavar="NAME",
+        group=RERANKING,
+    )  # fmt: skip
+    keep: int | None = declared(
+        None, "with a filter: how many candidates it keeps", flag="--keep", metavar="M", group=RERANKING, shown="64"
+    )
+    device: str | None = declared(
+        None, "where they run: cpu, cuda, mps", flag="--device", group=SCORING, shown="the best there is"
+    )
+    dtype: str | None = declared(
+        None, "their number format: float32, bfloat16, float16", flag="--metric-dtype", metavar="TYPE", group=SCORING,
+        shown="float32",
+    )  # fmt: skip
+    batch_tokens: int | None = declared(
+        None, "tokens they read at a time", flag="--batch-tokens", metavar="N", group=SCORING,
+        shown="as memory allows",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StopRecipe:
+    """When a segment has enough candidates: a rule by name, or a wish by which one is chosen."""
+
+    rule: str | None = declared(
+        None, "the rule, by a name of the list below, or auto: by the wishes here", flag="--stop", metavar="NAME",
+        group=STOPPING, shown="quit, or auto with a wish",
+    )  # fmt: skip
+    max_loss: str | float | None = declared(
+        None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
+        flag="--max-loss", metavar="L", group=STOPPING,
+    )  # fmt: skip
+    max_cost: float | None = declared(
+        None, "auto: so many candidates a segment, on average", flag="--max-cost", metavar="N", group=STOPPING
+    )
+    profile: str | None = declared(
+        None, "auto: the rule that keeps the promise of quitmt calibrate", flag="--profile", metavar="FILE",
+        group=STOPPING,
+    )  # fmt: skip
+    k: int | None = declared(
+        None, "candidates a step", flag="-k --step", metavar="K", group=STOPPING, shown="8, or the profile's"
+    )
+    n: int | None = declared(
+        None, "candidates at most", flag="-n --budget", metavar="N", group=STOPPING, shown="512, or the profile's"
+    )
+    w: int = declared(8, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING)
+    alpha: float = declared(
+        1e-3, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING
+    )
+    single_step_window: bool = declared(
+        False, "allow a window of 1, which always stops at the first step", flag="--single-step-window", group=STOPPING
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_loss, float | int):  # one text for one wish, however it was written
+            object.__setattr__(self, "max_loss", f"{self.max_loss!r}")
+
+    @property
+    def wishes(self) -> bool:
+        return any(wish is not None for wish in (self.max_loss, self.max_cost, self.profile))
+
+
+@dataclass(frozen=True)
+class RunRecipe:
+    """Limits of a run; nothing in it changes which candidate of a segment is the best."""
+
+    in_flight: int | None = declared(
+        None, "segments worked on at the same time", flag="--in-flight", metavar="N", group=RUNNING,
+        shown="as the engine likes it",
+    )  # fmt: skip
+    speculate: bool = declared(
+        False, "ask for the next window while the last one is being reranked: keeps an engine busy, wastes some tokens",
+        flag="--speculate", group=RUNNING,
+    )  # fmt: skip
+    deadline: float | None = declared(
+        None, "of each segment, from when it is begun", flag="--deadline", metavar="SECONDS", group=DEADLINES
+    )
+    run_deadline: float | None = declared(
+        None, "of the whole run, from when the models are loaded; every line of a file gets its share of the time, and "
+        "what is not begun in time fails, for a resumed run to take up",
+        flag="--run-deadline", metavar="SECONDS", group=DEADLINES,
+    )  # fmt: skip
+
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "model": ModelRecipe,
+    "rerank": RerankRecipe,
+    "stop": StopRecipe,
+    "run": RunRecipe,
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    rerank: RerankRecipe = field(default_factory=RerankRecipe)
+    stop: StopRecipe = field(default_factory=StopRecipe)
+    run: RunRecipe = field(default_factory=RunRecipe)
+
+    @classmethod
+    def from_fields(cls, found: Mapping[str, Any], where: Where | None = None) -> Recipe:
+        """From a mapping of sections; ``where`` says for errors where ``section.field`` stands."""
+        place = where or (lambda name: f"the recipe's {name}")
+        given = {}
+        for name, section in found.items():
+            if name not in SECTIONS:
+                error = unknown("section of a recipe", str(name), SECTIONS)
+                raise InputError(f"{place(str(name))}: {error.args[0]}", hint=error.hint)
+            if not isinstance(section, Mapping):
+                raise InputError(f"{place(name)} must be a section, not {section!r}")
+            given[name] = read(SECTIONS[name], section, _within(place, name), f"[{name}]")
+        return cls(**given)
+
+    def changed(self, values: Mapping[str, Any]) -> Recipe:
+        """With other values of some fields, by their full names: ``{"rerank.keep": 32, "model.options.batch": 8}``."""
+        found = self
+        for name, value in values.items():
+            section, _, rest = name.partition(".")
+            own = getattr(found, section)
+            if rest.startswith("options."):
+                new = replace(own, options={**own.options, rest.partition(".")[2]: value})
+            else:
+                new = replace(own, **{rest: fields_of(type(own))[rest].converted(value, setting(name))})
+            found = replace(found, **{section: new})
+        return found
+
+    def to_fields(self) -> dict[str, dict[str, Any]]:
+        """Everything that is set or has a default, for JSON."""
+        sections = {name: dict(written(getattr(self, name))) for name in SECTIONS}
+        return {name: section for name, section in sections.items() if section}
+
+    def of_results(self) -> dict[str, Any]:
+        """What results depend on: all but the limits of the run, and where the model and the metrics run."""
+        found = self.to_fields()
+        found.pop("run", None)
+        for section, places in (("model", ("options",)), ("rerank", ("device", "batch_tokens"))):
+            for place in places:
+                found.get(section, {}).pop(place, None)
+        if options := {name: value for name, value in self.model.options.items() if name not in ELSEWHERE}:
+            found["model"]["options"] = options
+        return found
+
+    def check(self) -> None:
+        """Raise everything that is wrong with it; nothing is loaded."""
+        from quitmt.recipe.build import check
+
+        check(self)
+
+    def build(self) -> Built:
+        """Its parts, loaded."""
+        from quitmt.recipe.build import build
+
+        return build(self)
+
+
+ELSEWHERE = frozenset(("base_url", "device", "concurrency", "timeout", "batch", "patience"))
+"""Options that say where and how fast, not what; a base URL may also be nobody's business."""
+
+
+def _within(where: Where, section: str) -> Where:
+    return lambda name: where(f"{section}.{name}")
+
+
+def engine_flags(options: Mapping[str, Option]) -> dict[str, str]:
+    """The flags of engines' options, by name."""
+    return {
+        name: f"--{'no-' if option.default is True else ''}{name.replace('_', '-')}" for name, option in options.items()
+    }
