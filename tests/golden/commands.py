@@ -77,7 +77,8 @@ NEURAL = {
     "centroid+prune": "--rerank mbr:comet:regression --mbr centroid:top=8+prune",
     "aggregate": "--rerank mbr:comet:regression --mbr aggregate",
 }
-"""With the tiny checkpoints of ``tests/comet``; only their signatures, as their scores depend on torch."""
+"""With the tiny checkpoints of ``tests/comet`` and ``FEW``; only their signatures, as their scores depend on torch."""
+FEW = "--stop full -n 2"
 
 RERANK = {
     **{f"rule: {name}": words for name, words in RULES.items()},
@@ -90,7 +91,7 @@ SMALL = "-k 4 -w 3 --alpha 0.005 -n 64"
 TRANSLATE = {
     "mbr": SMALL,
     "likelihood": f"{SMALL} --rerank qe:likelihood",
-    "cut off": f"{SMALL} --top-k 20 --top-p 0.95 --epsilon 0.001 --seed 7",
+    "cut off": f"{SMALL} -n 24 --top-k 20 --top-p 0.95 --epsilon 0.001 --seed 7",
     "cool": f"{SMALL} --temperature 0.5 --stop full -n 16",
     "greedy": "--temperature 0 -n 2 -k 2 --stop full",
     "loss": f"{SMALL} --stop loss:most=0.01,minimum=8",
@@ -99,9 +100,11 @@ TRANSLATE = {
 }
 """``quitmt translate sources.en``: outcomes and kept pools."""
 
-CALIBRATE = "--max-loss 0.5sd --risk 0.5 --confidence none -n 64 --src en --tgt pt"
-CALIBRATE_QE = "--rerank qe:recorded:q --max-loss 0.5sd --risk 0.5 --confidence none -n 24"
-PROFILES = {"mbr": CALIBRATE, "qe": CALIBRATE_QE}
+PROMISE = "--max-loss 0.5sd --risk 0.5 --confidence none"
+PROFILES = {
+    "mbr": f"{PROMISE} -n 64 --src en --tgt pt",
+    "qe": f"{PROMISE} -n 48 -k 4 --rerank qe:recorded:q --rule fixed",
+}
 
 JOURNALS = {
     "translate": f"translate - {SMALL} --in-flight 2 -o out.txt --jsonl out.jsonl --keep-pools out.pools",

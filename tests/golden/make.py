@@ -67,7 +67,9 @@ def make_outcomes() -> None:
 def make_signatures() -> None:
     for name in MODELS:
         make_folder(Path(), name)
-    found = {name: outcomes("rerank", words)["signature"] for name, words in commands.NEURAL.items()}
+    found = {
+        name: outcomes("rerank", f"{words} {commands.FEW}")["signature"] for name, words in commands.NEURAL.items()
+    }
     write("neural.json", found)
 
 

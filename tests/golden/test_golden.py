@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
+
+import quitmt as package
 from tests.comet.folders import MODELS, make_folder
 from tests.conftest import Ran
 from tests.golden import commands
 from tests.golden.running import GOLDEN, outcomes, pools, portable, prepare
-
-import quitmt as package
 
 Quitmt = Callable[..., Ran]
 MADE_BY = "0.1.0"
@@ -77,7 +78,9 @@ def test_pools_of_three_translations_are_golden() -> None:
 def test_signatures_of_scoring_models(folder: Path) -> None:
     for name in MODELS:
         make_folder(folder, name)
-    found = {name: outcomes("rerank", words)["signature"] for name, words in commands.NEURAL.items()}
+    found = {
+        name: outcomes("rerank", f"{words} {commands.FEW}")["signature"] for name, words in commands.NEURAL.items()
+    }
     assert found == load("neural.json")
 
 
@@ -121,6 +124,17 @@ def cached(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are not compared, and drawing them takes most of the time."""
+
+    def savefig(self: Figure, target: Any, **_: Any) -> None:
+        target.write(b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"></svg>')
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_study_s_cache_is_used(quitmt: Quitmt, folder: Path) -> None:
     shutil.copytree(GOLDEN / "study" / "cache", folder / "study" / "cache")
     before = cached(folder / "study" / "cache")
