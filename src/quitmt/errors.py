@@ -59,10 +59,13 @@ _speaker: ContextVar[Speaker] = ContextVar("speaker", default=as_keyword)
 
 @contextmanager
 def speaking(speaker: Speaker) -> Iterator[None]:
-    """Within it, messages name settings that way."""
+    """Within it, messages name settings that way, and so do errors that leave it."""
     before = _speaker.set(speaker)
     try:
         yield
+    except QuitmtError as error:
+        error.args, error.hint = tuple(map(said, error.args)), error.hint and said(error.hint)
+        raise
     finally:
         _speaker.reset(before)
 

@@ -7,7 +7,7 @@ build       the parts; objects of the caller's may stand in for what the recipe 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,9 +210,22 @@ def _check_stop(recipe: Recipe, given: Given) -> None:
         return
     _refuse_object(own.rule, "stop.rule")
     whole = effective(recipe, replace(given, generator=given.generator or _ANY))
-    granted = _granted(whole, given, _profile(own, given))
+    known = _profile(own, given)
+    if known and known.recipe and given.reranker is None:
+        _check_profile(known.recipe, whole)
+    granted = _granted(whole, given, known)
     rule = granted.rule if granted else build_rule(whole.stop)
     stop.check_fits(rule, _traits(recipe, given), _title(recipe, given))
+
+
+def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
+    """Its thresholds are in the units of the reranker that it was made for."""
+    theirs, own = calibrated.get("rerank", {}), dict(recipe.of_results().get("rerank", {}))
+    for name in ("name", "variant", "filter", "keep"):
+        if theirs.get(name) != own.get(name):
+            made = f"{setting(f'rerank.{name}')} {theirs.get(name)}"
+            hint = "rerank as it was calibrated, or calibrate again"
+            raise UsageError(f"{setting('stop.profile')} was made for {made}, not for {own.get(name)}", hint=hint)
 
 
 def _check_run(recipe: Recipe) -> None:

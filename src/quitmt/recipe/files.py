@@ -96,7 +96,7 @@ def _json(text: str, path: str) -> Mapping[str, Any]:
     return found
 
 
-_HEADER = re.compile(r"""\s*(?:\[\s*([\w.]+)\s*\]|"(\w+)"\s*:\s*\{)""")
+_HEADER = re.compile(r"""[\s{]*(?:\[\s*([\w.]+)\s*\]|"(\w+)"\s*:\s*\{)""")
 _KEY = re.compile(r"""[\s{]*"?([\w.]+)"?\s*[=:]""")
 
 

@@ -1,0 +1,98 @@
+"""``quitmt recipe`` and ``--recipe``: what is printed is what runs, and a flag wins over the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Ran
+
+from quitmt.recipe import Recipe, files
+
+Quitmt = Callable[..., Ran]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").write_text("Good morning.\nThe door is open.\n")
+    return tmp_path / "in"
+
+
+def signatures(ran: Ran) -> set[str]:
+    assert ran.code == 0, ran.err
+    return {json.loads(line)["signature"] for line in ran.out.splitlines()}
+
+
+def test_what_is_printed_is_what_runs(quitmt: Quitmt, text: Path) -> None:
+    words = ("--rerank", "qe:likelihood", "-w", 2, "-n", 32, "--seed", 3, "--temperature", 0.9)
+    printed = quitmt("recipe", *words)
+    assert printed.code == 0 and printed.err == ""
+    Path("my.toml").write_text(printed.out)
+    as_json = quitmt("recipe", *words, "--json")
+    assert files.load("my.toml").recipe == Recipe.from_fields(json.loads(as_json.out))
+    Path("my.json").write_text(as_json.out)
+    by_flags = signatures(quitmt("translate", text, *words, "--jsonl"))
+    for path in ("my.toml", "my.json"):
+        assert signatures(quitmt("translate", text, "--recipe", path, "--jsonl")) == by_flags
+
+
+def test_flags_win_over_the_file(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text("[stop]\nw = 2\nn = 16\n[rerank]\nname = 'qe:likelihood'\n")
+    [found] = signatures(quitmt("translate", text, "--recipe", "my.toml", "-w", 4, "--jsonl"))
+    assert found.startswith("quit|k:8|w:4|a:0.001|n:16|") and "rerank:qe:likelihood" in found
+
+
+def test_pools_and_calibration_take_it_too(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text("[stop]\nw = 2\nn = 16\n[model]\nseed = 4\n")
+    kept = quitmt(
+        "translate", text, "--recipe", "my.toml", "--stop", "full", "--keep-pools", "pools", "-o", "/dev/null"
+    )
+    assert kept.code == 0
+    [found] = signatures(quitmt("rerank", "pools", "--recipe", "my.toml", "--jsonl"))
+    assert found.startswith("quit|k:8|w:2|a:0.001|n:16|gen:recorded")
+    words = ("--max-loss", 1, "--risk", 0.9, "--confidence", "none", "-o", "profile.json")
+    assert quitmt("calibrate", "pools", "--recipe", "my.toml", *words).code == 0
+    profile = json.loads(Path("profile.json").read_text())
+    assert profile["budget"] == 16 and profile["recipe"]["rerank"]["name"] == "mbr:chrf"
+    other = quitmt("rerank", "pools", "--profile", "profile.json", "--rerank", "qe:likelihood")
+    assert other.code == 2 and "--profile was made for --rerank mbr:chrf, not for qe:likelihood" in other.err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "said"),
+    [
+        ("[stop]\nw = 'x'\n", (), "my.toml, line 2: [stop] w must be a whole number, not 'x'"),
+        (
+            "[rerank]\nkeep = 3\n",
+            (),
+            "my.toml, line 2: keep goes with --filter (as in --filter qe:likelihood --keep 64)",
+        ),
+        ("[rerank]\nkeep = 3\n", ("--keep", 4), "--keep goes with --filter"),
+        (
+            "[stop]\nrule = 'loss'\n[rerank]\nname = 'qe:likelihood'\n",
+            (),
+            "the rule loss needs exact MBR, not qe:likelihood",
+        ),
+        (
+            "[model]\nname = 'openai:m'\noptions = { api = 'x' }\n",
+            (),
+            "--api must be one of chat, completions, not 'x'",
+        ),
+        ("[model", (), "my.toml is not TOML: "),
+    ],
+)
+def test_bad_recipes(recipe: str, words: tuple[object, ...], said: str, quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text(recipe)
+    for command in (("translate", text), ("recipe",)):
+        ran = quitmt(*command, "--recipe", "my.toml", *words)
+        assert ran.code == 2 and ran.err.startswith(f"quitmt: {said}") and ran.err.count("\n") == 1
+        assert ran.out == ""
+
+
+def test_a_recipe_is_not_overwritten(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text("[stop]\nn = 16\n")
+    ran = quitmt("translate", text, "--recipe", "my.toml", "-o", "my.toml")
+    assert ran.code == 2 and "my.toml is an input of this run and would be overwritten" in ran.err

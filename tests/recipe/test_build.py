@@ -1,0 +1,253 @@
+"""What is wrong with a recipe is known before anything is loaded, and by the name that the reader knows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import quitmt
+from quitmt import rerank
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.generate.recorded import RecordedGenerator
+from quitmt.metrics.likelihood import Likelihood
+from quitmt.protocols import RerankerTraits, traits_of
+from quitmt.recipe import Recipe, files
+from quitmt.recipe.build import Given, build, effective
+from quitmt.rerank import Reranking
+
+
+def recipe(**changes: Any) -> Recipe:
+    return Recipe().changed({name.replace("__", "."): value for name, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model__name": "embeded:en-pt"}, "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
+        ({"model__name": "embedded:en-de"}, "unknown model 'embedded:en-de' (did you mean 'embedded:en-pt'?)"),
+        (
+            {"model__name": "embedded:en-pt", "model__target_language": "de"},
+            "embedded:en-pt translates en to pt, not en to de",
+        ),
+        ({"model__temperature": -1.0}, "temperature must be 0 or more, not -1.0"),
+        ({"model__context": 2}, "context goes with chat models, not with embedded:en-pt"),
+        ({"model__options.base_url": "x"}, "options['base_url'] goes with openai: not with embedded:"),
+        (
+            {"model__name": "openai:m", "model__options.concurrency": "many"},
+            "options['concurrency'] must be a whole number, not 'many'",
+        ),
+        (
+            {"model__name": "openai:m", "model__options.api": "talk"},
+            "options['api'] must be one of chat, completions, not 'talk'",
+        ),
+        ({"model__name": "openai:m", "model__epsilon": 0.1}, "openai: cannot sample with epsilon (leave it out)"),
+        (
+            {"model__name": "openai:m", "model__options.bse_url": "x"},
+            "unknown option of openai: 'bse_url' (did you mean 'base_url'?)",
+        ),
+        ({"model__name": "object:function:f"}, "model 'object:function:f' was an object of a Python program"),
+        ({"rerank__name": "mbr:chrff"}, "unknown reranker 'mbr:chrff' (did you mean 'mbr:chrf'?)"),
+        ({"rerank__name": "comet"}, "unknown reranker 'comet' (did you mean 'mbr:comet'?)"),
+        ({"rerank__variant": "prun"}, "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
+        ({"rerank__keep": 4}, "keep goes with filter (as in filter='qe:likelihood' keep=64)"),
+        ({"rerank__device": "cpu"}, "hardware.device goes with scoring models such as mbr:comet, not with mbr:chrf"),
+        (
+            {"rerank__name": "mbr:comet", "rerank__dtype": "int4"},
+            "hardware.dtype must be one of float32, bfloat16, float16, not 'int4'",
+        ),
+        (
+            {"rerank__name": "qe:likelihood", "rerank__variant": "prune"},
+            "mbr goes with an mbr: reranker, not with qe:likelihood",
+        ),
+        ({"stop__rule": "quti"}, "unknown stopping rule 'quti' (did you mean 'quit'?)"),
+        (
+            {"stop__rule": "quit", "stop__max_cost": 9.0},
+            "max_loss, max_cost and profile go with rule='auto', not with quit",
+        ),
+        ({"stop__max_loss": 1.0, "stop__max_cost": 9.0}, "max_loss and max_cost are two different wishes"),
+        ({"stop__k": 0}, "k must be a whole number of at least 1, not 0"),
+        ({"stop__w": 1}, "w = 1 always stops at the first step"),
+        ({"stop__profile": "nowhere.json"}, "cannot read nowhere.json"),
+        ({"stop__rule": "loss", "rerank__variant": "prune"}, "the rule loss needs exact MBR, not mbr:chrf"),
+        ({"stop__rule": "headroom"}, "the rule headroom is for QE, not for mbr:chrf"),
+        ({"run__in_flight": 0}, "at least 1 segment must be in flight, not 0"),
+        ({"run__deadline": 0.0}, "a segment's deadline must be a number of seconds above 0, not 0.0"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(QuitmtError) as caught:
+        recipe(**changes).check()
+    assert str(caught.value).startswith(said)
+    assert "--" not in str(caught.value) and "\x1f" not in str(caught.value)
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        recipe(model__temperature=-1.0, rerank__keep=3, stop__w=0, run__in_flight=0).check()
+    for part in ("temperature", "keep goes with filter", "w must be", "in flight"):
+        assert part in str(caught.value)
+
+
+def test_checking_loads_nothing() -> None:
+    code = (
+        "import sys; from quitmt.recipe import Recipe; "
+        "r = Recipe().changed({'rerank.name': 'qe:likelihood'}); r.check(); r = Recipe(); r.check(); "
+        "print(sorted({'numba', 'torch', 'sentencepiece', 'quitmt.bergamot.models'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "[]\n", ran.stderr
+
+
+NAMED = [
+    ("mbr:chrf", {}),
+    ("mbr:chrf:order=4", {}),
+    ("mbr:vote", {}),
+    ("mbr:chrf", {"variant": "prune"}),
+    ("mbr:chrf", {"variant": "aggregate+prune"}),
+    ("mbr:chrf", {"filter": "qe:likelihood"}),
+    ("mbr:chrf", {"filter": "qe:recorded:x", "keep": 3}),
+    ("qe:likelihood", {}),
+    ("qe:recorded:x", {}),
+    ("qe:0.5*likelihood+2*recorded:x", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), NAMED)
+def test_traits_are_known_before_anything_is_loaded(name: str, settings: dict[str, Any]) -> None:
+    choice = Reranking(name, **settings)
+    choice.check()
+    assert traits_of(rerank.load(name, **settings), RerankerTraits) == choice.traits
+
+
+def test_the_effective_recipe_builds_the_same() -> None:
+    asked = recipe(rerank__filter="qe:recorded:q", stop__max_cost=20.0, stop__n=64)
+    whole = effective(asked)
+    assert (whole.model.name, whole.rerank.keep, whole.stop.rule, whole.stop.k) == ("embedded:en-pt", 64, "auto", 8)
+    assert effective(whole) == whole
+    given = Given(RecordedGenerator())
+    assert build(whole, given).driver().signature == build(asked, given).driver().signature
+
+
+def test_outcomes_and_translators_carry_the_recipe() -> None:
+    translator = quitmt.Translator("embedded:en-pt", n=16, k=4, w=2, seed=5)
+    [outcome, blank] = translator.translate(["Good morning.", ""])
+    assert outcome.recipe == blank.recipe == translator.recipe.of_results()
+    again = Recipe.from_fields(outcome.recipe or {}).build()
+    assert again.driver().signature == outcome.signature
+
+
+def test_a_translator_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    own = quitmt.Translator("embedded:en-pt", n=16, k=4, w=2, seed=5)
+    path.write_text(files.to_toml(own.recipe))
+    assert quitmt.Translator.from_recipe(path).recipe == own.recipe
+    assert (
+        quitmt.Translator.from_recipe(own.recipe).translate(["Yes."])[0].signature
+        == own.translate(["Yes."])[0].signature
+    )
+    path.write_text("[rerank]\nname = 'mbr:chrf'\nkeep = 3\n")
+    with pytest.raises(UsageError) as caught:
+        quitmt.Translator.from_recipe(str(path))
+    assert str(caught.value).startswith(f"{path}, line 3: keep goes with filter")
+
+
+def test_objects_have_a_name_that_cannot_be_built(tmp_path: Path) -> None:
+    def sample(source: str, start: int, stop: int) -> list[str]:
+        return ["x"] * (stop - start)
+
+    translator = quitmt.Translator(sample, reranker=quitmt.qe(lambda s, c: 1.0, name="one"), rule=quitmt.Fixed(4, 2))
+    own = translator.recipe
+    assert (own.model.name, own.rerank.name) == ("object:function:" + sample.__qualname__, "object:qe:function:one")
+    assert (own.stop.rule, own.stop.k, own.stop.n) == ("object:fixed", 2, 4)
+    with pytest.raises(UsageError, match="was an object of a Python program and cannot be made again"):
+        own.build()
+
+
+def test_scorers_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from quitmt.metrics import scorer
+
+    made: list[str] = []
+
+    class Counted:
+        signature = "counted"
+
+        def __init__(self, model: str, hardware: object) -> None:
+            made.append(model)
+
+    monkeypatch.setattr(scorer, "_attribute", lambda location: Counted)
+    monkeypatch.setattr(scorer.Kind, "installed", property(lambda self: True))
+    first = scorer.load("comet")
+    assert scorer.load("comet") is first and scorer.load("comet:Unbabel/wmt22-comet-da") is first
+    other = scorer.load("comet:another")
+    assert other is not first and made == ["Unbabel/wmt22-comet-da", "another"]
+    del first
+    scorer.load("comet")
+    assert len(made) == 3  # nobody held it: its memory was free
+
+
+# Where the command line, Python and the lab disagreed before recipes.
+
+
+def test_likelihood_of_a_pool_has_languages_as_on_the_command_line() -> None:
+    pool = ["Bom dia.", "Boa noite.", "xyz"]
+    chosen = quitmt.rerank_pool(pool, "Good morning.", reranker="qe:likelihood", rule="full")
+    assert chosen.translation == "Bom dia." and "embedded:pt-en" in chosen.signature
+
+
+def test_hardware_with_chrf_is_refused() -> None:
+    from quitmt.devices import Hardware
+
+    with pytest.raises(
+        UsageError, match=r"hardware\.device goes with scoring models such as mbr:comet, not with mbr:chrf"
+    ):
+        quitmt.rerank_pool(["a"], hardware=Hardware("cpu"))
+
+
+def test_headroom_on_mbr_is_refused() -> None:
+    with pytest.raises(UsageError, match="the rule headroom is for QE, not for mbr:chrf"):
+        quitmt.rerank_pool(["a"], rule="headroom")
+    with pytest.raises(UsageError, match="the rule headroom is for QE"):
+        quitmt.rerank_pool(["a"], reranker=quitmt.mbr(lambda h, r: 1.0), rule="headroom")
+
+
+@pytest.mark.parametrize("faster", [{"variant": "prune"}, {"filter": "qe:recorded:q"}])
+def test_auto_speaks_of_mbr_where_it_is_mbr(faster: dict[str, Any]) -> None:
+    pool = [quitmt.Candidate("a", scores={"q": 1.0})]
+    with pytest.raises(UsageError, match="does not know what mbr:chrF2, which is not exact MBR, loses"):
+        quitmt.rerank_pool(pool, reranker=rerank.load("mbr:chrf", **faster), rule="auto")
+
+
+def test_an_estimator_needs_a_source_by_whatever_way_it_comes() -> None:
+    for reranker in ("qe:likelihood", quitmt.qe(Likelihood())):
+        with pytest.raises(QuitmtError, match="segment 1 has no source, which qe:likelihood needs"):
+            quitmt.rerank_pool(["a"], "", reranker=reranker)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"window": 4}, "there is no setting 'window' (did you mean 'w'?)"),
+        ({"stop": "full"}, "there is no setting 'stop' (did you mean 'rule'?)"),
+        ({"rerank": "mbr:chrf"}, "there is no setting 'rerank' (did you mean 'reranker'?)"),
+        ({"budget": 8}, "there is no setting 'budget' (did you mean 'n'?)"),
+        ({"temprature": 1}, "there is no setting 'temprature' (did you mean 'temperature'?)"),
+        ({"languages": "en-de"}, "languages must be a pair of codes such as ('en', 'de'), not 'en-de'"),
+        ({"rule": quitmt.Fixed(4), "k": 4}, "k: these go with a rule given by name, and an object has its own"),
+        ({"hardware": "cuda"}, "hardware must be a quitmt Hardware(device, dtype, batch_tokens), not 'cuda'"),
+    ],
+)
+def test_keywords_that_do_not_exist(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        quitmt.Translator(**settings)
+    assert str(caught.value) == said
+
+
+def test_keywords_of_a_wrong_type() -> None:
+    with pytest.raises(QuitmtError, match="k must be a whole number, not 'four'"):
+        quitmt.Translator(k="four")  # type: ignore[arg-type]
+    with pytest.raises(QuitmtError, match="temperature must be a number, not 'hot'"):
+        quitmt.Translator(temperature="hot")

@@ -1,0 +1,133 @@
+"""Recipes as data: content, not identity, and nothing lost on the way to a file and back."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tomllib
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quitmt.errors import InputError
+from quitmt.recipe import Recipe, files
+from quitmt.recipe.fields import fields_of
+from quitmt.recipe.recipe import SECTIONS
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "model.name": texts,
+        "model.source_language": texts,
+        "model.temperature": numbers,
+        "model.top_k": st.integers(),
+        "model.seed": st.integers(-(2**62), 2**62),
+        "model.options.base_url": texts,
+        "model.options.engine_args": st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3),
+        "rerank.name": texts,
+        "rerank.filter": texts,
+        "rerank.keep": st.integers(),
+        "stop.rule": texts,
+        "stop.max_loss": texts | numbers,
+        "stop.alpha": numbers,
+        "stop.single_step_window": st.booleans(),
+        "run.deadline": numbers,
+        "run.speculate": st.booleans(),
+    },
+)
+
+
+@given(settings)
+def test_nothing_is_lost_in_files(changes: dict[str, Any]) -> None:
+    recipe = Recipe().changed(changes)
+    for comments in (True, False):
+        assert files.parse(files.to_toml(recipe, comments=comments), "my.toml").recipe == recipe
+    assert files.parse(json.dumps(recipe.to_fields()), "my.json").recipe == recipe
+    assert pickle.loads(pickle.dumps(recipe)) == recipe  # as a cluster ships it
+
+
+@given(settings, settings)
+def test_equal_content_is_an_equal_recipe(one: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = Recipe().changed(one), Recipe().changed(other)
+    assert first == Recipe().changed(one) and hash(first) == hash(Recipe().changed(one))
+    assert (first == second) == (first.to_fields() == second.to_fields())
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Recipe().stop.w = 3  # type: ignore[misc]
+    given = {"base_url": "http://a/v1"}
+    recipe = Recipe().changed({"model.name": "openai:m"}).from_fields({"model": {"options": given}})
+    given["base_url"] = "http://b/v1"
+    assert recipe.model.options == {"base_url": "http://a/v1"}
+
+
+def test_a_loss_is_one_wish_however_it_is_written() -> None:
+    assert Recipe().changed({"stop.max_loss": 0.0005}) == Recipe().changed({"stop.max_loss": "0.0005"})
+
+
+def test_results_do_not_depend_on_where_and_how_fast() -> None:
+    recipe = Recipe().changed({"model.name": "openai:m", "model.options.prompt": "qwen3"})
+    elsewhere = {
+        "model.options.base_url": "http://secret@a/v1",
+        "model.options.concurrency": 3,
+        "rerank.device": "cuda",
+        "run.in_flight": 2,
+        "run.deadline": 3.0,
+    }
+    assert recipe.changed(elsewhere).of_results() == recipe.of_results()
+    assert recipe.changed({"rerank.dtype": "float16"}).of_results() != recipe.of_results()
+    assert recipe.of_results()["model"]["options"] == {"prompt": "qwen3"}
+
+
+def test_the_printed_recipe_has_every_field() -> None:
+    text = files.to_toml(Recipe())
+    assert list(tomllib.loads(text)) == ["model", "rerank", "stop", "run"]
+    for kind in SECTIONS.values():
+        for name, declared in fields_of(kind).items():
+            assert f"{name} = " in text and declared.meaning and (declared.flags or name == "options")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[model]\ntemprature = 1\n", "my.toml, line 2: [model] temprature: unknown field of [model] 'temprature'"),
+        ("\n[modle]\n", "my.toml, line 2: modle: unknown section of a recipe 'modle' (did you mean 'model'?)"),
+        ("[stop]\n# a comment\nw = 'eight'\n", "my.toml, line 3: [stop] w must be a whole number, not 'eight'"),
+        ("[stop]\nw = 4.0\n", "my.toml, line 2: [stop] w must be a whole number, not 4.0"),
+        ("[stop]\nw = true\n", "my.toml, line 2: [stop] w must be a whole number, not True"),
+        ("[run]\nspeculate = 1\n", "my.toml, line 2: [run] speculate must be true or false, not 1"),
+        ("[model]\noptions = 3\n", "my.toml, line 2: [model] options must be a table, not 3"),
+        ("[stop]\nmax_loss = []\n", "my.toml, line 2: [stop] max_loss must be a text or a number, not []"),
+        ("model = 3\n", "my.toml, line 1: model must be a section, not 3"),
+        ("[stop\n", "my.toml is not TOML: "),
+        ("[model]\nseed = " + "9" * 5000, "my.toml is no recipe: a number is too long"),
+        ("a = " + "[" * 5000, "my.toml is no recipe: a number is too long, or something nested too deeply"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_recipes(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        files.parse(text, "my.toml")
+    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+
+
+def test_json_has_lines_too() -> None:
+    with pytest.raises(InputError, match=r"my.json, line 3: \[stop\] w must be a whole number, not '4'"):
+        files.parse('{"stop": {\n "k": 8,\n "w": "4"}}', "my.json")
+    with pytest.raises(InputError, match=r"my.json is not JSON"):
+        files.parse("{", "my.json")
+    with pytest.raises(InputError, match=r"my.json is no recipe: it must be an object"):
+        files.parse("[]", "my.json")
+
+
+def test_files_that_cannot_be_read(tmp_path: Any) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"[model]\nname = '\xe9'\n")
+    (tmp_path / "large.toml").write_bytes(b"#" * (1 << 21))
+    for name, said in (("none.toml", "cannot read"), ("latin.toml", "is not UTF-8"), ("large.toml", "is no recipe")):
+        with pytest.raises(InputError, match=said):
+            files.load(str(tmp_path / name))

@@ -1,0 +1,187 @@
+"""One grammar for names, and names from installed packages: examples/plug_in, installed for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from quitmt import names, stop
+from quitmt.errors import UsageError
+from quitmt.names import FLAG, FLOAT, INT, SIZES, TABLE, TEXT, Option
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "plug_in"
+
+
+def test_options_are_those_of_the_factory() -> None:
+    def factory(
+        step: int, most: float = 0.5, looks: int = 2, wide: bool = False, sizes: tuple[int, ...] = (1, 2)
+    ) -> None:
+        """As rules and methods are made."""
+
+    options = names.options_of(factory, without=("looks",))
+    assert {name: (one.type, one.default) for name, one in options.items()} == {
+        "most": (FLOAT, 0.5),
+        "wide": (FLAG, False),
+        "sizes": (SIZES, (1, 2)),
+    }
+    text = "most=1e-3,wide=yes,sizes=4/8"
+    assert names.parsed(text, options, "it") == {"most": 1e-3, "wide": True, "sizes": (4, 8)}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        (Option(INT), "12", 12),
+        (Option(TEXT), "a,b", "a,b"),
+        (Option(TABLE), '{"a": [1]}', {"a": [1]}),
+        (Option(TEXT, choices=("chat", "completions")), "chat", "chat"),
+    ],
+)
+def test_values(option: Option, text: str, value: object) -> None:
+    assert option.parsed(text) == value and option.type.accepts(value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (Option(INT), "1.5"),
+        (Option(FLAG), "true"),
+        (Option(TABLE), "[]"),
+        (Option(TABLE), "[" * 10_000),
+        (Option(TEXT, choices=("chat",)), "talk"),
+    ],
+)
+def test_values_that_are_none(option: Option, text: str) -> None:
+    with pytest.raises(ValueError):
+        option.parsed(text)
+
+
+MODULE = """
+from dataclasses import dataclass
+from quitmt import Verdict
+from quitmt.stop.fixed import Fixed
+
+@dataclass(frozen=True)
+class Every:
+    step: int = 8
+    budget: int = 512
+    each: int = 3
+    @property
+    def signature(self): return f"every|k:{self.step}|{self.each}|n:{self.budget}"
+    def open(self): return self
+    def observe(self, standing): return Verdict.STABLE if standing.size >= self.each * self.step else None
+    def horizon(self, size): return self.each * self.step
+
+ready = Fixed(5, 5)
+number = 3
+def fails(step): raise ZeroDivisionError("at once")
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_rules_of_a_test.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return "own_rules_of_a_test"
+
+
+def test_rules_of_ones_own(module: str) -> None:
+    assert stop.load(f"{module}:Every:each=2", k=4, n=64).signature == "every|k:4|2|n:64"
+    assert stop.load(f"{module}:Every").signature == "every|k:8|3|n:512"
+    assert stop.load(f"{module}:ready", k=4, n=64).signature == "fixed|k:5|n:5"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("nowhere_at_all:Rule", "there is no module nowhere_at_all"),
+        ("own_rules_of_a_test:Evry", "the module own_rules_of_a_test has no Evry"),
+        (
+            "own_rules_of_a_test:Every:ech=2",
+            "unknown option of the stopping rule own_rules_of_a_test:Every:ech=2 'ech'",
+        ),
+        ("own_rules_of_a_test:number", "own_rules_of_a_test:number is no stopping rule: it has no signature"),
+        (
+            "own_rules_of_a_test:fails",
+            "the stopping rule own_rules_of_a_test:fails cannot be made: ZeroDivisionError: at",
+        ),
+    ],
+)
+def test_rules_that_are_none(spec: str, said: str, module: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        stop.load(spec)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which the example is installed as pip would: its module, and its metadata beside it."""
+    place = tmp_path_factory.mktemp("site")
+    (place / "quitmt_example.py").write_text((EXAMPLE / "quitmt_example.py").read_text())
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    info = place / f"quitmt_example-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = {**project["entry-points"]}
+    groups["quitmt.rules"] = {**groups["quitmt.rules"], "broken": "not_there_at_all:Rule"}
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in own.items()) for group, own in groups.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])}
+
+
+def run(installed: dict[str, str], *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "quitmt", *words]
+    return subprocess.run(command, env=installed, input=text, capture_output=True, text=True)
+
+
+def test_an_installed_package_adds_names(installed: dict[str, str]) -> None:
+    words = (
+        "--model",
+        "shuffle:-",
+        "--option",
+        "capitals=yes",
+        "--rerank",
+        "mbr:overlap",
+        "--stop",
+        "patience:steps=2",
+    )
+    ran = run(installed, "translate", *words, "-n", "64", "--jsonl", text="one two three\n")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert sorted(found["translation"].split("-")) == ["One", "Three", "Two"]
+    assert found["signature"].startswith(
+        "patience|k:8|steps:2|n:64|gen:shuffle:-,capitals:True,t:1.2,seed:0|rerank:mbr:"
+    )
+    assert found["recipe"]["model"]["options"] == {"capitals": True}
+    ran = run(installed, "translate", "--model", "shuffle: ", "--rerank", "qe:brevity", "-n", "8", text="a b\n")
+    assert sorted(ran.stdout.split()) == ["a", "b"], ran.stderr
+
+
+def test_their_names_are_in_help_and_errors(installed: dict[str, str]) -> None:
+    told = run(installed, "translate", "--help").stdout
+    assert "patience:steps=3" in told and "Stop when the best score has not risen for some steps." in told
+    assert "shuffle:MODEL" in told and "mbr:overlap" in told
+    assert "the stopping rule 'broken' of the package quitmt-example fails while" in re.sub(r"\s+", " ", told)
+    ran = run(installed, "translate", "--stop", "patiense", text="x\n")
+    assert ran.returncode == 2 and "did you mean 'patience'?" in ran.stderr
+    ran = run(installed, "translate", "--stop", "broken", text="x\n")
+    said = "quitmt: the stopping rule 'broken' of the package quitmt-example fails while it is imported: ModuleNotFound"
+    assert ran.returncode == 2 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
+    ran = run(installed, "translate", "--model", "shuffle: ", "--option", "capitals=maybe", text="x\n")
+    assert ran.returncode == 2 and "--option capitals must be yes or no, not 'maybe'" in ran.stderr
+
+
+def test_the_page_shows_the_example() -> None:
+    page = (ROOT / "docs" / "extending.md").read_text()
+    shown = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0]
+    assert shown in (EXAMPLE / "pyproject.toml").read_text()
