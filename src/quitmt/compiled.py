@@ -1,23 +1,75 @@
-"""Loops compiled by numba: without the GIL, and kept on disk so that only the first process compiles them."""
+"""Loops compiled by numba: without the GIL, and kept on disk so that only the first process compiles them.
+
+numba takes long to import, and many a process never needs it. So a decorated function is only a promise: its first call
+imports numba and puts what numba makes of the function in its place, for good. Until then it stands as ``_Promise``
+under its name in every module that imported it.
+
+Invariant: when numba looks at a function, the kernels that it calls are real ones already. They are found by their
+global names, so a kernel calls another by its name (``f``, imported if need be), never by its module (``kernels.f``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import update_wrapper
+from threading import RLock
 from typing import Any, TypeVar, cast
 
-from numba import njit
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_making = RLock()  # two threads may make the first call at once, and making one kernel makes others
+
+
+class _Promise:
+    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._make = make
+        self._made: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._made if self._made is not None else self.made())(*arguments)
+
+    def made(self) -> Any:
+        """What numba makes of the function. The modules of it and of those it calls have that from now on."""
+        with _making:
+            if self._made is None:
+                names = self._function.__globals__
+                made = self._make(self._function)
+                for name in self._function.__code__.co_names:
+                    found = names.get(name)
+                    if isinstance(found, _Promise) and found is not self:
+                        names[name] = found.made()
+                if names.get(self._function.__name__) is self:  # a call by that name costs no detour any more
+                    names[self._function.__name__] = made
+                self._made = made  # last, for other threads: now it can be called
+            return self._made
 
 
 def kernel(**options: Any) -> Callable[[Function], Function]:
     """Compile a function on first use, or load what an earlier process compiled."""
     settings = {"nogil": True, "error_model": "numpy", **options}
 
-    def decorate(function: Function) -> Function:
+    def make(function: Callable[..., Any]) -> Any:
+        from numba import njit
+
         try:
-            return cast(Function, njit(cache=True, **settings)(function))
+            return njit(cache=True, **settings)(function)
         except RuntimeError:  # no folder for the cache can be written, as in some containers: compile every time
-            return cast(Function, njit(**settings)(function))
+            return njit(**settings)(function)
+
+    def decorate(function: Function) -> Function:
+        return cast(Function, _Promise(function, make))
 
     return decorate
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """For kernels to call: a function that gives the types and writes the LLVM code (``numba.extending.intrinsic``)."""
+
+    def make(function: Callable[..., Any]) -> Any:
+        from numba.extending import intrinsic
+
+        return intrinsic(function)
+
+    return _Promise(function, make)

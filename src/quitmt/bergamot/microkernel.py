@@ -11,14 +11,15 @@ stored as (inputs, PANEL).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from quitmt.compiled import intrinsic
+
+if TYPE_CHECKING:
+    from llvmlite import ir
 
 PANEL = 16
 """Outputs in a panel: two vectors of eight; with ROWS rows that fills the sixteen registers of AVX2 and spills none."""
@@ -47,6 +48,9 @@ def _emit(rows: int) -> Any:
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Any) -> Any:
+        from llvmlite import ir
+        from numba.core import cgutils
+
         x, x_stride, panel, inputs, out, out_stride = arguments
         number, vector = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES)
         integer = ir.IntType(64)
@@ -85,6 +89,8 @@ def _emit(rows: int) -> Any:
 
     @intrinsic
     def product(_typing: Any, x: Any, x_stride: Any, panel: Any, inputs: Any, out: Any, out_stride: Any) -> Any:
+        from numba import types
+
         return types.void(types.intp, types.intp, types.intp, types.intp, types.intp, types.intp), generate
 
     return product
@@ -94,6 +100,8 @@ def _one_input(
     builder: ir.IRBuilder, fma: Any, sums: list[Any], row_starts: list[Any], panel: Any, k: Any
 ) -> list[Any]:
     """The sums after input ``k``: two vectors of the panel, each times one number of every row."""
+    from llvmlite import ir
+
     integer, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
     parts = []
     for part in range(PANEL // LANES):

@@ -58,7 +58,6 @@ ROWS = 9
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "calibrate",
-        help="find the cheapest stopping rule that keeps a promise",
         description=DESCRIPTION,
         epilog=options.rerankers() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

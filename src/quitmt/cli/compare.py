@@ -39,7 +39,6 @@ DAGGER = "†"
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
-        help="test whether systems are equivalent",
         description=DESCRIPTION,
         epilog=scoring.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

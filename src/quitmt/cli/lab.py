@@ -27,7 +27,6 @@ examples:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
-        help="study stopping rules on your own model and data",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,12 +1,12 @@
 """The command line: parse, call, print. Results to standard output, everything else to standard error.
 
 Exit codes: 0 all well; 1 some segments failed; 2 bad usage, input or output; 130 interrupted; 141 closed pipe.
+A command's module is imported when that command is asked for, so that the help does not wait for numpy.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
 import logging
 import os
@@ -14,15 +14,28 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from typing import NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.cli import calibrate, compare, lab, models, recipe, rerank, score, translate
-from quitmt.cli.options import as_flag
-from quitmt.cli.run import Run
-from quitmt.engine.driver import Item
 from quitmt.errors import QuitmtError, speaking
 from quitmt.files.outputs import ClosedPipe
+
+if TYPE_CHECKING:
+    from quitmt.cli.run import Run
+    from quitmt.engine.driver import Item
+
+COMMANDS = {
+    "translate": "translate lines of text",
+    "rerank": "choose from recorded candidates",
+    "recipe": "print what a run would be made of, ready to save",
+    "score": "score translations by chrF++, COMET, … or a function of yours",
+    "compare": "test whether systems are equivalent",
+    "calibrate": "find the cheapest stopping rule that keeps a promise",
+    "lab": "study stopping rules on your own model and data",
+    "models": "list the kinds of models and metrics, and what is installed",
+}
+"""What each does, in the order of the help. ``quitmt.cli.NAME`` has its ``add_parser``."""
 
 FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
@@ -30,6 +43,16 @@ FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(BAD, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """At first each command is a name and a line of help; the one that is asked for gets its parser from its module."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        name = values[0]
+        del self._name_parser_map[name]
+        import_module(f"quitmt.cli.{name}").add_parser(self)
+        super().__call__(parser, namespace, values, option_string)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,15 +63,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"quitmt {__version__}")
     top.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    translate.add_parser(commands)
-    rerank.add_parser(commands)
-    recipe.add_parser(commands)
-    score.add_parser(commands)
-    compare.add_parser(commands)
-    calibrate.add_parser(commands)
-    lab.add_parser(commands)
-    models.add_parser(commands)
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Parser, action=_Commands
+    )
+    for name, meaning in COMMANDS.items():
+        commands.add_parser(name, help=meaning)
     return top
 
 
@@ -60,8 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
-    with speaking(as_flag):
+    with speaking(_as_flag):
         return act(args, words)
+
+
+def _as_flag(field: str, example: str | None) -> str:
+    from quitmt.cli.options import as_flag  # which knows the flags of all engines: not for the help
+
+    return as_flag(field, example)
 
 
 def act(args: argparse.Namespace, words: list[str]) -> int:
@@ -93,6 +118,8 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
 
 
 def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> int:
+    import asyncio  # not for the help, nor for commands without a run
+
     done = False
     try:
         with closing(work.outputs):

@@ -24,7 +24,6 @@ METRICX_TOKENIZER = "google/mt5-xl"
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "models",
-        help="list the kinds of models and metrics, and what is installed",
         description="List the kinds of models that --model takes and the metrics that -m and --rerank take, which are "
         "ready, and how to add the others.",
     )
@@ -97,12 +96,12 @@ def _has_weights(model: str) -> bool:
 
 def _encoder(model: str) -> str | None:
     """The model whose configuration and tokenizer a checkpoint of COMET's kind takes, if that can be read."""
-    import yaml
-
     from quitmt.neural import hub
 
     if not hub.has_file(model, "hparams.yaml"):
         return None
+    import yaml
+
     try:
         settings = yaml.safe_load(hub.file(model, "hparams.yaml", purpose=model).read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError):

@@ -25,7 +25,6 @@ examples:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "recipe",
-        help="print what a run would be made of, ready to save",
         description=DESCRIPTION,
         epilog=options.models() + options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

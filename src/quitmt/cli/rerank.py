@@ -38,7 +38,6 @@ examples:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rerank",
-        help="choose from recorded candidates",
         description=DESCRIPTION,
         epilog=options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

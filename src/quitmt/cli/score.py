@@ -41,7 +41,6 @@ examples:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "score",
-        help="score translations by chrF++, COMET, … or a function of yours",
         description=DESCRIPTION,
         epilog=scoring.NAMES + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

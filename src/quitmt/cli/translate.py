@@ -40,7 +40,6 @@ examples:
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "translate",
-        help="translate lines of text",
         description=DESCRIPTION,
         epilog=options.models() + options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

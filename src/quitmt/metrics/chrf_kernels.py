@@ -23,10 +23,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
-from numba.extending import intrinsic
 
-from quitmt.compiled import kernel
+from quitmt.compiled import intrinsic, kernel
 
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
@@ -48,11 +46,11 @@ FEATURES_USED, WORDS_USED, NEXT_COLUMN = 0, 1, 2
 has no word with room."""
 
 
-def _emit_popcount(_: Any, word: Any) -> Any:
+@intrinsic
+def popcount(_: Any, word: Any) -> Any:
+    from numba import types
+
     return types.uint64(types.uint64), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
-
-
-popcount: Any = intrinsic(_emit_popcount)
 
 
 @kernel()
