@@ -36,13 +36,13 @@ from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.profile import Profile
 from quitmt.corpus import item
 from quitmt.devices import Hardware
-from quitmt.engine.bridge import iterate
 from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.engine.engine import Finished, Observer
 from quitmt.errors import InputError, QuitmtError
 from quitmt.generate.function import FunctionGenerator, Sample
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.loops.iterate import iterate
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict

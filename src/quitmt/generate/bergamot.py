@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from quitmt.bergamot.models import load
 from quitmt.bergamot.sampling import Sampler, Task
 from quitmt.errors import GenerationError, QuitmtError, UsageError
-from quitmt.mailbox import Mailbox
+from quitmt.loops.mailbox import Mailbox
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 

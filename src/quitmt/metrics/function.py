@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import UsageError
-from quitmt.metrics.awaiting import Awaiting
+from quitmt.loops.waiting import Awaiting
 from quitmt.protocols import QualityEstimator, Utility
 from quitmt.types import Candidate, Segment
 
