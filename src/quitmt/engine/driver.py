@@ -2,7 +2,8 @@
 
 Many segments are in flight. Whatever they ask for goes to the generator at once; whatever has arrived is reranked in
 one batch, in a thread of its own; a segment that stops frees its slot at once. One segment that fails is an outcome,
-never the end of the run. With deadlines, a segment whose time is up stops with its best so far.
+never the end of the run, whatever the code of others raises: only KeyboardInterrupt ends it. With deadlines, a segment
+whose time is up stops with its best so far, and what does not answer is left behind.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 from quitmt import signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
-from quitmt.errors import GenerationError, QuitmtError, UsageError
-from quitmt.protocols import Generator, Reranker, StoppingRule
-from quitmt.types import Ask, Draw, Segment, Verdict
+from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
+from quitmt.loops.call import in_thread
+from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
+from quitmt.protocols import Generator, Reranker, StoppingRule, Update
+from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +89,44 @@ class Driver:
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
         if check := getattr(self._generator, "check", None):
-            await check()
+            await self._in_time(check())
+
+    async def warm(self) -> None:
+        """Have everything compiled and loaded that is so on first use, before the clock of a run starts.
+
+        Only where there is a clock: it takes a moment, and calls the reranker with two made-up texts.
+        """
+        if not self._deadlines:
+            return
+        if warm := getattr(self._generator, "warm", None):
+            await warm()
+        segment = Segment("warm-up", "One two.")
+        try:
+            state = self._reranker.open(segment)
+            await in_thread(self._reranker.extend, [Update(state, [Candidate("One."), Candidate("One two.")], 1)])
+        except FAULTS as error:
+            if is_cancellation(error):
+                raise
+            log.debug("warming up failed", exc_info=error)  # if it matters, the segments will say so
+
+    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
+        """Give up what takes longer than the whole run may, before it has begun."""
+        task = asyncio.create_task(work)
+        timer, seconds = None, self._deadlines.run
+        if seconds is not None:
+            clock = self._clock or asyncio.get_running_loop()
+            timer = clock.call_at(clock.time() + seconds, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError as error:
+            if is_cancellation(error):
+                raise
+            message = f"the generator did not answer within the run's deadline of {seconds:.15g} s"
+            raise GenerationError(message, hint="is its server running?") from None
+        finally:
+            task.cancel()
+            if timer:
+                timer.cancel()
 
     async def run(self, items: Items, *, expected: int | None = None) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.
@@ -100,7 +140,9 @@ class Driver:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         clock = self._clock or asyncio.get_running_loop()
-        self._timers = Timers(self._deadlines, clock, self._expire, in_flight=self._in_flight, expected=expected)
+        self._timers = Timers(
+            self._deadlines, clock, self._expire, self._abandon, in_flight=self._in_flight, expected=expected
+        )
         feeder = self._start(self._feed(items))
         self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
         try:
@@ -114,7 +156,7 @@ class Driver:
                     break
                 else:
                     await self._wake.wait()
-            feeder.result()  # raises what was wrong with the input
+            _result(feeder)  # raises what was wrong with the input
         finally:
             await self._abort(feeder)
 
@@ -122,7 +164,7 @@ class Driver:
         """Start everything that can be started."""
         for task in [task for task in self._tasks if task.done()]:
             self._tasks.discard(task)
-            task.result()
+            _result(task)
         if asks := self._engine.asks():
             self._start(self._draw(asks))
         if self._engine.has_updates and not self._reranking:
@@ -130,7 +172,7 @@ class Driver:
             self._start(self._rerank())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(carried(work))
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._wake.set())
         return task
@@ -177,6 +219,11 @@ class Driver:
             self._generator.close(self._active[segment_id][1])
         self._wake.set()
 
+    def _abandon(self, segment_id: str, deadline: str, of_run: bool) -> None:
+        # While the run goes on, others need the reranker, and what it is busy with is not lost.
+        self._engine.abandon(segment_id, deadline, scoring=of_run)
+        self._wake.set()
+
     def _has_room(self) -> bool:
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
             return False
@@ -189,7 +236,9 @@ class Driver:
                 self._engine.feed(draw)
                 self._wake.set()
             error: QuitmtError = GenerationError("the generator gave fewer candidates than were asked for")
-        except Exception as raised:
+        except FAULTS as raised:
+            if is_cancellation(raised):
+                raise
             log.debug("generation failed", exc_info=raised)
             missing = [ask for ask in asks if not self._engine.served(ask)]
             if len(asks) > 1:  # find out whose fault it was: each segment on its own
@@ -205,7 +254,15 @@ class Driver:
         # Few at a time where each takes long: what is done is out of danger, and Ctrl-C does not wait for the others.
         updates = self._engine.updates(getattr(self._reranker, "segments_at_once", None))
         start = time.perf_counter()
-        standings = await asyncio.to_thread(self._reranker.extend, updates)
+        standings: Sequence[list[Standing] | QuitmtError]
+        try:
+            standings = await in_thread(self._reranker.extend, updates)
+        except FAULTS as raised:
+            if is_cancellation(raised):
+                raise
+            log.debug("reranking failed", exc_info=raised)
+            # Nobody knows whose fault it was, and pools that were added to cannot be added to again.
+            standings = [RerankError(f"reranking failed: {type(raised).__name__}: {raised}")] * len(updates)
         self._engine.settle(updates, standings, time.perf_counter() - start)
         self._reranking = False
 
@@ -219,7 +276,14 @@ class Driver:
             self._generator.close(segment)
 
 
-def _wrapped(error: Exception) -> GenerationError:
+def _result(task: asyncio.Task[None]) -> None:
+    try:
+        task.result()
+    except Carried as one:
+        raise one.error from None
+
+
+def _wrapped(error: BaseException) -> GenerationError:
     return GenerationError(f"generating failed: {type(error).__name__}: {error}")
 
 
