@@ -18,11 +18,12 @@ from typing import Any
 from quitmt import signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
+from quitmt.engine.preparation import in_time, try_out
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
-from quitmt.protocols import Generator, Reranker, StoppingRule, Update
-from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
+from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.types import Ask, Draw, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Driver:
         stop.check_fits(rule, reranker)
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
-        self._reranker = reranker
+        self._reranker, self._rule = reranker, rule
         self._engine = Engine(
             reranker,
             rule,
@@ -89,44 +90,18 @@ class Driver:
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
         if check := getattr(self._generator, "check", None):
-            await self._in_time(check())
+            await in_time(check(), self._deadlines.run, self._clock or asyncio.get_running_loop())
 
     async def warm(self) -> None:
-        """Have everything compiled and loaded that is so on first use, before the clock of a run starts.
+        """Have everything compiled and loaded that would be so on first use, before the clock of a run starts.
 
-        Only where there is a clock: it takes a moment, and calls the reranker with two made-up texts.
+        Only where there is a clock: it takes a moment, and the reranker and the rule see two made-up texts.
         """
         if not self._deadlines:
             return
         if warm := getattr(self._generator, "warm", None):
             await warm()
-        segment = Segment("warm-up", "One two.")
-        try:
-            state = self._reranker.open(segment)
-            await in_thread(self._reranker.extend, [Update(state, [Candidate("One."), Candidate("One two.")], 1)])
-        except FAULTS as error:
-            if is_cancellation(error):
-                raise
-            log.debug("warming up failed", exc_info=error)  # if it matters, the segments will say so
-
-    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
-        """Give up what takes longer than the whole run may, before it has begun."""
-        task = asyncio.create_task(work)
-        timer, seconds = None, self._deadlines.run
-        if seconds is not None:
-            clock = self._clock or asyncio.get_running_loop()
-            timer = clock.call_at(clock.time() + seconds, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError as error:
-            if is_cancellation(error):
-                raise
-            message = f"the generator did not answer within the run's deadline of {seconds:.15g} s"
-            raise GenerationError(message, hint="is its server running?") from None
-        finally:
-            task.cancel()
-            if timer:
-                timer.cancel()
+        await try_out(self._reranker, self._rule)
 
     async def run(self, items: Items, *, expected: int | None = None) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.

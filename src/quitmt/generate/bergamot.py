@@ -52,6 +52,12 @@ class BergamotGenerator:
         finally:
             self._worker.cancel(orders)
 
+    async def warm(self) -> None:
+        """Draw a little, so that all kernels are compiled."""
+        segment = Segment("warm-up", "One two.")
+        async for _ in self.draw([Ask(segment, 0, 2)]):
+            self.close(segment)
+
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment and forget its prefixes."""
         self._worker.close(segment)
