@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 async def try_out(reranker: Reranker[Any], rule: StoppingRule) -> None:
-    """Use both once, so that what is compiled or loaded on first use is there. If they fail, the segments will say so."""
+    """Use both once, so that what is compiled or loaded on first use is there. If one fails, the segments will tell."""
     try:
         await in_thread(_try_out, reranker, rule)
     except FAULTS as error:
