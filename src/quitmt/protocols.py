@@ -36,7 +36,8 @@ class Generator(Protocol):
     """Samples candidates. A segment's candidates are one endless sequence, fixed by (seed, segment id, index).
 
     Optional, each with a reader below: ``traits``; ``async check()``, which raises what would be wrong with every
-    segment (an address, a key); ``wasted_tokens``, of what was aborted.
+    segment (an address, a key); ``async warm()``, which compiles and loads what else would be so on first use;
+    ``wasted_tokens``, of what was aborted.
     """
 
     @property
@@ -218,6 +219,13 @@ async def check(generator: Generator) -> None:
     own: Any = generator
     if hasattr(own, "check"):
         await own.check()
+
+
+async def warm(generator: Generator) -> None:
+    """Have the generator compile and load what it would on first use, if it can."""
+    own: Any = generator
+    if hasattr(own, "warm"):
+        await own.warm()
 
 
 def wasted_tokens(generator: Generator) -> int:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 import pytest
 
 from quitmt import rerank, stop
-from quitmt.engine.bridge import iterate
 from quitmt.engine.driver import LOOKAHEAD, Driver, in_order
 from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, UsageError
 from quitmt.generate.function import FunctionGenerator
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.loops.iterate import iterate
 from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
 
 

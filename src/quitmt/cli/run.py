@@ -68,6 +68,7 @@ class Run:
     async def work(self, items: AsyncIterable[tuple[Item, int]]) -> None:
         """``items`` come with a checksum of their content, for the journal."""
         await self.driver.check()
+        await self.driver.warm()
         async with aclosing(in_order(self._journaled(items))) as ordered:
             async for finished in ordered:
                 self.outputs.write(finished)

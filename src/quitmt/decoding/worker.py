@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quitmt.errors import GenerationError, QuitmtError, UsageError
-from quitmt.mailbox import Mailbox
+from quitmt.loops.mailbox import Mailbox
 from quitmt.types import Ask, Draw, Segment
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,8 @@
 
 Many segments are in flight. Whatever they ask for goes to the generator at once; whatever has arrived is reranked in
 one batch, in a thread of its own; a segment that stops frees its slot at once. One segment that fails is an outcome,
-never the end of the run. With deadlines, a segment whose time is up stops with its best so far.
+never the end of the run, whatever the code of others raises: only KeyboardInterrupt ends it. With deadlines, a segment
+whose time is up stops with its best so far, and what does not answer is left behind.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine, Finished, Observer, Wasted
-from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.engine.preparation import in_time, try_out
+from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
+from quitmt.loops.call import in_thread
+from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.types import Ask, Draw, Segment, Verdict
+from quitmt.types import Ask, Draw, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ class Driver:
         stop.check_fits(rule, traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0])
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
-        self._reranker = reranker
+        self._reranker, self._rule = reranker, rule
         self._engine = Engine(
             reranker,
             rule,
@@ -87,7 +91,17 @@ class Driver:
 
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
-        await protocols.check(self._generator)
+        checked = protocols.check(self._generator)
+        await in_time(checked, self._deadlines.run, self._clock or asyncio.get_running_loop())
+
+    async def warm(self) -> None:
+        """Have everything compiled and loaded that would be so on first use, before the clock of a run starts.
+
+        Only where there is a clock: it takes a moment, and the reranker and the rule see two made-up texts.
+        """
+        if self._deadlines:
+            await protocols.warm(self._generator)
+            await try_out(self._reranker, self._rule)
 
     async def run(self, items: Items, *, expected: int | None = None) -> AsyncGenerator[tuple[int, Finished]]:
         """Yield segments as they finish, each with its position in the input.
@@ -101,7 +115,9 @@ class Driver:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         clock = self._clock or asyncio.get_running_loop()
-        self._timers = Timers(self._deadlines, clock, self._expire, in_flight=self._in_flight, expected=expected)
+        self._timers = Timers(
+            self._deadlines, clock, self._expire, self._abandon, in_flight=self._in_flight, expected=expected
+        )
         feeder = self._start(self._feed(items))
         self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
         try:
@@ -115,7 +131,7 @@ class Driver:
                     break
                 else:
                     await self._wake.wait()
-            feeder.result()  # raises what was wrong with the input
+            _result(feeder)  # raises what was wrong with the input
         finally:
             await self._abort(feeder)
 
@@ -123,7 +139,7 @@ class Driver:
         """Start everything that can be started."""
         for task in [task for task in self._tasks if task.done()]:
             self._tasks.discard(task)
-            task.result()
+            _result(task)
         if asks := self._engine.asks():
             self._start(self._draw(asks))
         if self._engine.has_updates and not self._reranking:
@@ -131,7 +147,7 @@ class Driver:
             self._start(self._rerank())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(carried(work))
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._wake.set())
         return task
@@ -184,6 +200,11 @@ class Driver:
             self._generator.close(self._active[segment_id][1])
         self._wake.set()
 
+    def _abandon(self, segment_id: str, deadline: str, of_run: bool) -> None:
+        # While the run goes on, others need the reranker, and what it is busy with is not lost.
+        self._engine.abandon(segment_id, deadline, scoring=of_run)
+        self._wake.set()
+
     def _has_room(self) -> bool:
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
             return False
@@ -196,7 +217,9 @@ class Driver:
                 self._engine.feed(draw)
                 self._wake.set()
             error: QuitmtError = GenerationError("the generator gave fewer candidates than were asked for")
-        except Exception as raised:
+        except FAULTS as raised:
+            if is_cancellation(raised):
+                raise
             log.debug("generation failed", exc_info=raised)
             missing = [ask for ask in asks if not self._engine.served(ask)]
             if len(asks) > 1:  # find out whose fault it was: each segment on its own
@@ -212,7 +235,15 @@ class Driver:
         # Few at a time where each takes long: what is done is out of danger, and Ctrl-C does not wait for the others.
         updates = self._engine.updates(traits_of(self._reranker, RerankerTraits).segments_at_once)
         start = time.perf_counter()
-        standings = await asyncio.to_thread(self._reranker.extend, updates)
+        standings: Sequence[list[Standing] | QuitmtError]
+        try:
+            standings = await in_thread(self._reranker.extend, updates)
+        except FAULTS as raised:
+            if is_cancellation(raised):
+                raise
+            log.debug("reranking failed", exc_info=raised)
+            # Nobody knows whose fault it was, and pools that were added to cannot be added to again.
+            standings = [RerankError(f"reranking failed: {type(raised).__name__}: {raised}")] * len(updates)
         self._engine.settle(updates, standings, time.perf_counter() - start)
         self._reranking = False
 
@@ -226,7 +257,14 @@ class Driver:
             self._generator.close(segment)
 
 
-def _wrapped(error: Exception) -> GenerationError:
+def _result(task: asyncio.Task[None]) -> None:
+    try:
+        task.result()
+    except Carried as one:
+        raise one.error from None
+
+
+def _wrapped(error: BaseException) -> GenerationError:
     return GenerationError(f"generating failed: {type(error).__name__}: {error}")
 
 

@@ -8,6 +8,7 @@ A driver turns its crank, and a live run, a replay and a server differ only in t
     updates()      → updates        what can be reranked now, each given once
     settle(updates, standings)      what the reranker said
     expire(id)                      a segment's time is up: it stops with the best so far
+    abandon(id)                     what it still waited for is waited for no longer
     finished()     → finished       segments that stopped; their slots are free
 
 Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
@@ -24,8 +25,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
-from quitmt.errors import InputError, QuitmtError
-from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, Watch, effort, traits_of
+from quitmt.engine.guarded import GuardedRule, GuardedWatch
+from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError
+from quitmt.loops.faults import FAULTS
+from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, traits_of
 from quitmt.types import Ask, Candidate, Draw, Outcome, Seconds, Segment, Standing, Verdict
 
 AT_ONCE = 32
@@ -71,7 +74,7 @@ class Wasted:
 class _Slot(Generic[State]):
     segment: Segment
     state: State
-    watch: Watch
+    watch: GuardedWatch
     asked: int = 0
     reranked: int = 0
     reranking: bool = False
@@ -111,7 +114,8 @@ class Engine(Generic[State]):
     ) -> None:
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._rule = rule
+        self._rule = GuardedRule(rule)
+        rule = self._rule
         # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
         self._dear = self._traits.standings_cost and rule.open().horizon(0) >= rule.budget
         self._stride = rule.budget if self._dear else rule.step
@@ -138,7 +142,13 @@ class Engine(Generic[State]):
     def admit(self, segment: Segment) -> None:
         if segment.id in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
-        slot = _Slot(segment, self._reranker.open(segment), self._rule.open())
+        try:
+            state = self._reranker.open(segment)
+        except FAULTS as raised:
+            error = f"segment {segment.id}: reranking failed: {type(raised).__name__}: {raised}"
+            self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, self._signature, error))
+            return
+        slot = _Slot(segment, state, self._rule.open())
         self._slots[segment.id] = slot
         if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
@@ -150,9 +160,10 @@ class Engine(Generic[State]):
 
     def asks(self) -> list[Ask]:
         asks = []
-        for slot in self._to_ask.values():
+        for slot in list(self._to_ask.values()):
             start, slot.asked = slot.asked, self._reach(slot)
-            asks.append(Ask(slot.segment, start, slot.asked))
+            if not self._blames_rule(slot):
+                asks.append(Ask(slot.segment, start, slot.asked))
         self._to_ask.clear()
         return asks
 
@@ -212,7 +223,7 @@ class Engine(Generic[State]):
         3. With candidates but no standing these are reranked at once, be they less than a step, and that was all.
         4. With nothing at all, the first candidates that arrive are reranked, and that was all.
 
-        So it has a translation unless its generator or reranker fails.
+        So it has a translation unless its generator or reranker fails, or takes so long that it is abandoned.
         """
         slot = self._slots.get(segment_id)
         if slot is None:
@@ -222,6 +233,21 @@ class Engine(Generic[State]):
             self._to_ask.pop(segment_id, None)
         self._mark(slot)
         return slot.winding_up
+
+    def abandon(self, segment_id: str, deadline: str, *, scoring: bool) -> None:
+        """Wait no longer for what an expired segment still waits for: it is finished with its best so far, or fails.
+
+        Unless ``scoring`` may be abandoned too, a segment that has candidates and no standing goes on waiting for one.
+        """
+        slot = self._slots.get(segment_id)
+        if slot is None:
+            return
+        if slot.standing is not None:
+            self._finish(slot, Verdict.DEADLINE)
+        elif not slot.pool:
+            self._finish(slot, Verdict.FAILED, GenerationError(f"no candidate arrived before {deadline}"))
+        elif scoring:
+            self._finish(slot, Verdict.FAILED, RerankError(f"no candidate was scored before {deadline}"))
 
     def finished(self) -> list[Finished]:
         finished, self._finished = self._finished, []
@@ -258,6 +284,18 @@ class Engine(Generic[State]):
 
     def _mark(self, slot: _Slot[State]) -> None:
         """Find what can be done next for a segment, if anything."""
+        self._find_next(slot)
+        if slot.segment.id in self._slots:
+            self._blames_rule(slot)
+
+    def _blames_rule(self, slot: _Slot[State]) -> bool:
+        """Whether its rule has done something wrong: then that was all."""
+        if slot.watch.fault is None:
+            return False
+        self._finish(slot, Verdict.FAILED, QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}"))
+        return True
+
+    def _find_next(self, slot: _Slot[State]) -> None:
         if slot.expired:
             self._wind_up(slot)
             return
@@ -294,6 +332,8 @@ class Engine(Generic[State]):
             slot.standing = standing
             slot.trajectory.append(standing.score)
             verdict = slot.watch.observe(standing) if self._is_step(slot, standing.size) else None
+            if self._blames_rule(slot):
+                return
             if verdict is None and slot.ended and standing.size == len(slot.pool):
                 verdict = Verdict.EXHAUSTED
             if verdict is None and slot.expired and standing is standings[-1]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from quitmt.errors import InputError
-from quitmt.mailbox import Mailbox
+from quitmt.loops.mailbox import Mailbox
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"

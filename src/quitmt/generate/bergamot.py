@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from quitmt.bergamot.models import load
 from quitmt.bergamot.sampling import Sampler, Task
 from quitmt.errors import GenerationError, QuitmtError, UsageError
-from quitmt.mailbox import Mailbox
+from quitmt.loops.mailbox import Mailbox
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -51,6 +51,12 @@ class BergamotGenerator:
                     yield draw
         finally:
             self._worker.cancel(orders)
+
+    async def warm(self) -> None:
+        """Draw a little, so that all kernels are compiled."""
+        segment = Segment("warm-up", "One two.")
+        async for _ in self.draw([Ask(segment, 0, 2)]):
+            self.close(segment)
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment and forget its prefixes."""

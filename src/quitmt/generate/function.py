@@ -10,9 +10,12 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from quitmt.errors import GenerationError, UsageError
+from quitmt.loops.call import in_thread
+from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -34,15 +37,19 @@ class FunctionGenerator:
     def __init__(self, sample: Sample, *, name: str | None = None) -> None:
         self._sample = sample
         self.signature = f"function:{name or getattr(sample, '__qualname__', type(sample).__name__)}"
+        self._running: dict[asyncio.Task[Draw], Segment] = {}
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        tasks = [asyncio.create_task(self._draw(ask)) for ask in asks]
+        tasks = {asyncio.create_task(carried(self._draw(ask))): ask.segment for ask in asks}
+        self._running |= tasks
         try:
             for done in asyncio.as_completed(tasks):
-                yield await done
+                if draw := await _unless_closed(done):
+                    yield draw
         finally:
             for task in tasks:
                 task.cancel()
+                self._running.pop(task, None)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _draw(self, ask: Ask) -> Draw:
@@ -51,7 +58,9 @@ class FunctionGenerator:
             candidates = [_candidate(one) for one in await self._call(ask)]
             if not candidates and ask.start == 0:
                 raise ValueError("it gave no candidates")
-        except Exception as error:
+        except FAULTS as error:
+            if is_cancellation(error):
+                raise
             reason = GenerationError(f"segment {ask.segment.id}: sampling failed: {type(error).__name__}: {error}")
             return Draw(ask.segment, ask.start, (), error=reason)
         wanted = ask.stop - ask.start
@@ -62,14 +71,30 @@ class FunctionGenerator:
         arguments = (ask.segment.source, ask.start, ask.stop)
         # A coroutine function only makes its coroutine here; what takes long is awaited below.
         is_quick = inspect.iscoroutinefunction(self._sample)
-        called = self._sample(*arguments) if is_quick else await asyncio.to_thread(self._sample, *arguments)
+        called = self._sample(*arguments) if is_quick else await in_thread(self._sample, *arguments)
         found = await called if isinstance(called, Awaitable) else called
         if isinstance(found, str):
             raise TypeError("a list of candidates is needed, not one text")
         return found
 
     def close(self, segment: Segment) -> None:
-        """Nothing is kept."""
+        """Cancel what is awaited for the segment. A plain function cannot be ended: what it gives is not waited for."""
+        for task, its in list(self._running.items()):
+            if its is segment:
+                with suppress(RuntimeError):  # its loop may be closed
+                    task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+async def _unless_closed(done: Awaitable[Draw]) -> Draw | None:
+    """A draw; None if it was cancelled because its segment was closed."""
+    try:
+        return await done
+    except Carried as one:
+        raise one.error from None
+    except asyncio.CancelledError as error:
+        if is_cancellation(error):
+            raise
+        return None
 
 
 def _candidate(found: str | Candidate) -> Candidate:

@@ -18,13 +18,13 @@ import copy
 import itertools
 import logging
 import os
-import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError, setting
-from quitmt.mailbox import Mailbox
+from quitmt.loops.background import BackgroundLoop
+from quitmt.loops.mailbox import Mailbox
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
 from quitmt.sampling import Sampling
@@ -61,13 +61,11 @@ class VllmGenerator:
         self._draws: list[set[int]] = []
         """Of each draw under way, the identities of the segments that want no more."""
         self.wasted_tokens = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="quitmt-vllm", daemon=True)
-        self._thread.start()
+        self._loop = BackgroundLoop("quitmt-vllm")
         try:
-            self._engine, self._tokenizer, self._limit = self._submit(_start(model, dtype, engine_args or {})).result()
+            self._engine, self._tokenizer, self._limit = self._loop.run(_start(model, dtype, engine_args or {}))
         except BaseException:
-            self._end_loop()
+            self._loop.close()
             raise
         # Enough for its batch and for what follows; all of an endless ask would keep it busy with nothing but queueing.
         self._sequences = 2 * int(self._engine.vllm_config.scheduler_config.max_num_seqs)
@@ -89,20 +87,12 @@ class VllmGenerator:
         other._sampling, other.wasted_tokens, other._draws, other._running = sampling, 0, [], {}
         return other
 
-    def _submit(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     def shutdown(self) -> None:
         """End the engine's processes; also done when the program ends."""
         atexit.unregister(self.shutdown)
-        if not self._loop.is_closed():
-            self._submit(self._stop()).result()
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if not self._loop.closed:
+            self._loop.run(self._stop())
+            self._loop.close()
 
     async def _stop(self) -> None:
         if handler := getattr(self._engine, "output_handler", None):
@@ -122,7 +112,7 @@ class VllmGenerator:
             while True:
                 while running < most and (part := next(parts, None)):
                     if id(part.segment) not in closed:
-                        requests.append(self._submit(self._request(part, answers.put)))
+                        requests.append(self._loop.submit(self._request(part, answers.put)))
                         running += 1
                 if not running:
                     break
@@ -141,7 +131,7 @@ class VllmGenerator:
         """Abort what is under way for the segment, and send nothing more of it."""
         for closed in self._draws:
             closed.add(id(segment))
-        self._submit(self._abort(id(segment)))
+        self._loop.submit(self._abort(id(segment)))
 
     async def _abort(self, segment: int) -> None:
         numbers = self._running.pop(segment, None)

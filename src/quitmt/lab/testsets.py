@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from quitmt.engine.bridge import iterate
 from quitmt.errors import InputError, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.files.lines import read_lines
 from quitmt.lab import wmt25
 from quitmt.lab.study import TestSetSettings
+from quitmt.loops.iterate import iterate
 from quitmt.types import Segment
 
 _PAIR = re.compile(r"[a-z]{2,3}(_\w+)?-[a-z]{2,3}(_\w+)?")

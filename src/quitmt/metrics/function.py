@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import UsageError
-from quitmt.metrics.awaiting import Awaiting
+from quitmt.loops.waiting import Awaiting
 from quitmt.protocols import QualityEstimator, Utility, UtilityTraits
 from quitmt.types import Candidate, Segment
 

@@ -10,21 +10,20 @@ take the others with it: their answers are kept, and only then the first error i
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import re
-import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from quitmt.errors import GenerationError, QuitmtError
+from quitmt.loops.background import BackgroundLoop
 from quitmt.metrics.gemba_answers import read, score
 from quitmt.metrics.gemba_cache import Answers
 from quitmt.metrics.scorer import Example, Floats, Progress
@@ -78,9 +77,11 @@ class Gemba:
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         counts = Counter((example.source, example.translation) for example in examples)
         questions = [Question(Judged(_name(*texts), texts[0], "", texts[1]), count) for texts, count in counts.items()]
+        loop = BackgroundLoop("quitmt-gemba")
         try:
-            found = _run(self._judge(questions, progress))
+            found = loop.run(self._judge(questions, progress))
         finally:
+            loop.close()
             self._answers.close()
         self._report(found, len(examples), questions)
         return np.array([found[_name(example.source, example.translation)] for example in examples], np.float64)
@@ -178,32 +179,3 @@ def _digest(*texts: str) -> str:
 def _file_name(signature: str) -> str:
     model = re.sub(r"[^\w.-]+", "-", signature.partition("|")[0])[-80:].strip("-.")
     return f"{model}-{hashlib.blake2b(signature.encode(), digest_size=6).hexdigest()}.jsonl"
-
-
-def _run(work: Coroutine[Any, Any, dict[str, float]]) -> dict[str, float]:
-    """Run to the end, also where a loop is running already, as in a notebook: then in a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="quitmt-gemba", daemon=True)
-    thread.start()
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result()
-    except BaseException:  # somebody pressed Ctrl-C: what is under way ends first
-        future.cancel()
-        raise
-    finally:
-        asyncio.run_coroutine_threadsafe(_settle(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _settle() -> None:
-    running = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol
 import numpy as np
 
 from quitmt.errors import QuitmtError
+from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
 from quitmt.types import Effort, Segment, Standing
@@ -64,7 +65,7 @@ class Accelerated(Generic[Arena]):
         ends = [*range(start + update.stride, cells.size, update.stride), cells.size] if cells.size > start else []
         try:
             return [self._stand(cells, size) for size in ends]
-        except Exception as error:
+        except FAULTS as error:
             return failed(cells, error)
 
     def _stand(self, cells: Cells[Arena], size: int) -> Standing:

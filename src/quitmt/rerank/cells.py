@@ -159,7 +159,7 @@ def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> lis
     return failures if len(failures) == len(segments) else None
 
 
-def failed(cells: Cells[Any], error: Exception) -> QuitmtError:
+def failed(cells: Cells[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
     return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
+from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
 from quitmt.types import Segment
 
@@ -82,13 +83,13 @@ def compare_new(utility: Utility[Arena], segments: Sequence[Pairs[Arena]]) -> li
     ]
 
 
-def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]) -> list[Exception | None]:
+def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]) -> list[BaseException | None]:
     """Append texts to arenas in one call; for each, what went wrong, if anything. If the call fails, they are encoded
     one by one, so that only the guilty ones fail: unless the utility may have encoded a part, which cannot be taken
     back."""
     try:
         utility.encode([(arena, texts) for arena, texts in batch if texts])
-    except Exception as error:
+    except FAULTS as error:
         if len(batch) > 1 and traits_of(utility, UtilityTraits).encodes_whole:
             return [encode(utility, [one])[0] if one[1] else None for one in batch]
         return [error] * len(batch)
@@ -98,12 +99,12 @@ def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]
 def _compared(utility: Utility[Arena], pairs: Pairs[Arena]) -> QuitmtError | None:
     try:
         pairs.compare(utility)
-    except Exception as error:
+    except FAULTS as error:
         return _failed(pairs, error)
     return None
 
 
-def _failed(pairs: Pairs[Any], error: Exception) -> QuitmtError:
+def _failed(pairs: Pairs[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
     return RerankError(f"segment {pairs.segment.id}: the utility failed: {type(error).__name__}: {error}")

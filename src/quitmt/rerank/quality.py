@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
+from quitmt.loops.faults import FAULTS
 from quitmt.metrics.combined import Pair, score_all
 from quitmt.protocols import EstimatorTraits, QualityEstimator, traits_of
 from quitmt.types import Candidate, Segment
@@ -62,7 +63,7 @@ class Quality:
         """Everything in one call; if that fails, segment by segment, so that only the guilty ones fail."""
         try:
             flat = self._checked([pair for pairs in wanted for pair in pairs])
-        except Exception as error:
+        except FAULTS as error:
             if len(wanted) > 1:
                 return [self._score([pairs])[0] for pairs in wanted]
             if isinstance(error, QuitmtError):

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from quitmt.loops.background import BackgroundLoop
+from quitmt.loops.faults import Carried, carried
+
 
 class Awaiting:
     """One event loop for all calls, because what async functions keep between them (a session, a semaphore) belongs to
-    a loop. It runs in the thread of whoever waits, one at a time."""
+    a loop."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._turn = threading.Lock()
-        # Not asyncio.Runner, whose close runs the loop: this may come while the same thread runs another one.
-        weakref.finalize(self, self._loop.close)
+        self._loop = BackgroundLoop("quitmt-awaiting")
+        weakref.finalize(self, self._loop.stop)
 
     def all(self, things: Sequence[Any]) -> list[Any]:
         """The results of what can be awaited, all at once, and the others as they are, in order."""
-        with self._turn:
-            return self._loop.run_until_complete(_gather([_result(thing) for thing in things]))
+        return self._loop.run(_gather(things))
 
 
-async def _gather(coroutines: Sequence[Awaitable[Any]]) -> list[Any]:
-    tasks = [asyncio.ensure_future(one) for one in coroutines]
+async def _gather(things: Sequence[Any]) -> list[Any]:
+    tasks = [asyncio.create_task(carried(_result(thing))) for thing in things]
     try:
         return list(await asyncio.gather(*tasks))
+    except Carried as one:
+        raise one.error from None
     finally:  # one failed: the others must not go on in the next call
         for task in tasks:
             task.cancel()

@@ -1,0 +1,91 @@
+"""Rules are code of others: the engine trusts none of them.
+
+Invariants: nothing here raises but KeyboardInterrupt. What a rule does wrong is the ``fault`` of its watch, which then
+asks the rule nothing more; the engine fails the segment with it. A rule that says nothing stops at its budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from quitmt.errors import UsageError
+from quitmt.loops.faults import FAULTS
+from quitmt.protocols import StoppingRule, Watch
+from quitmt.types import Standing, Verdict
+
+RULES_OWN = (Verdict.STABLE, Verdict.DECIDED, Verdict.BUDGET)
+"""The verdicts that a rule may give. The others are about generators, clocks and failures."""
+
+
+class GuardedRule:
+    def __init__(self, rule: StoppingRule) -> None:
+        self.signature = rule.signature
+        self.name = rule.signature.partition("|")[0]
+        for what, value in (("step", rule.step), ("budget", rule.budget)):
+            if not _is_whole(value) or value < 1:
+                raise UsageError(f"the {what} of the rule {self.name} must be a whole number above 0, not {value!r}")
+        self.step, self.budget = rule.step, rule.budget
+        self._rule = rule
+
+    def open(self) -> GuardedWatch:
+        return GuardedWatch(self, self._rule.open)
+
+
+class GuardedWatch:
+    """A rule at work on one segment."""
+
+    def __init__(self, rule: GuardedRule, make: Callable[[], Watch]) -> None:
+        self._rule = rule
+        self.fault: str | None = None
+        """What the rule did wrong, as a sentence that begins with its name."""
+        self._watch: Any = self._asked("open", make)
+
+    def observe(self, standing: Standing) -> Verdict | None:
+        """None also where there is a fault."""
+        verdict = self._asked("observe", lambda: self._watch.observe(standing))
+        if self.fault:
+            return None
+        if verdict is None:
+            return Verdict.BUDGET if standing.size >= self._rule.budget else None
+        if isinstance(verdict, Verdict) and verdict in RULES_OWN:
+            return verdict
+        allowed = ", ".join(f"Verdict.{one.name}" for one in RULES_OWN)
+        self._blame(f"gave {_shown(verdict)} as its verdict, which must be None or one of {allowed}")
+        return None
+
+    def horizon(self, size: int) -> int:
+        """A horizon only says how much may be asked for at once, so a whole number that makes no sense does no harm: it
+        is rounded up to a step, above ``size``, within the budget. Whatever else is a mistake, and a fault."""
+        step, budget = self._rule.step, self._rule.budget
+        found = self._asked("horizon", lambda: self._watch.horizon(size))
+        if self.fault:
+            return budget
+        if not _is_whole(found):
+            self._blame(f"gave {_shown(found)} as its horizon, which must be a whole number")
+            return budget
+        wanted = max(int(found), size + 1)
+        return min(budget, -(-wanted // step) * step)
+
+    def _asked(self, what: str, question: Callable[[], Any]) -> Any:
+        if self.fault:
+            return None
+        try:
+            return question()
+        except FAULTS as error:
+            self._blame(f"failed in {what}: {type(error).__name__}: {error}".removesuffix(": "))
+            return None
+
+    def _blame(self, told: str) -> None:
+        self.fault = f"the rule {self._rule.name} {told}"
+
+
+def _is_whole(value: object) -> bool:
+    """Also numpy's integers."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Coroutine):
+        value.close()  # nobody will await it
+    return f"Verdict.{value.name}" if isinstance(value, Verdict) else repr(value)[:80]
