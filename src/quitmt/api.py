@@ -160,6 +160,7 @@ class Translator:
     async def stream_async(self, sources: Iterable[Source] | AsyncIterable[Source]) -> AsyncIterator[Outcome]:
         driver = self._built.driver()
         expected = len(sources) if isinstance(sources, Sized) else None
+        await driver.warm()
         run = driver.run(_items(sources, driver.signature), expected=expected)
         async with aclosing(in_order(run)) as ordered:
             async for finished in ordered:
@@ -178,6 +179,7 @@ class Translator:
         async def work() -> None:
             try:
                 driver = self._built.driver(observe)
+                await driver.warm()
                 async for _, finished in driver.run(_items([source], driver.signature)):
                     _raise_failure(finished)
                     if last and last.verdict is None:  # only the next ask showed that there are no more

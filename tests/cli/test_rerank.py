@@ -141,7 +141,7 @@ def test_failed_segments_are_reported_and_retried(quitmt: Quitmt, tmp_path: Path
         (["--in-flight", "0"], "at least 1 segment must be in flight, not 0"),
         (["--num-candidates", "0"], "--num-candidates must be at least 1, not 0"),
         (["--sources", "x"], "--sources goes with --num-candidates"),
-        (["-o", "/nowhere/out"], "cannot write /nowhere/out.journal: No such file or directory"),
+        (["-o", "/nowhere/out"], "cannot write /nowhere/out: No such file or directory"),
         (["--resume"], "--resume needs a file to continue"),
         (["--show", "--jsonl"], "--show and --jsonl both want the main output"),
     ],

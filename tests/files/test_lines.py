@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,34 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         read(tmp_path / "nowhere")
     with pytest.raises(InputError, match="cannot read"):
         read(tmp_path)
+
+
+class Uncopied(bytes):
+    """Bytes that may be split and joined, but not added to others one after the other."""
+
+    def __add__(self, _: object) -> bytes:
+        raise AssertionError("a long line is copied with every chunk")
+
+    __radd__ = __add__
+
+
+def test_a_long_line_is_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def chunks(_: str) -> AsyncIterator[bytes]:
+        yield b"first\nbegins "
+        for _ in range(1000):
+            yield Uncopied(b"and goes on ")
+        yield Uncopied(b"until here\nlast")
+
+    monkeypatch.setattr(module, "_chunks", chunks)
+    assert read("anywhere") == ["first", "begins " + "and goes on " * 1000 + "until here", "last"]
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        read("-")
+    closed = io.TextIOWrapper(io.BytesIO())
+    closed.close()
+    monkeypatch.setattr("sys.stdin", closed)
+    with pytest.raises(InputError, match="cannot read standard input"):
+        read("-")

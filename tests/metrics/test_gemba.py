@@ -229,7 +229,7 @@ def test_where_answers_are_kept_by_default(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with judging(known) as server, pytest.raises(OutputError, match="--gemba-cache DIR"):
+    with judging(known) as server, pytest.raises(OutputError, match="keep the answers elsewhere"):
         judge_at(server, tmp_path / "file").score([example("bad")])
 
 

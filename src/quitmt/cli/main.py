@@ -139,6 +139,8 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
     if done:
         return 0
     say(f"{work.progress.failed} segments failed, the first with: {work.progress.first_error}")
+    if work.outputs.text:
+        say(f"{work.progress.failed} lines of the output are blank in their place")
     say(how_to_resume(work, words, "retry them"))
     return FAILED
 

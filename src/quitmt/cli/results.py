@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from quitmt._version import __version__
 from quitmt.cli.run import Outputs
 from quitmt.engine.driver import Driver
-from quitmt.errors import OutputError, UsageError
+from quitmt.errors import QuitmtError, UsageError
 from quitmt.files.journal import Journal
+from quitmt.files.locks import same_file
 from quitmt.files.outputs import STDOUT, Output
+from quitmt.generate import OPTIONS
 from quitmt.recipe.build import Built
+from quitmt.recipe.fields import fields_of
+from quitmt.recipe.recipe import SECTIONS, engine_flags
 
 
 def tell(built: Built, *, quiet: bool) -> None:
@@ -33,21 +37,33 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
     return {**found, "what produces the results": driver.signature}
 
 
+def former_names() -> dict[str, str]:
+    """Fields by the flags that journals named them by before there were recipes: such a run is continued too."""
+    engine = {flag: f"model.options.{name}" for name, flag in engine_flags(OPTIONS).items()}
+    own = {
+        flag: f"{section}.{name}"
+        for section, kind in SECTIONS.items()
+        for name, declared in fields_of(kind).items()
+        for flag in declared.flags
+    }
+    return engine | own
+
+
 def open_results(
     args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
 ) -> tuple[Outputs, Journal | None]:
     """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
     _check_paths(args, [*inputs, *(path for path in (args.recipe, getattr(args, "stop.profile")) if path)])
-    journal = _open_journal(args, settings)
+    files = _files(args)
+    was_there = bool(files) and Path(files[0]).is_file()
     outputs = Outputs(budget)
     try:
+        # Outputs first: only who has them to himself may read the journal.
         _open_outputs(args, outputs)
-    except OutputError:
-        outputs.close()
-        if journal:
-            journal.close(done=False)
+        return outputs, _open_journal(args, settings, files, was_there=was_there)
+    except QuitmtError:
+        outputs.abandon()
         raise
-    return outputs, journal
 
 
 def _named(args: argparse.Namespace) -> list[str]:
@@ -55,33 +71,41 @@ def _named(args: argparse.Namespace) -> list[str]:
     return [path for path in paths if path and path != STDOUT]
 
 
+def _files(args: argparse.Namespace) -> list[str]:
+    """Those that can be continued: a device such as /dev/null keeps nothing."""
+    return [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
+
+
 def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
-    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
-    written = [os.path.realpath(path) for path in [*files, *(f"{path}.journal" for path in files[:1])]]
+    files = _files(args)
+    written = [*files, *(f"{path}.journal" for path in files[:1])]
     for path in inputs:
-        if os.path.realpath(path) in written:
+        if any(same_file(path, other) for other in written):
             raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
-    if len(set(written)) < len(written):
+    if any(same_file(one, other) for one, other in combinations(written, 2)):
         raise UsageError("two outputs would go to the same file", hint="OUTPUT.journal is one of them")
     if args.show and args.jsonl == STDOUT:
         raise UsageError("--show and --jsonl both want the main output", hint="give --jsonl a FILE")
 
 
-def _open_journal(args: argparse.Namespace, settings: dict[str, Any]) -> Journal | None:
+def _open_journal(
+    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool
+) -> Journal | None:
     """The journal beside the first file that is written; none if everything goes to standard output."""
-    # A device such as /dev/null keeps nothing that could be continued.
-    files = [path for path in _named(args) if Path(path).is_file() or not Path(path).exists()]
     if not files:
         if args.resume:
             raise UsageError("--resume needs a file to continue", hint="write the output to one with -o FILE")
         return None
     pools = bool(getattr(args, "keep_pools", None))
     settings = {**settings, "--keep-pools": pools, "version": __version__}
-    journal = Journal.beside(files[0], settings, keep_candidates=pools)
+    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names())
     done = journal.start(resume=args.resume)
-    if done and not args.quiet:
-        print(f"quitmt: continuing after {done} finished segments", file=sys.stderr)
-    elif args.resume and not args.quiet and Path(files[0]).is_file():
+    if args.quiet:
+        return journal
+    if done or journal.begun:
+        begun = f", with the candidates of {journal.begun} unfinished ones" if journal.begun else ""
+        print(f"quitmt: continuing after {done} finished segments{begun}", file=sys.stderr)
+    elif args.resume and was_there:
         print("quitmt: no unfinished run is there to resume: starting from the beginning", file=sys.stderr)
     return journal
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 
 from quitmt.cli.progress import Progress
 from quitmt.cli.show import describe
 from quitmt.corpus import one_line
 from quitmt.engine.driver import Driver, Item, in_order
-from quitmt.engine.engine import Finished
-from quitmt.errors import InputError
+from quitmt.engine.engine import Begun, Finished
+from quitmt.errors import InputError, OutputError
 from quitmt.files.journal import Journal
 from quitmt.files.outcomes import format_outcome
 from quitmt.files.outputs import Output
 from quitmt.files.pools import format_pool
+from quitmt.types import Verdict
+
+KEEP_SECONDS = 5.0
+"""How often candidates of segments under way are written to the journal: what a kill may cost at most. A segment that
+is done sooner costs the journal nothing."""
 
 
 @dataclass(slots=True)
 class Outputs:
-    """The places that results go to; any of them may be absent."""
+    """The places that results go to; any of them may be absent.
+
+    A failed segment is a blank line of text, whatever it had until it failed: its outcome tells that.
+    """
 
     budget: int
     generator: str = ""
@@ -33,7 +42,7 @@ class Outputs:
     def write(self, finished: Finished) -> None:
         outcome = finished.outcome
         if self.text:
-            self.text.write(one_line(outcome.translation))
+            self.text.write("" if outcome.stop is Verdict.FAILED else one_line(outcome.translation))
         if self.show:
             self.show.write(describe(outcome, self.budget))
         if self.outcomes:
@@ -48,10 +57,19 @@ class Outputs:
         for output in self.all():
             output.flush()
 
+    def settle(self) -> None:
+        for output in self.all():
+            output.settle()
+
     def close(self) -> None:
         with ExitStack() as stack:  # one that cannot be closed does not keep the others open
             for output in self.all():
                 stack.callback(output.close)
+
+    def abandon(self) -> None:
+        """Nothing will be written: leave no empty files."""
+        for output in self.all():
+            output.abandon()
 
 
 @dataclass(slots=True)
@@ -64,29 +82,55 @@ class Run:
     """How many items there are, if that is known."""
     _checks: dict[int, int] = field(default_factory=dict)
     """Position → checksum, of the segments in flight."""
+    _kept: dict[int, int] = field(default_factory=dict)
+    """Position → how many candidates the journal has, of segments that have been in flight for a while."""
 
     async def work(self, items: AsyncIterable[tuple[Item, int]]) -> None:
         """``items`` come with a checksum of their content, for the journal."""
         await self.driver.check()
         await self.driver.warm()
-        async with aclosing(in_order(self._journaled(items))) as ordered:
-            async for finished in ordered:
-                self.outputs.write(finished)
-                self.outputs.flush()
-        for output in self.outputs.all():
-            output.begin()
+        keeper = asyncio.create_task(self._keep_regularly())
+        try:
+            async with aclosing(in_order(self._journaled(items))) as ordered:
+                async for finished in ordered:
+                    self.outputs.write(finished)
+                    self.outputs.flush()
+        finally:
+            keeper.cancel()
+            self._keep_candidates(of_all=True)
+        self.outputs.settle()
 
     async def _journaled(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[tuple[int, Finished]]:
         async with aclosing(self.driver.run(self._known(items), expected=self.expected)) as finished:
             async for position, one in finished:
                 check = self._checks.pop(position, None)
+                self._kept.pop(position, None)
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
                 self.progress.add(one.outcome)
                 yield position, one
 
-    async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item]:
-        """The items, those that an earlier run finished as they were then."""
+    async def _keep_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            self._keep_candidates()
+
+    def _keep_candidates(self, *, of_all: bool = False) -> None:
+        """Candidates of the segments in flight go to the journal: of those that were in flight the last time, too, or
+        of all. Each once, so that the journal grows no faster than a file of all pools would."""
+        if not self.journal:
+            return
+        with suppress(OutputError):  # the next segment that finishes will say so
+            for position, candidates in self.driver.drawn():
+                kept = self._kept.setdefault(position, 0 if of_all else -1)
+                if kept < 0:
+                    self._kept[position] = 0
+                elif len(candidates) > kept:
+                    self._kept[position] = len(candidates)
+                    self.journal.add_candidates(position, kept, candidates[kept:], self._checks[position])
+
+    async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item | Begun]:
+        """The items: what an earlier run finished as it was then, what it had begun with the candidates it drew."""
         position = 0
         async for item, check in items:
             if isinstance(item, Finished):
@@ -95,7 +139,10 @@ class Run:
                 yield done
             else:
                 self._checks[position] = check
-                yield item
+                drawn = self.journal.candidates(position, check) if self.journal else ()
+                if drawn:
+                    self._kept[position] = len(drawn)
+                yield Begun(item, drawn) if drawn else item
             position += 1
         if self.journal and position < self.journal.length:
             raise InputError(

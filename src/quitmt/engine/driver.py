@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
-from quitmt.engine.engine import Engine, Finished, Observer, Wasted
+from quitmt.engine.engine import Begun, Engine, Finished, Observer, Wasted
 from quitmt.engine.preparation import in_time, try_out
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.types import Ask, Draw, Segment, Standing, Verdict
+from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ NO_DEADLINES = Deadlines()
 Item = Segment | Finished
 """What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
 through."""
-Items = Iterable[Item] | AsyncIterable[Item]
+Items = Iterable[Item | Begun] | AsyncIterable[Item | Begun]
 
 
 class Driver:
@@ -88,6 +88,13 @@ class Driver:
             return Wasted()
         arrived = self._engine.wasted
         return Wasted(arrived.candidates, arrived.tokens + protocols.wasted_tokens(self._generator))
+
+    def drawn(self) -> Iterator[tuple[int, Sequence[Candidate]]]:
+        """The candidates of the segments in flight, by position: what would have to be drawn again if the run were
+        killed now. None if they are recorded. It may be asked for after a run was broken off, too."""
+        if not getattr(self._generator, "recorded", False):
+            for position, segment in self._active.values():
+                yield position, self._engine.candidates(segment.id)
 
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
@@ -178,17 +185,20 @@ class Driver:
             for item in items:
                 await self._admit(item)
 
-    async def _admit(self, item: Item) -> None:
+    async def _admit(self, item: Item | Begun) -> None:
         while not self._has_room():
             self._room.clear()
             await self._room.wait()
+        known: Sequence[Candidate] = ()
+        if isinstance(item, Begun):
+            known, item = item.candidates, item.segment
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
-            self._engine.admit(item)
+            self._engine.admit(item, known)
             self._active[item.id] = (self._admitted, item)
             self._timers.start(item.id, self._admitted)
         self._admitted += 1

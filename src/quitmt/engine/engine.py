@@ -55,6 +55,14 @@ class Finished:
         return cls(segment, outcome, ())
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A segment with the first of its candidates, which an earlier run drew: they need not be asked for again."""
+
+    segment: Segment
+    candidates: Sequence[Candidate]
+
+
 @dataclass(slots=True)
 class Wasted:
     """What was generated and never used, because its segment had stopped: nothing, unless windows are speculative."""
@@ -139,7 +147,8 @@ class Engine(Generic[State]):
     def has_updates(self) -> bool:
         return bool(self._to_rerank)
 
-    def admit(self, segment: Segment) -> None:
+    def admit(self, segment: Segment, known: Sequence[Candidate] = ()) -> None:
+        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used."""
         if segment.id in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:
@@ -155,8 +164,19 @@ class Engine(Generic[State]):
             self._finish(
                 slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
             )
-        else:
+            return
+        budget = self._rule.budget
+        slot.asked = budget if len(known) >= budget else len(known) - len(known) % self._rule.step
+        slot.pool.extend(known[: slot.asked])
+        if slot.asked < min(budget, slot.watch.horizon(0)):
             self._to_ask[segment.id] = slot
+        if slot.pool:
+            self._mark(slot)
+
+    def candidates(self, segment_id: str) -> Sequence[Candidate]:
+        """Those of a segment in flight that have arrived without a gap."""
+        slot = self._slots.get(segment_id)
+        return slot.pool if slot else ()
 
     def asks(self) -> list[Ask]:
         asks = []

@@ -1,132 +1,161 @@
 """The journal of a run: every finished segment, as it finishes, so that a killed run can be continued.
 
-A file of JSON lines beside the output. The first line holds the settings; each other one a position of the input, a
-checksum of what stood there, the outcome, and its candidates if pools are kept. Lines are appended and flushed one by
-one; a line cut off by a kill is dropped. On resume outcomes are read back one at a time from where the journal has
-them, so memory hardly grows with what was done. A run that ends without a failed segment deletes its journal.
+A file of JSON lines beside the output, each with a checksum of its own. The first line holds the settings; each other
+one a position of the input, a checksum of what stood there, and either the outcome (and its candidates if pools are
+kept), or candidates of a segment that is still under way: those from ``start`` on, so each is written once. Lines are
+appended and flushed one by one; a line cut off by a kill is dropped, and so is one that was damaged: its segment is
+done again. On resume outcomes are read back one at a time from where the journal has them, so memory hardly grows with
+what was done. A run that ends without a failed segment deletes its journal.
+
+It is locked before it is read, and until it is closed.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NoReturn
 
+from quitmt.durable import SealedLines, sealed, writable
 from quitmt.engine.engine import Finished
-from quitmt.errors import InputError, OutputError, UsageError, setting
+from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, setting
+from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.types import Candidate, Segment, Verdict
+
+log = logging.getLogger(__name__)
 
 HEADER = b'{"settings"'
 
 
 class Journal:
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, keep_candidates: bool = False) -> None:
-        self.path = path
-        self._settings = json.loads(json.dumps(dict(settings)))
+    """``former`` are names that settings had in journals of earlier versions, and the names they have now."""
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        *,
+        keep_candidates: bool = False,
+        former: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.path, self._former = path, former
+        # As they will be read back.
+        self._settings = json.loads(writable(json.dumps(dict(settings), ensure_ascii=False)))
         self._keep_candidates = keep_candidates
         self._places = array("q")
         """Position of a segment → where in the file its line begins; 0 if it is not done."""
+        self._begun: dict[int, list[int]] = {}
+        """Position of a segment that is not done → where the lines with its candidates begin."""
         self._file: BinaryIO | None = None
         self._header_end = -1
 
     @classmethod
-    def beside(cls, output: str, settings: Mapping[str, Any], *, keep_candidates: bool = False) -> Journal:
-        return cls(Path(f"{output}.journal"), settings, keep_candidates=keep_candidates)
+    def beside(cls, output: str, settings: Mapping[str, Any], **more: Any) -> Journal:
+        return cls(Path(f"{output}.journal"), settings, **more)
 
     def start(self, *, resume: bool) -> int:
         """Open it; with ``resume``, what an earlier run did is taken over. How many segments are done."""
         try:
-            end = self._read(same_settings=resume) if self.path.exists() else 0
-            if not resume and self._done():
+            self._file = os.fdopen(open_alone(self.path, os.O_RDWR), "r+b")
+            end = self._read(self._file, same_settings=resume)
+            if not resume and (self._done() or self._begun):
                 raise UsageError(
-                    f"{self.path} holds {self._done()} finished segments of a run that did not end",
-                    hint="add --resume to continue it, or delete that file to start over",
+                    f"{self.path} holds {self._held()} of a run that did not end",
+                    hint="resume it, or delete that file to start over",
                 )
             continuing = resume and end > 0
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-            self._lock()
+            self._file.seek(end if continuing else 0)
+            self._file.truncate()
             if not continuing:
-                self._file.truncate(0)
-            if continuing:
-                self._file.truncate(end)
-                self._file.seek(end)
-            else:
                 self._append({"settings": self._settings})
                 self._header_end = self._file.tell()
-        except OSError as error:
+        except (OSError, QuitmtError) as error:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+            if isinstance(error, QuitmtError):
+                raise
             raise self._unwritable(error) from None
         return self._done()
 
     def _unwritable(self, error: OSError) -> OutputError:
-        return error if isinstance(error, OutputError) else OutputError(f"cannot write {self.path}: {error.strerror}")
-
-    def _lock(self) -> None:
-        """Two runs at once would write into each other's journal and outputs."""
-        try:
-            import fcntl
-        except ImportError:  # not on this system
-            return
-        assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            self._file = None
-            raise OutputError(
-                f"another run is writing to {self.path}", hint="wait for it, or write elsewhere"
-            ) from None
+        return OutputError(f"cannot write {self.path}: {error.strerror}")
 
     @property
     def length(self) -> int:
         """The input had at least so many lines."""
         return len(self._places)
 
+    @property
+    def begun(self) -> int:
+        """Segments that an earlier run had under way, with candidates."""
+        return len(self._begun)
+
     def _done(self) -> int:
         return len(self._places) - self._places.count(0)
 
-    def _read(self, *, same_settings: bool) -> int:
-        """Find the finished segments; where the last whole line ends."""
-        end = 0
-        with self.path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    if end == 0 and not line.startswith(HEADER[: len(line)]):
-                        self._refuse()
-                    break
-                entry = self._parse(line)
-                if "settings" in entry:
-                    if same_settings:
-                        self._check_settings(entry["settings"])
-                else:
-                    missing = entry["position"] + 1 - len(self._places)
-                    self._places.extend([0] * missing)
-                    failed = entry["stop"] == Verdict.FAILED  # to be tried again
-                    self._places[entry["position"]] = 0 if failed else end
-                end += len(line)
+    def _held(self) -> str:
+        begun = f"candidates of {self.begun} unfinished ones" if self._begun else ""
+        return " and ".join(filter(None, [f"{self._done()} finished segments", begun]))
+
+    def _read(self, file: BinaryIO, *, same_settings: bool) -> int:
+        """Find the finished and the begun segments; where the last whole line ends."""
+        end, damaged, lines = 0, 0, SealedLines()
+        for line in file:
+            if not line.endswith(b"\n"):
+                if end == 0 and not line.startswith(HEADER[: len(line)]):
+                    self._refuse()
+                break
+            entry = lines.read(line)
+            if end == 0:
+                self._take_header(entry, same_settings=same_settings)
+            elif entry is not None and _is_entry(entry):
+                self._take(entry, end)
+            elif lines.sealed:
+                damaged += 1
+            else:
+                self._refuse()
+            end += len(line)
+        if damaged:
+            log.warning("%d damaged lines of %s are not used: what they held is done again", damaged, self.path)
         return end
 
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        try:
-            entry = json.loads(line)
-            if isinstance(entry, dict):
-                is_header = isinstance(entry.get("settings"), dict)
-                position = entry.get("position")
-                if is_header or (isinstance(position, int) and position >= 0 and "stop" in entry):
-                    return entry
-        except ValueError:
-            pass
-        return self._refuse()
+    def _take_header(self, entry: dict[str, Any] | None, *, same_settings: bool) -> None:
+        if entry is None or entry.keys() != {"settings"} or not isinstance(entry["settings"], dict):
+            self._refuse()
+        if same_settings:
+            self._check_settings(entry["settings"])
+
+    def _take(self, entry: dict[str, Any], place: int) -> None:
+        position = entry["position"]
+        self._places.extend([0] * (position + 1 - len(self._places)))
+        if "begun" in entry:
+            if not self._places[position]:
+                self._begun.setdefault(position, []).append(place)
+        elif entry["stop"] == Verdict.FAILED:  # to be tried again
+            self._places[position] = 0
+        else:
+            self._places[position] = place
+            self._begun.pop(position, None)
 
     def _refuse(self) -> NoReturn:
-        raise InputError(f"{self.path} is not a journal of quitmt", hint="delete it to start over")
+        raise InputError(
+            f"{self.path} is not a journal of quitmt, or its beginning is damaged", hint="delete it to start over"
+        )
 
     def _check_settings(self, before: Mapping[str, Any]) -> None:
-        for name in [*self._settings, *(name for name in before if name not in self._settings)]:
+        old = any(name in self._former for name in before)
+        if old:  # what such a journal leaves out or has as None it does not know
+            renamed = {self._former.get(name, name): value for name, value in before.items()}
+            before = {name: value for name, value in renamed.items() if value not in (None, False)}
+        for name in before if old else [*self._settings, *(name for name in before if name not in self._settings)]:
             was, now, told = before.get(name), self._settings.get(name), setting(name) if "." in name else name
             if was != now:
                 raise UsageError(
@@ -136,32 +165,53 @@ class Journal:
 
     def find(self, position: int, segment: Segment, check: int) -> Finished | None:
         """The finished segment at a position of the input, if an earlier run got there."""
-        if position >= len(self._places) or not self._places[position] or self._file is None:
+        if position >= len(self._places) or not self._places[position]:
             return None
-        self._file.seek(self._places[position])
-        entry = json.loads(self._file.readline())
-        self._file.seek(0, 2)
+        try:
+            entry = self._entry(self._places[position], position, check)
+            return Finished(segment, from_fields(entry["outcome"]), _candidates(entry.get("candidates", ())))
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, QuitmtError):
+                raise
+            log.warning("line %d of the input is done again: its line in %s is damaged", position + 1, self.path)
+            return None
+
+    def candidates(self, position: int, check: int) -> tuple[Candidate, ...]:
+        """The candidates that an earlier run drew for a segment that it did not finish."""
+        found: tuple[Candidate, ...] = ()
+        for place in self._begun.pop(position, ()):
+            entry = self._entry(place, position, check)
+            if entry["start"] <= len(found):  # what is after a gap is of no use
+                found = found[: entry["start"]] + _candidates(entry["begun"])
+        return found
+
+    def _entry(self, place: int, position: int, check: int) -> dict[str, Any]:
+        assert self._file is not None
+        self._file.seek(place)
+        entry: dict[str, Any] = json.loads(self._file.readline())
+        self._file.seek(0, os.SEEK_END)
         if entry["check"] != check:
             raise InputError(
                 f"cannot resume: line {position + 1} of the input has changed since the run that {self.path} holds",
                 hint="delete that file to start over",
             )
-        candidates = tuple(Candidate(*fields) for fields in entry.get("candidates", ()))
-        return Finished(segment, from_fields(entry["outcome"]), candidates)
+        return entry
 
     def add(self, position: int, finished: Finished, check: int) -> None:
         entry = {"position": position, "stop": finished.outcome.stop, "check": check}
         entry["outcome"] = to_fields(finished.outcome)
         if self._keep_candidates:
-            entry["candidates"] = [
-                (c.text, c.log_probability, c.tokens, dict(c.scores) if c.scores else None) for c in finished.candidates
-            ]
+            entry["candidates"] = _fields(finished.candidates)
         self._append(entry)
+
+    def add_candidates(self, position: int, start: int, candidates: Sequence[Candidate], check: int) -> None:
+        """Of a segment that is under way: its candidates from ``start`` on."""
+        self._append({"position": position, "check": check, "start": start, "begun": _fields(candidates)})
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         assert self._file is not None
         try:
-            self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            self._file.write(sealed(entry))
             self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from None
@@ -169,9 +219,23 @@ class Journal:
     def close(self, *, done: bool) -> None:
         """``done``: everything is finished and nothing needs to be tried again; an empty journal is not kept either."""
         if self._file is not None:
-            empty = self._file.tell() == self._header_end
+            if done or self._file.tell() == self._header_end:
+                self.path.unlink(missing_ok=True)  # while it is locked: nobody else's can be there
             with suppress(OSError):  # what could not be written was said when it could not
                 self._file.close()
             self._file = None
-            if done or empty:
-                self.path.unlink(missing_ok=True)
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    position, start = entry.get("position"), entry.get("start")
+    if not isinstance(position, int) or position < 0:
+        return False
+    return "stop" in entry or (isinstance(start, int) and isinstance(entry.get("begun"), list))
+
+
+def _fields(candidates: Sequence[Candidate]) -> list[tuple[Any, ...]]:
+    return [(c.text, c.log_probability, c.tokens, dict(c.scores) if c.scores else None) for c in candidates]
+
+
+def _candidates(fields: Sequence[Sequence[Any]]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(*one) for one in fields)

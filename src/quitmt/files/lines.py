@@ -6,6 +6,7 @@ text, or line counts would differ from everybody else's.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -23,14 +24,17 @@ GZIP = b"\x1f\x8b"
 
 async def read_lines(path: str) -> AsyncIterator[str]:
     """The lines of a file (``-`` is standard input), without their line breaks."""
-    number, rest = 0, b""
+    number, pieces = 0, list[bytes]()
     async for chunk in _decompressed(_chunks(path), path):
-        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
             number += 1
-            yield _decoded(line, path, number)
-    if rest:
-        yield _decoded(rest, path, number + 1)
+            yield _decoded(b"".join([*pieces, line]) if pieces else line, path, number)
+            pieces.clear()
+        if rest:  # joined when its line is whole: a long line must not be copied with every chunk
+            pieces.append(rest)
+    if pieces:
+        yield _decoded(b"".join(pieces), path, number + 1)
 
 
 def count_lines(path: str) -> int | None:
@@ -91,6 +95,8 @@ async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
 
 
 async def _chunks(path: str) -> AsyncIterator[bytes]:
+    if path == STDIN and sys.stdin is None:
+        raise InputError("standard input is closed", hint="name a file, or redirect one to it")
     try:
         if path != STDIN and Path(path).is_file():
             with Path(path).open("rb") as file:
@@ -119,6 +125,8 @@ async def _slow_chunks(path: str) -> AsyncIterator[bytes]:
                 arrived.put(chunk)
         except OSError as error:
             arrived.put(error)
+        except ValueError:  # it was closed by the program that uses us
+            arrived.put(OSError(errno.EBADF, os.strerror(errno.EBADF)))
 
     threading.Thread(target=pump, daemon=True, name="quitmt-input").start()
     while chunk := await arrived.get():

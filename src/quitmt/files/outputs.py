@@ -1,20 +1,29 @@
 """Where results go: files and standard output, written in order, with clear errors.
 
-A file is opened before any work is done, so that an output that cannot be written costs nothing. What it held before is
-only given up with the first line that is written to it, or when a run ends well without any.
+A file is opened and locked before any work is done, so that an output that cannot be written costs nothing, and two
+runs never mix their lines. What it held before is only given up with the first line that is written to it, or when a
+run ends well without any. A name that ends in ``.gz`` makes it a gzip file.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from quitmt.durable import encoded
 from quitmt.errors import OutputError
+from quitmt.files.locks import is_at, open_alone
 
 STDOUT = "-"
+GZIP_SUFFIX = ".gz"
+READABLE_BYTES = 1 << 14
+"""So much text may be missing at the end of a gzip file whose run was killed. Every line at once would cost a fifth or
+more of the compression."""
 
 
 class ClosedPipe(OutputError):
@@ -26,30 +35,78 @@ class Output:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._named = path != STDOUT
         self._fresh = False
-        if path == STDOUT and sys.stdout is None:
-            raise OutputError("standard output is closed", hint="write to a file with -o FILE")
+        self._gzip: _Gzip | None = None
+        if not self._named and sys.stdout is None:
+            raise OutputError("standard output is closed", hint="write to a file")
+        self._made = self._named and not os.path.lexists(path)
         try:
-            self._file: BinaryIO = sys.stdout.buffer if path == STDOUT else _opened(path)
+            self._file: BinaryIO = os.fdopen(open_alone(path, os.O_WRONLY), "wb") if self._named else sys.stdout.buffer
+        except OutputError:
+            raise
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
 
     def write(self, line: str) -> None:
         self.begin()
-        self._guarded(lambda: self._file.write(line.encode() + b"\n"))
+        data = encoded(line) + b"\n"
+        self._guarded(lambda: self._file.write(self._gzip.compressed(data) if self._gzip else data))
 
     def begin(self) -> None:
         """Give up what the file held before."""
         if not self._fresh:
             self._fresh = True
-            if self.path != STDOUT and Path(self.path).is_file():
+            if self._is_regular and self._named:
                 self._guarded(lambda: self._file.truncate(0))
+            if self._named and self.path.endswith(GZIP_SUFFIX):
+                self._gzip = _Gzip()
 
     def flush(self) -> None:
-        self._guarded(self._file.flush)
+        self._guarded(self._flush)
+
+    def settle(self) -> None:
+        """All was written: see to it that it is on the disk, and where it should be."""
+        self.begin()
+        self._guarded(self._finish)
+        if self._is_regular:
+            self._guarded(lambda: os.fsync(self._file.fileno()))
+            if self._named and not is_at(self._file.fileno(), self.path):
+                raise OutputError(f"{self.path} was moved, deleted or replaced while it was written")
 
     def close(self) -> None:
-        self._guarded(self._file.flush if self.path == STDOUT else self._file.close)
+        self._guarded(self._close if self._named else self._flush)
+
+    def abandon(self) -> None:
+        """Close it as if it had never been opened."""
+        if self._made and not self._fresh and self._is_regular:
+            Path(self.path).unlink(missing_ok=True)
+        self.close()
+
+    @property
+    def _is_regular(self) -> bool:
+        try:
+            return stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        except OSError:  # standard output may be no file at all, within another program
+            return False
+
+    def _flush(self) -> None:
+        if self._gzip:
+            self._file.write(self._gzip.readable())
+        self._file.flush()
+
+    def _finish(self) -> None:
+        if self._gzip:
+            self._file.write(self._gzip.end())
+            self._gzip = None
+        self._file.flush()
+
+    def _close(self) -> None:
+        try:
+            if not self._file.closed:
+                self._finish()
+        finally:
+            self._file.close()
 
     def _guarded(self, action: Callable[[], object]) -> None:
         try:
@@ -60,6 +117,23 @@ class Output:
             raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
 
 
-def _opened(path: str) -> BinaryIO:
-    """For writing, made if it is not there, not yet emptied."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
+class _Gzip:
+    """The same bytes for the same lines: no time of day, and flushed by size."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.compressobj(wbits=31)
+        self._hidden = 0
+
+    def compressed(self, data: bytes) -> bytes:
+        self._hidden += len(data)
+        return self._stream.compress(data)
+
+    def readable(self) -> bytes:
+        """What makes everything readable until here, if that is due."""
+        if self._hidden < READABLE_BYTES:
+            return b""
+        self._hidden = 0
+        return self._stream.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return self._stream.flush()

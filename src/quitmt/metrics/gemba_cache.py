@@ -1,18 +1,22 @@
 """The answers of a judge, on disk: JSON lines that are only ever appended to, each as soon as its answer is there.
 
 A killed run loses nothing that was answered; half a line at the end of a file is skipped, and so is anything else that
-is no answer. Every answer is kept, also those that could not be read: asking the same thing again at the same
-temperature with the same seed would cost as much and tell as little. Whoever wants new answers removes the file.
+is no answer, or whose checksum is wrong: it is asked for again. Every answer is kept, also those that could not be
+read: asking the same thing again at the same temperature with the same seed would cost as much and tell as little.
+Whoever wants new answers removes the file.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 from pathlib import Path
 from typing import IO
 
+from quitmt.durable import SealedLines, sealed
 from quitmt.errors import OutputError
+
+log = logging.getLogger(__name__)
 
 
 def default_folder() -> Path:
@@ -39,10 +43,10 @@ class Answers:
         self._known[key] = answer
         if self._path is None:
             return
-        line = json.dumps({"key": key, **about, "answer": answer}) + "\n"
+        line = sealed({"key": key, **about, "answer": answer})
         try:
             file = self._file or self._open(self._path)
-            file.write(line.encode())  # one write to a file opened for appending: lines of two runs do not mix
+            file.write(line)  # one write to a file opened for appending: lines of two runs do not mix
         except OSError as error:
             raise self._failed(self._path, error) from None
 
@@ -61,24 +65,26 @@ class Answers:
     def _read(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                for line in file:
-                    self._take(line)
+                lines = SealedLines()
+                useless = sum(not self._take(lines.read(line)) for line in file)
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failed(path, error) from None
+        if useless:
+            log.warning("%d lines of %s are damaged or cut off and are not used", useless, path)
 
-    def _take(self, line: bytes) -> None:
-        try:
-            fields = json.loads(line)
-        except ValueError:
-            return
-        if isinstance(fields, dict) and isinstance(fields.get("answer"), str) and isinstance(fields.get("key"), str):
-            self._known[fields["key"]] = fields["answer"]
+    def _take(self, fields: dict[str, object] | None) -> bool:
+        """Remember what a line holds; whether it is an answer."""
+        key, answer = (fields or {}).get("key"), (fields or {}).get("answer")
+        if not isinstance(key, str) or not isinstance(answer, str):
+            return False
+        self._known[key] = answer
+        return True
 
     @staticmethod
     def _failed(path: Path, error: OSError) -> OutputError:
-        hint = "keep the answers elsewhere: --gemba-cache DIR"
+        hint = "keep the answers elsewhere: gemba_cache"
         return OutputError(f"the judge's answers cannot be kept in {path}: {error.strerror}", hint=hint)
 
 

@@ -1,0 +1,157 @@
+"""The journal: what is damaged is done again, old ones are read, candidates of unfinished segments come back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from quitmt.engine.engine import Finished
+from quitmt.errors import InputError, OutputError, UsageError
+from quitmt.files.journal import Journal
+from quitmt.types import Candidate, Outcome, Segment, Verdict
+
+SETTINGS = {"-k": 8, "--prompt": "odd \udcff name"}
+POOL = [Candidate(f"candidate {i}", -0.5 * i, i, {"kiwi": 0.25}) for i in range(20)]
+
+
+def segment(position: int) -> Segment:
+    return Segment(str(position), f"source {position}")
+
+
+def finished(position: int, stop: Verdict = Verdict.STABLE, error: str | None = None) -> Finished:
+    one = segment(position)
+    outcome = Outcome(one.id, one.source, f"text {position}", 0, 0.5, 8, stop, (0.25, 0.5), signature="s", error=error)
+    return Finished(one, outcome, ())
+
+
+def begin(path: Path, *, resume: bool = False) -> Journal:
+    journal = Journal(path, SETTINGS)
+    journal.start(resume=resume)
+    return journal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A journal with five finished segments, and two of eight that were begun."""
+    journal = begin(tmp_path / "x.journal")
+    for position in range(5):
+        journal.add(position, finished(position), check=position)
+    journal.add_candidates(6, 0, POOL[:8], check=6)
+    journal.add_candidates(7, 0, POOL[:3], check=7)
+    journal.add_candidates(6, 8, POOL[8:], check=6)
+    journal.close(done=False)
+    return tmp_path / "x.journal"
+
+
+def test_what_was_done_and_begun_comes_back(path: Path) -> None:
+    journal = begin(path, resume=True)
+    assert [journal.find(position, segment(position), position) for position in range(6)] == [
+        *(finished(position) for position in range(5)),
+        None,
+    ]
+    assert journal.begun == 2 and journal.length == 8
+    assert journal.candidates(6, 6) == tuple(POOL) and journal.candidates(7, 7) == tuple(POOL[:3])
+    assert journal.candidates(5, 5) == ()
+    journal.add(6, finished(6), 6)
+    journal.close(done=False)
+    again = begin(path, resume=True)
+    assert again.find(6, segment(6), 6) == finished(6) and again.begun == 1
+    again.close(done=True)
+    assert not path.exists()
+
+
+def test_a_segment_that_failed_keeps_its_candidates(path: Path) -> None:
+    journal = begin(path, resume=True)
+    journal.add(6, finished(6, Verdict.FAILED, "half of a pair: \ud83d"), 6)
+    journal.close(done=False)
+    again = begin(path, resume=True)
+    assert again.find(6, segment(6), 6) is None and again.candidates(6, 6) == tuple(POOL)
+    again.close(done=False)
+
+
+def test_candidates_after_a_gap_are_not_used_and_later_ones_replace(path: Path) -> None:
+    journal = begin(path, resume=True)
+    journal.add_candidates(7, 5, POOL[5:9], check=7)
+    journal.add_candidates(7, 2, POOL[12:16], check=7)
+    journal.close(done=False)
+    again = begin(path, resume=True)
+    assert again.candidates(7, 7) == (*POOL[:2], *POOL[12:16])
+    with pytest.raises(InputError, match="line 7 of the input has changed"):
+        again.candidates(6, 5)
+    again.close(done=False)
+
+
+def test_a_run_with_nothing_but_candidates_is_not_overwritten(tmp_path: Path) -> None:
+    journal = begin(tmp_path / "j")
+    journal.add_candidates(0, 0, POOL, check=0)
+    journal.close(done=False)
+    with pytest.raises(UsageError, match="holds 0 finished segments and candidates of 1 unfinished ones"):
+        begin(tmp_path / "j")
+
+
+def test_every_flipped_bit_is_found(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Refused, or warned of and done again; never believed."""
+    data = path.read_bytes()
+    begins = data.index(b"\n") + 1
+    for place in range(0, len(data) * 8, 7):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        caplog.clear()
+        if place // 8 < begins:
+            with pytest.raises((InputError, UsageError)):
+                begin(path, resume=True)
+            continue
+        journal = begin(path, resume=True)
+        found = [journal.find(position, segment(position), position) for position in range(5)]
+        assert all(one in (None, finished(position)) for position, one in enumerate(found))
+        pools = [journal.candidates(6, 6), journal.candidates(7, 7)]
+        assert pools[0] in (tuple(POOL), tuple(POOL[:8]), ()) and pools[1] in (tuple(POOL[:3]), ())
+        lost = found.count(None) + (len(pools[0]) < 20) + (len(pools[1]) < 3)
+        assert 1 <= lost <= 2  # two, if a line break was hit
+        assert "damaged" in caplog.text or flipped[-1] != data[-1]
+        journal.close(done=False)
+
+
+def test_journals_from_before_there_were_checksums(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = re.sub(rb', "crc": "[0-9a-f]{8}"}', b"}", path.read_bytes())
+    path.write_bytes(old)
+    journal = begin(path, resume=True)
+    assert journal.find(4, segment(4), 4) == finished(4)
+    journal.add(5, finished(5), 5)
+    journal.close(done=False)
+    again = begin(path, resume=True)
+    assert [again.find(p, segment(p), p) is not None for p in range(6)] == [True] * 6 and not caplog.records
+    again.close(done=False)
+
+
+def test_an_old_line_that_makes_no_sense_is_done_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = re.sub(rb', "crc": "[0-9a-f]{8}"}', b"}", path.read_bytes()).splitlines()
+    entry = json.loads(lines[1])
+    del entry["outcome"]["seconds"]
+    path.write_bytes(b"\n".join([lines[0], json.dumps(entry).encode(), *lines[2:], b""]))
+    with caplog.at_level(logging.WARNING):
+        journal = begin(path, resume=True)
+        assert journal.find(0, segment(0), 0) is None and journal.find(1, segment(1), 1) == finished(1)
+    assert "line 1 of the input is done again" in caplog.text
+    journal.close(done=False)
+
+
+def test_locked_before_it_is_read(path: Path) -> None:
+    """While its run lives, nobody is told to delete or to resume it."""
+    living = begin(path, resume=True)
+    for resume in (False, True):
+        with pytest.raises(OutputError, match="another run is writing to"):
+            begin(path, resume=resume)
+    living.close(done=False)
+
+
+def test_half_a_first_line_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(b'{"settings"')
+    journal = begin(tmp_path / "j", resume=True)
+    journal.close(done=False)
+    assert not (tmp_path / "j").exists()
