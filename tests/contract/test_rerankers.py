@@ -16,7 +16,7 @@ from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.filtered import Filtered
 from quitmt.rerank.prune import Prune
 from quitmt.types import Candidate
-from tests.contract.rerankers import SEGMENTS, ExactContract, FailingContract, Make, extend, grow
+from tests.contract.rerankers import POOLS, SEGMENTS, ExactContract, FailingContract, Make, extend, grow
 from tests.contract.utilities import UtilityContract
 
 
@@ -78,6 +78,17 @@ class TestRecorded(FailingContract):
     @classmethod
     def make(cls, request: pytest.FixtureRequest) -> Make:
         return RECORDED[request.param]
+
+
+@pytest.mark.parametrize("keep", [9, 16, 99])
+def test_a_filter_is_exact_mbr_among_those_kept_bit_for_bit(keep: int) -> None:
+    filtered, exact = rerank.load("mbr:chrf", filter="qe:recorded:q", keep=keep), rerank.load("mbr:chrf")
+    for pool in POOLS:
+        for standing in grow(filtered, pool, stride=1):
+            order = sorted(range(standing.size), key=lambda index: (-(pool[index].scores or {})["q"], index))
+            kept = sorted(order[:keep])
+            [*_, expected] = grow(exact, [pool[index] for index in kept])
+            assert (standing.best, standing.score) == (kept[expected.best], expected.score)
 
 
 class TestCounted:
