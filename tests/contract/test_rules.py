@@ -1,43 +1,100 @@
-"""What every stopping rule must do: never stop where its horizon says it cannot, never go beyond its budget."""
+"""The contract of stopping rules, for all of ours."""
 
 from __future__ import annotations
 
-import random
+from typing import Any
 
 import pytest
 
 from quitmt import stop
+from quitmt.protocols import StoppingRule
 from quitmt.types import Standing, Verdict
+from tests.contract.rules import Make, RivalsContract, RuleContract
 
 
-@pytest.mark.parametrize("spec", ["quit", "full", "fixed:24", "race", "headroom"])
-@pytest.mark.parametrize(("k", "w", "n"), [(8, 2, 64), (5, 3, 48), (7, 4, 30)])
-def test_a_rule_keeps_to_its_horizon(spec: str, k: int, w: int, n: int) -> None:
-    rule = stop.load(spec, k=k, w=w, n=n, alpha=0.2)
-    for seed in range(50):
-        rng, watch, size, verdict = random.Random(seed), rule.open(), 0, None
-        while verdict is None:
-            horizon = watch.horizon(size)
-            assert size < horizon <= rule.budget
-            while size < horizon:
-                size = min(size + rule.step, rule.budget)
-                verdict = watch.observe(Standing(size, 0, rng.random()))
-                assert verdict is None or size == horizon
-        assert verdict in (Verdict.STABLE, Verdict.DECIDED) or size == rule.budget
+def named(spec: str) -> Make:
+    def make(options: str = "", **settings: Any) -> StoppingRule:
+        return stop.load(f"{spec}{options}", **{"k": 8, "n": 64, **settings})
+
+    return make
 
 
-@pytest.mark.parametrize("spec", ["quit", "full", "fixed:24", "race", "headroom"])
-def test_segments_do_not_share_a_watch(spec: str) -> None:
-    rule = stop.load(spec, k=8, w=2, n=64, alpha=0.5)
-    first, second = rule.open(), rule.open()
-    first.observe(Standing(8, 0, 0.0))
-    assert second.observe(Standing(8, 0, 1.0)) is None
-    alone = rule.open()
-    alone.observe(Standing(8, 0, 1.0))
-    assert second.observe(Standing(16, 0, 1.0)) == alone.observe(Standing(16, 0, 1.0))
+class TestQuit(RuleContract):
+    early = Verdict.STABLE
+    w = 3
+
+    @pytest.fixture
+    def make(self) -> Make:
+        return lambda **settings: stop.load("quit", **{"k": 8, "w": self.w, "n": 64, "alpha": 0.02, **settings})
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, 0.5)
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, float(size))
+
+    def horizon_begins(self, rule: StoppingRule, size: int) -> bool:
+        """A window must be quiet as a whole; a last one that the budget cuts off is not tested."""
+        return size % (rule.step * self.w) == 0
+
+    def settings(self) -> list[dict[str, Any]]:
+        return [*super().settings(), {"w": 4}, {"alpha": 0.03}, {"w": 4, "alpha": 0.03}]
 
 
-@pytest.mark.parametrize("spec", ["quit", "full", "fixed:24", "race", "headroom"])
-def test_the_signature_names_every_setting(spec: str) -> None:
-    signatures = {stop.load(spec, k=k, n=n).signature for k in (4, 8) for n in (64, 512)}
-    assert len(signatures) == (2 if spec == "fixed:24" else 4)
+class TestFull(RuleContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        return named("full")
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, 0.5)
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, float(size))
+
+
+class TestFixed(TestFull):
+    @pytest.fixture
+    def make(self) -> Make:
+        return lambda **settings: stop.load(f"fixed:{settings.get('n', 64)}", k=settings.get("k", 8), n=64)
+
+
+class TestHeadroom(RuleContract):
+    early = Verdict.DECIDED
+
+    @pytest.fixture(params=["minimum=16", "minimum=1,looks=1", "minimum=20,looks=4"])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"headroom:top=1,{request.param}")
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, 1.0)
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, -1000.0)
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",share=0.1", ",top=2", ",minimum=17", ",looks=3", ",share=0.1,top=2")
+        return [*super().settings(), *({"options": each} for each in options)]
+
+
+LOOKS = ["minimum=16", "minimum=1,looks=1", "minimum=20,looks=4"]
+
+
+class TestLoss(RivalsContract):
+    @pytest.fixture(params=LOOKS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"loss:most=0.0005,{request.param}")
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",most=0.1", ",new=0.2", ",minimum=17", ",looks=3", ",most=0.1,new=0.2")
+        return [*super().settings(), *({"options": each} for each in options)]
+
+
+class TestRace(RivalsContract):
+    @pytest.fixture(params=LOOKS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"race:epsilon=0.003,{request.param}")
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",epsilon=0.1", ",z=2", ",minimum=17", ",looks=3", ",epsilon=0.1,z=2")
+        return [*super().settings(), *({"options": each} for each in options)]

@@ -1,0 +1,247 @@
+"""The one contract of rerankers, as classes: a test class with a fixture ``make`` inherits its tests.
+
+``make()`` gives a reranker, equal ones each time; its scope is the class. What is promised bit for bit is compared so:
+a class whose scores depend on their batches in rounding says so by a method ``assert_same`` of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quitmt.errors import QuitmtError
+from quitmt.protocols import Reranker, Update
+from quitmt.types import Candidate, Segment, Standing
+
+SEGMENTS = [Segment("a", "The old cat slept near the house."), Segment("b", "A dog ate little today.")]
+WORDS = "o a um gato cão casa rua velha nova viu comeu dormiu perto longe de da do muito pouco hoje".split()
+UNENCODABLE = "\ud800"
+"""No text: half of a surrogate pair, at which tokenizers fail."""
+
+Make = Callable[[], Reranker[Any]]
+# One test method serves many classes, and a reranker keeps nothing of a pool outside of its state.
+inherited = settings(
+    max_examples=8, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.function_scoped_fixture]
+)
+
+
+def make_pool(seed: int, size: int = 32) -> list[Candidate]:
+    """Candidates that resemble each other, with repeats. The later ones are better, so that the winner changes: what is
+    computed for a text that comes late must be seen in the scores."""
+    rng = random.Random(seed)
+    base = rng.choices(WORDS, k=8)
+    pool = []
+    for index in range(size):
+        noise = 0.5 * (1 - index / size) ** 2
+        text = " ".join(rng.choice(WORDS) if rng.random() < noise else word for word in base)
+        pool.append(Candidate(text, scores={"q": float(rng.randrange(5))}))
+    return pool
+
+
+POOLS = [make_pool(1), make_pool(2)]
+STRIDE = 4
+
+
+def extend(
+    reranker: Reranker[Any], state: Any, candidates: Sequence[Candidate], stride: int = STRIDE
+) -> list[Standing]:
+    [found] = reranker.extend([Update(state, candidates, stride)])
+    assert not isinstance(found, QuitmtError), found
+    return found
+
+
+def grow(
+    reranker: Reranker[Any],
+    pool: Sequence[Candidate],
+    cuts: Sequence[int] = (),
+    segment: Segment = SEGMENTS[0],
+    stride: int = STRIDE,
+) -> list[Standing]:
+    """The standings of a pool that grows at some sizes."""
+    state, found = reranker.open(segment), []
+    for start, stop in zip([0, *cuts], [*cuts, len(pool)], strict=True):
+        found += extend(reranker, state, pool[start:stop], stride)
+    return found
+
+
+class RerankerContract:
+    """What every reranker promises."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def reranker(cls, make: Make) -> Reranker[Any]:
+        return make()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def every(cls, reranker: Reranker[Any]) -> list[Standing]:
+        """After every candidate of the first pool, which came all at once."""
+        return grow(reranker, POOLS[0], stride=1)
+
+    def assert_same(self, found: object, expected: Sequence[Standing]) -> None:
+        assert found == list(expected)
+
+    def test_the_pool_shows_something(self, every: list[Standing]) -> None:
+        """Winners that came late, or what follows would hold for nothing."""
+        assert len({standing.score for standing in every}) > 1
+
+    def test_a_standing_after_each_stride_and_after_the_last(self, reranker: Reranker[Any]) -> None:
+        state = reranker.open(SEGMENTS[0])
+        assert [one.size for one in extend(reranker, state, POOLS[0][:10])] == [4, 8, 10]
+        assert [one.size for one in extend(reranker, state, POOLS[0][10:13])] == [13]
+        assert [one.size for one in extend(reranker, state, POOLS[0][13:21])] == [17, 21]
+
+    def test_strides_only_leave_out_standings(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+        for stride in (3, 5, len(POOLS[0])):
+            kept = [one for one in every if one.size % stride == 0 or one.size == len(every)]
+            self.assert_same(grow(reranker, POOLS[0], stride=stride), kept)
+
+    @inherited
+    @given(st.sets(st.integers(1, len(POOLS[0]) - 1), max_size=6), st.integers(1, 9))
+    def test_growing_in_any_steps_changes_nothing(
+        self, reranker: Reranker[Any], every: list[Standing], cuts: set[int], stride: int
+    ) -> None:
+        found = grow(reranker, POOLS[0], sorted(cuts), stride=stride)
+        assert {*cuts, len(POOLS[0])} <= {one.size for one in found}
+        self.assert_same(found, [every[one.size - 1] for one in found])
+
+    def test_growing_by_one_candidate_at_a_time_changes_nothing(
+        self, reranker: Reranker[Any], every: list[Standing]
+    ) -> None:
+        self.assert_same(grow(reranker, POOLS[0], range(1, len(POOLS[0])), stride=1), every)
+
+    def test_a_standing_is_that_of_the_candidates_so_far_alone(
+        self, reranker: Reranker[Any], every: list[Standing]
+    ) -> None:
+        for size in (1, 2, 9, 17, 24):
+            self.assert_same(grow(reranker, POOLS[0][:size])[-1:], [every[size - 1]])
+
+    def test_the_best_is_one_of_those_there(self, every: list[Standing]) -> None:
+        assert [one.size for one in every] == list(range(1, len(POOLS[0]) + 1))
+        for standing in every:
+            assert 0 <= standing.best < standing.size and np.isfinite(standing.score)
+
+    def test_batched_is_the_same_as_alone(self, reranker: Reranker[Any]) -> None:
+        together = reranker.extend([Update(reranker.open(s), p, STRIDE) for s, p in zip(SEGMENTS, POOLS, strict=True)])
+        for found, segment, pool in zip(together, SEGMENTS, POOLS, strict=True):
+            self.assert_same(found, grow(reranker, pool, segment=segment))
+
+    def test_segments_may_grow_unevenly(self, reranker: Reranker[Any]) -> None:
+        states = [reranker.open(segment) for segment in SEGMENTS]
+        found: list[list[Standing]] = [[], []]
+        for spans in ({0: (0, 3), 1: (0, 20)}, {1: (20, 21)}, {1: (21, 32), 0: (3, 21)}, {0: (21, 32)}):
+            updates = [Update(states[place], POOLS[place][start:stop], 1) for place, (start, stop) in spans.items()]
+            for place, result in zip(spans, reranker.extend(updates), strict=True):
+                assert not isinstance(result, QuitmtError)
+                found[place] += result
+        for place, pool in enumerate(POOLS):
+            self.assert_same(found[place], grow(reranker, pool, segment=SEGMENTS[place], stride=1))
+
+    def test_two_runs_of_one_segment_share_nothing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+        one, other = reranker.open(SEGMENTS[0]), reranker.open(SEGMENTS[0])
+        extend(reranker, other, POOLS[1])
+        self.assert_same(extend(reranker, one, POOLS[0], 1), every)
+
+    def test_identical_candidates_tie_to_the_first(self, reranker: Reranker[Any]) -> None:
+        pool = [Candidate("o gato dormiu", scores={"q": 1.0})] * 9
+        assert [standing.best for standing in grow(reranker, pool, [4])] == [0, 0, 0]
+
+    def test_nothing_new_is_no_standing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+        assert list(reranker.extend([])) == []
+        state = reranker.open(SEGMENTS[0])
+        assert extend(reranker, state, []) == []
+        found = extend(reranker, state, POOLS[0][:20], 1)
+        assert extend(reranker, state, []) == []
+        self.assert_same([*found, *extend(reranker, state, POOLS[0][20:], 1)], every)
+
+    def test_duplicates_are_not_encoded_again(self, reranker: Reranker[Any]) -> None:
+        effort = getattr(reranker, "effort", None)
+        if effort is None:
+            pytest.skip("it does not tell what it computed")
+        state = reranker.open(SEGMENTS[0])
+        extend(reranker, state, POOLS[0])
+        before = effort(state)
+        extend(reranker, state, POOLS[0][::-1])
+        assert effort(state).encoded == before.encoded <= len({candidate.text for candidate in POOLS[0]})
+        assert effort(state).possible == (2 * len(POOLS[0])) ** 2
+
+    def test_has_a_signature_that_stays(self, make: Make) -> None:
+        one, other = make(), make()
+        grow(one, POOLS[0])
+        assert one.signature == other.signature != ""
+        assert "\n" not in one.signature
+
+
+class FailingContract(RerankerContract):
+    """What a reranker promises that fails with some texts; ``bad`` is a candidate it fails with."""
+
+    bad = Candidate(UNENCODABLE)
+
+    def test_a_segment_that_fails_fails_alone(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+        segments = [SEGMENTS[0], Segment("culprit", "It rains."), SEGMENTS[1]]
+        states = [reranker.open(segment) for segment in segments]
+        pools = [POOLS[0][:20], [*POOLS[1][:5], self.bad, *POOLS[1][5:]], POOLS[1]]
+        first, error, last = reranker.extend([Update(s, p, 1) for s, p in zip(states, pools, strict=True)])
+        assert isinstance(error, QuitmtError)
+        self.assert_same(first, every[:20])
+        self.assert_same(last, grow(reranker, POOLS[1], segment=SEGMENTS[1], stride=1))
+        self.assert_same(extend(reranker, states[0], POOLS[0][20:], 1), every[20:])
+
+
+class CloseContract(RerankerContract):
+    """The contract of scoring models, whose scores depend on their batches in rounding."""
+
+    tolerance = 1e-5
+
+    def assert_same(self, found: object, expected: Sequence[Standing]) -> None:
+        assert isinstance(found, list)
+        assert [(one.size, one.best) for one in found] == [(one.size, one.best) for one in expected]
+        scores = [one.score for one in found], [one.score for one in expected]
+        np.testing.assert_allclose(*scores, rtol=0, atol=self.tolerance)
+
+
+class ExactContract(RerankerContract):
+    """What exact MBR promises: the mean over all candidates, added up in the order of the pool, duplicates counted."""
+
+    def plain(self, reranker: Any, pool: Sequence[Candidate]) -> list[tuple[int, float]]:
+        """The best index and its score after each candidate, by the definition, in plain Python."""
+        texts = list(dict.fromkeys(candidate.text for candidate in pool))
+        numbers = [texts.index(candidate.text) for candidate in pool]
+        arena = reranker.utility.open(SEGMENTS[0])
+        reranker.utility.encode([(arena, texts)])
+        matrix, _ = reranker.utility.compare(arena, range(len(texts)), range(len(texts)))
+        found = []
+        for size in range(1, len(pool) + 1):
+            sums = []
+            for hypothesis in numbers[:size]:
+                total = 0.0
+                for reference in numbers[:size]:
+                    total += float(matrix[hypothesis, reference])
+                sums.append(total)
+            found.append((sums.index(max(sums)), max(sums) / size))
+        return found
+
+    def test_scores_are_means_in_the_order_of_the_pool(self, reranker: Any, every: list[Standing]) -> None:
+        assert [(one.best, one.score) for one in every] == self.plain(reranker, POOLS[0])
+        one_by_one = grow(reranker, POOLS[0], range(1, len(POOLS[0])), stride=1)
+        assert [(one.best, one.score) for one in one_by_one] == self.plain(reranker, POOLS[0])
+
+    def test_duplicates_count_and_cost_nothing(self, reranker: Any) -> None:
+        pool = [Candidate("o gato dormiu hoje"), *[Candidate("um cão comeu pouco")] * 7]
+        state = reranker.open(SEGMENTS[0])
+        first, *_, last = extend(reranker, state, pool, 1)
+        assert (first.best, last.best) == (0, 1)
+        assert (reranker.effort(state).evaluations, reranker.effort(state).encoded) == (4, 2)
+
+    def test_rivals_are_told_the_same_in_any_steps_and_at_any_time(self, reranker: Any, every: list[Standing]) -> None:
+        stepwise = grow(reranker, POOLS[0], range(1, len(POOLS[0])), stride=1)
+        for one, other in zip(stepwise, every, strict=True):
+            assert one.rivals is not None and other.rivals is not None
+            for name in ("mean", "error", "top"):
+                np.testing.assert_array_equal(getattr(one.rivals(), name), getattr(other.rivals(), name))

@@ -1,0 +1,232 @@
+"""The one contract of stopping rules, as classes: a test class with a fixture ``make`` inherits its tests.
+
+``make()`` gives a rule; ``make(k=…, n=…)`` one with another step and budget. A class says with ``settled`` and
+``unsettled`` which standings its rule stops at, and at which it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quitmt import rerank
+from quitmt.errors import QuitmtError
+from quitmt.protocols import StoppingRule, Update, Watch
+from quitmt.types import Candidate, Rivals, Segment, Standing, Verdict
+from tests.contract.rerankers import make_pool
+
+Make = Callable[..., StoppingRule]
+SIZES = [(8, 64), (5, 48), (7, 30), (3, 64), (64, 40)]
+"""Steps and budgets, some of which do not divide each other."""
+SOURCE = Segment("s", "The old cat slept near the house.")
+
+
+def make_pools() -> list[list[Candidate]]:
+    """In threes: one that is decided late, one that is not, and one that soon is, as most of it is one text."""
+    found = []
+    for seed in range(3):
+        pool = make_pool(seed, 64)
+        found += [
+            pool,
+            make_pool(seed, 512)[:64],
+            [one if index % 7 == 0 else pool[-1] for index, one in enumerate(pool)],
+        ]
+    return found
+
+
+POOLS = make_pools()
+
+
+def steps(rule: StoppingRule) -> list[int]:
+    """The sizes after which a rule sees a standing."""
+    return [*range(rule.step, rule.budget, rule.step), rule.budget]
+
+
+def standings(rule: StoppingRule, pool: Sequence[Candidate]) -> list[Standing]:
+    """Of a pool, after each step up to the budget."""
+    loaded: Any = rerank.load("mbr:chrf")
+    update = Update(loaded.open(SOURCE), pool[: rule.budget], rule.step)
+    [found] = loaded.extend([update])
+    assert not isinstance(found, QuitmtError)
+    assert [one.size for one in found] == steps(rule)
+    return found  # type: ignore[no-any-return]
+
+
+def verdicts(watch: Watch, seen: Sequence[Standing]) -> list[Verdict | None]:
+    """What is said of each standing, until the segment ends."""
+    found: list[Verdict | None] = []
+    for standing in seen:
+        found.append(watch.observe(standing))
+        if found[-1] is not None:
+            break
+    return found
+
+
+class RuleContract:
+    """What every stopping rule promises."""
+
+    early: Verdict | None = None
+    """What it says when it stops before its budget; None if it never does."""
+
+    def settled(self, size: int) -> Standing:
+        """One at which it stops, when it looks."""
+        raise NotImplementedError
+
+    def unsettled(self, size: int) -> Standing:
+        """One at which it does not."""
+        raise NotImplementedError
+
+    @pytest.fixture(params=SIZES, ids=str)
+    def rule(self, request: pytest.FixtureRequest, make: Make) -> StoppingRule:
+        k, n = request.param
+        return make(k=k, n=n)
+
+    @pytest.fixture
+    def trajectories(self, rule: StoppingRule) -> list[list[Standing]]:
+        """Of real pools."""
+        return [standings(rule, pool) for pool in POOLS]
+
+    def test_has_a_step_and_a_budget(self, rule: StoppingRule) -> None:
+        assert type(rule.step) is type(rule.budget) is int and rule.step >= 1 and rule.budget >= 1
+
+    def test_a_verdict_comes_at_a_horizon_and_by_the_budget(
+        self, rule: StoppingRule, trajectories: list[list[Standing]]
+    ) -> None:
+        for seen in trajectories:
+            watch, size, horizon = rule.open(), 0, 0
+            for standing in seen:
+                if horizon == size:
+                    horizon = watch.horizon(size)
+                    assert size < horizon <= rule.budget
+                verdict, size = watch.observe(standing), standing.size
+                assert size <= horizon and horizon in steps(rule)
+                if verdict is not None:
+                    break
+            assert size == horizon and verdict is not None
+            assert verdict is self.early or (size == rule.budget and verdict is Verdict.BUDGET)
+
+    def test_a_horizon_is_where_it_can_stop(self, rule: StoppingRule) -> None:
+        """Restless up to one horizon and settled from there: it stops at the next one, whichever that is."""
+        for quiet_from in [0, *steps(rule)[:-1]]:
+            watch = rule.open()
+            for size in (size for size in steps(rule) if size <= quiet_from):
+                assert watch.observe(self.unsettled(size)) is None
+            first = watch.horizon(quiet_from)
+            if self.horizon_begins(rule, quiet_from):
+                rest = [self.settled(size) for size in steps(rule) if size > quiet_from]
+                found = verdicts(watch, rest)
+                assert rest[len(found) - 1].size == first and found[-1] is not None
+                assert found[-1] is self.early or first == rule.budget
+
+    def horizon_begins(self, rule: StoppingRule, size: int) -> bool:
+        """Whether what is settled from ``size`` on is seen as settled at the next horizon."""
+        return True
+
+    def test_the_budget_ends_the_most_restless_segment(self, rule: StoppingRule) -> None:
+        found = verdicts(rule.open(), [self.unsettled(size) for size in steps(rule)])
+        assert found == [None] * (len(steps(rule)) - 1) + [Verdict.BUDGET]
+
+    def test_watches_are_independent_and_deterministic(
+        self, rule: StoppingRule, trajectories: list[list[Standing]]
+    ) -> None:
+        expected = [verdicts(rule.open(), seen) for seen in trajectories]
+        assert [verdicts(rule.open(), seen) for seen in trajectories] == expected
+        watches, found = [rule.open() for _ in trajectories], [list[Verdict | None]() for _ in trajectories]
+        for place in range(len(steps(rule))):  # all segments at once, a step of each
+            for watch, seen, said in zip(watches, trajectories, found, strict=True):
+                if not said or said[-1] is None:
+                    said.append(watch.observe(seen[place]))
+        assert found == expected
+
+    def test_asking_for_horizons_changes_nothing(self, rule: StoppingRule, trajectories: list[list[Standing]]) -> None:
+        """An engine asks often, and for sizes that are not observed yet."""
+        for seen in trajectories:
+            expected, watch = verdicts(rule.open(), seen), rule.open()
+            found: list[Verdict | None] = []
+            for standing in seen[: len(expected)]:
+                assert len({tuple(watch.horizon(size) for size in range(rule.budget)) for _ in range(2)}) == 1
+                found.append(watch.observe(standing))
+            assert found == expected
+
+    @pytest.mark.parametrize("ahead", [1, 1000], ids=["to the horizon", "everything"])
+    def test_generating_to_the_horizon_at_once_changes_nothing(self, rule: StoppingRule, ahead: int) -> None:
+        """The same verdict at the same size as when every step is generated and reranked for itself."""
+        for pool in POOLS:
+            assert self.run(rule, pool, ahead) == self.run(rule, pool, 0)
+
+    def run(self, rule: StoppingRule, pool: Sequence[Candidate], ahead: int) -> tuple[int, int, Verdict]:
+        """Rerank step by step, or all up to so many horizons at once; where it stops, with which best one, and why."""
+        reranker: Any = rerank.load("mbr:chrf")
+        state, watch, size = reranker.open(SOURCE), rule.open(), 0
+        while True:
+            stop = size if ahead else min(size + rule.step, rule.budget)
+            for _ in range(ahead):
+                stop = watch.horizon(min(stop, rule.budget - 1))
+            [found] = reranker.extend([Update(state, pool[size:stop], rule.step)])
+            for standing in found:
+                if (verdict := watch.observe(standing)) is not None:
+                    return standing.size, standing.best, verdict
+            size = stop
+
+    def test_the_signature_tells_every_setting(self, make: Make) -> None:
+        rules = [make(**settings) for settings in self.settings()]
+        assert len({rule.signature for rule in rules}) == len(rules)
+        for rule, settings in zip(rules, self.settings(), strict=True):
+            assert rule.signature == make(**settings).signature
+            watch = rule.open()
+            verdicts(watch, [self.settled(size) for size in steps(rule)])
+            assert rule.signature == make(**settings).signature  # also after it was used
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Each differs from the others in one setting at least."""
+        return [{}, {"k": 4}, {"n": 60}, {"k": 4, "n": 60}]
+
+
+class RivalsContract(RuleContract):
+    """What a rule promises that looks at the best candidate's rivals."""
+
+    early = Verdict.DECIDED
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, 1.0, lambda: rivals(1.0, 0.0))
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, 1.0, lambda: rivals(-1.0, 1.0))
+
+    def test_the_pools_have_segments_of_both_kinds(self, make: Make) -> None:
+        rule = make(k=8, n=64)
+        ends = {verdicts(rule.open(), standings(rule, pool))[-1] for pool in POOLS}
+        assert ends == {Verdict.DECIDED, Verdict.BUDGET}
+
+    def test_rivals_are_only_asked_for_where_it_could_stop(
+        self, rule: StoppingRule, trajectories: list[list[Standing]]
+    ) -> None:
+        """They cost something."""
+        asked: list[int] = []
+
+        def counted(standing: Standing) -> Standing:
+            def ask() -> Rivals:
+                asked.append(standing.size)
+                assert standing.rivals is not None
+                return standing.rivals()
+
+            return replace(standing, rivals=ask)
+
+        for seen in trajectories:
+            watch = rule.open()
+            verdicts(watch, [counted(standing) for standing in seen])
+            assert set(asked) <= {watch.horizon(size) for size in range(rule.budget)}
+            assert len(asked) == len(set(asked))
+            asked.clear()
+
+    def test_without_rivals_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
+        alone = [replace(self.settled(size), rivals=None) for size in steps(rule)]
+        assert verdicts(rule.open(), alone) == [None] * (len(alone) - 1) + [Verdict.BUDGET]
+
+
+def rivals(mean: float, error: float) -> Rivals:
+    return Rivals(np.array([mean]), np.array([error]), np.array([1.0, 1.0]))
