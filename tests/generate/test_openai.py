@@ -20,7 +20,7 @@ from quitmt.engine.driver import Driver
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.remote.answers import read_choices
-from quitmt.remote.client import Unusable
+from quitmt.remote.reading import Unusable
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Segment, Verdict
 
@@ -316,10 +316,10 @@ def test_a_segment_that_fails_leaves_the_others_alone() -> None:
     assert sorted((each.segment.id, len(each.candidates)) for each in found) == [("1", 8), ("long", 0), ("x", 8)]
 
 
-def test_what_still_fails_after_all_attempts_is_one_error() -> None:
+def test_what_still_fails_when_patience_is_over_is_one_error() -> None:
     with fake_server(Faults(broken=1)) as one:
-        (error,) = errors(generator(one.base_url))
-    assert isinstance(error, GenerationError) and "answers 500" in str(error) and "8 times" in str(error)
+        (error,) = errors(generator(one.base_url, patience=0.2))
+    assert isinstance(error, GenerationError) and "answers 500" in str(error) and " times in 0 s)" in str(error)
 
 
 # Through the driver
