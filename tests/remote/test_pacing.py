@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quitmt.remote.circuit import Circuit, Policy
-from quitmt.remote.pacing import Gate, Result
+from quitmt.remote.pacing import Gate, Sign
 from quitmt.remote.width import Width
 
 
@@ -110,7 +110,16 @@ def test_circuit_opens_probes_and_closes() -> None:
     assert pauses == [2, 3, 3]
     assert circuit.enter()
     circuit.answered(40)
-    assert not circuit.is_open and not circuit.enter() and circuit.open_seconds(99) == 40
+    assert not circuit.is_open and not circuit.enter() and circuit.away_seconds == 40
+
+
+def test_a_false_alarm_is_no_time_away() -> None:
+    circuit = Circuit(Policy(failures=3))
+    circuit.answered(0)
+    fail(circuit, 1, 3)
+    assert circuit.is_open and circuit.enter()
+    circuit.answered(20)
+    assert circuit.away_seconds == 0
 
 
 def test_circuit_counts_failures_in_a_row_only() -> None:
@@ -190,7 +199,7 @@ def test_whoever_waits_for_the_circuit_and_is_cancelled_lets_the_next_one_wait()
         assert one is not None
         first, second = asyncio.create_task(gate.enter("s")), asyncio.create_task(gate.enter("s"))
         await asyncio.sleep(0)
-        gate.leave(one, Result.UNREACHED)
+        gate.leave(one, Sign.UNREACHED)
         while not sleeping:
             await asyncio.sleep(0)
         first.cancel()
@@ -210,8 +219,8 @@ def test_time_is_shared_among_what_is_in_flight() -> None:
         one, other = await gate.enter("s"), await gate.enter("s")
         assert one is not None and other is not None
         now = 4.0
-        first = gate.leave(one, Result.GOOD)
+        first = gate.leave(one, Sign.GOOD)
         now = 7.0
-        return [first, gate.leave(other, Result.GOOD)]
+        return [first, gate.leave(other, Sign.GOOD)]
 
     assert asyncio.run(work()) == [2.0, 5.0]

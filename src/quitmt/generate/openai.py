@@ -31,7 +31,7 @@ from quitmt.remote.address import Address
 from quitmt.remote.answers import APIS, Choice, read_choices
 from quitmt.remote.bodies import Bodies
 from quitmt.remote.client import Client, Refused
-from quitmt.remote.orders import Order, stretches
+from quitmt.remote.errands import Errand, stretches
 from quitmt.remote.refusals import explained, is_final
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
@@ -165,41 +165,41 @@ class OpenAIGenerator:
 
     async def _serve(self, ask: Ask, put: Callable[[Draw], None]) -> None:
         """All requests of an ask. The first that fails for good cancels the others."""
-        order = Order(ask, put)
+        errand = Errand(ask, put)
         try:
             async with asyncio.TaskGroup() as group:
-                self._want(order, group, ask.start, ask.stop)
+                self._want(errand, group, ask.start, ask.stop)
         except* QuitmtError as errors:
             put(Draw(ask.segment, ask.start, (), error=_first(errors)))
 
-    def _want(self, order: Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+    def _want(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop are wanted. A task sends one request after the other, for an ask may be endless."""
-        order.wanted.append((start, stop))
+        errand.wanted.append((start, stop))
         requests = -(-(stop - start) // self._a_request)
-        for _ in range(min(requests, self._concurrency - order.tasks)):
-            order.tasks += 1
-            group.create_task(self._work(order, group))
+        for _ in range(min(requests, self._concurrency - errand.tasks)):
+            errand.tasks += 1
+            group.create_task(self._work(errand, group))
 
-    async def _work(self, order: Order, group: asyncio.TaskGroup) -> None:
-        while order.wanted:
-            await self._request(order, group, *order.take(self._a_request))
-        order.tasks -= 1
+    async def _work(self, errand: Errand, group: asyncio.TaskGroup) -> None:
+        while errand.wanted:
+            await self._request(errand, group, *errand.take(self._a_request))
+        errand.tasks -= 1
 
     @property
     def _a_request(self) -> int:
         # Servers refuse more than one greedy choice, as they would all be the same.
         return 1 if self._counts is False or self._bodies.sampling.greedy else self._choices_a_request
 
-    async def _request(self, order: Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+    async def _request(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop: what comes is passed on, what does not is asked for again."""
-        choices, seconds = await self._post(order.ask.segment, start, stop)
+        choices, seconds = await self._post(errand.ask.segment, start, stop)
         self._learn(stop - start, len(choices))
-        candidates = {start + i: self._candidate(order.ask.segment, choice) for i, choice in choices.items()}
+        candidates = {start + i: self._candidate(errand.ask.segment, choice) for i, choice in choices.items()}
         for first, last in stretches(sorted(candidates)):
             found = tuple(candidates[index] for index in range(first, last))
-            order.deliver(Draw(order.ask.segment, first, found, seconds * len(found) / len(candidates)))
+            errand.deliver(Draw(errand.ask.segment, first, found, seconds * len(found) / len(candidates)))
         for first, last in stretches([index for index in range(start, stop) if index not in candidates]):
-            self._want(order, group, first, last)
+            self._want(errand, group, first, last)
 
     def _learn(self, asked: int, came: int) -> None:
         if came > 1:

@@ -45,20 +45,23 @@ class Circuit:
         self._policy = policy
         self._failures = 0
         self._senders: set[Hashable] = set()
-        self._opened: float | None = None
-        self._open_seconds = 0.0
-        self._until = 0.0
+        self._until: float | None = None
+        """The end of the pause, if it is open."""
+        self._gone = False
+        self._moment = 0.0
         self._pause = policy.pause_seconds
         self._probing = False
         self.known = False
         """Whether the server was ever reached."""
         self.given_up = False
+        self.away_seconds = 0.0
+        """How long the server was known to be away in all, by probes: time that no sender's patience is charged for."""
         self.failing_since: float | None = None
         """The first failure since the last answer."""
 
     @property
     def is_open(self) -> bool:
-        return self._opened is not None
+        return self._until is not None
 
     @property
     def patience(self) -> float:
@@ -67,13 +70,9 @@ class Circuit:
 
     def delay(self, now: float) -> float:
         """Seconds until a request may be sent; infinite while a probe is under way."""
-        if not self.is_open:
+        if self._until is None:
             return 0.0
         return math.inf if self._probing else max(0.0, self._until - now)
-
-    def open_seconds(self, now: float) -> float:
-        """How long it was open in all: time that no sender's patience is charged for."""
-        return self._open_seconds + (0.0 if self._opened is None else now - self._opened)
 
     def enter(self) -> bool:
         """A request is sent; whether it is a probe."""
@@ -82,8 +81,9 @@ class Circuit:
 
     def answered(self, now: float) -> None:
         """The server did what was asked, or said why not."""
-        self._open_seconds = self.open_seconds(now)
-        self.known, self._opened, self.failing_since = True, None, None
+        if self._gone:
+            self._count(now)
+        self.known, self._until, self.failing_since, self._gone = True, None, None, False
         self._failures = 0
         self._senders.clear()
         self._probing, self.given_up = False, False
@@ -100,10 +100,16 @@ class Circuit:
             self._probing = False
             self._pause = min(self._policy.pause_ceiling_seconds, self._pause * 2)
             self.given_up = now - self.failing_since >= self.patience
+            self._gone = True
+            self._count(now)
         elif self.is_open or not self._opens(now, reached):
             return
-        self._opened = now if self._opened is None else self._opened
+        self._moment = now
         self._until = now + self._pause
+
+    def _count(self, now: float) -> None:
+        self.away_seconds += now - self._moment
+        self._moment = now
 
     def _opens(self, now: float, reached: bool) -> bool:
         if not self.known:

@@ -30,7 +30,7 @@ from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.remote import troubles
 from quitmt.remote.address import Address
 from quitmt.remote.circuit import Policy
-from quitmt.remote.pacing import Gate, Pass, Result
+from quitmt.remote.pacing import Gate, Pass, Sign
 from quitmt.remote.reading import Unusable, parsed, read_beginning, read_body
 from quitmt.remote.troubles import Trouble
 
@@ -47,6 +47,7 @@ KEEP_ALIVE_SECONDS = 2.0
 that is sent on one that is just being closed has to be sent again."""
 BODY_BYTES = 2**24
 """The longest answer, unless a request says otherwise."""
+PROBE_BYTES = 2**16
 QUIET_SECONDS = 1.0
 """Nothing good must have come for this long before anybody is said to wait."""
 
@@ -78,8 +79,8 @@ class _Message(Generic[T]):
 
 
 @dataclass(eq=False, slots=True)
-class _Effort:
-    """What was tried for one ``post`` so far. Its times are those of a clock that stands still while all pause."""
+class _Tries:
+    """What was tried for one ``post``, in the time of a clock that stands still while the server is away."""
 
     sender: Hashable
     failures: int = 0
@@ -95,17 +96,17 @@ class _Link:
         self.session: aiohttp.ClientSession | None = None
         self.trouble: Trouble | None = None
         """The last one, if nothing good came since."""
-        self.in_trouble: set[_Effort] = set()
+        self.in_trouble: set[_Tries] = set()
 
     def waiting(self, now: float, patience: float) -> str | None:
         trouble, circuit = self.trouble, self.gate.circuit
-        since, first = circuit.failing_since, [effort.first_failed for effort in list(self.in_trouble)]
+        since, first = circuit.failing_since, [tries.first_failed for tries in list(self.in_trouble)]
         if trouble is None or since is None or now - since < QUIET_SECONDS:
             return None
         if circuit.is_open and not circuit.given_up:
             left = since + circuit.patience - now
         elif first:
-            left = max(first) + patience - self.gate.closed_seconds()
+            left = max(first) + patience - self.gate.present_seconds()
         else:
             return None
         return f"{trouble.reason}; trying again for {max(0.0, left):.0f} s more"
@@ -180,43 +181,43 @@ class Client:
         Requests of one ``sender`` (a segment, say) share their fate; without one, each stands for itself.
         """
         link, message, seconds = self._link(), _Message(path, body, read, limit), 0.0
-        effort = _Effort(object() if sender is None else sender)
+        tries = _Tries(object() if sender is None else sender)
         try:
             while True:
-                entry = await self._enter(link, effort)
+                entry = await self._enter(link, tries)
                 attempt = await self._attempt(link, entry, message)
                 found = attempt[0]
                 seconds += attempt[1]
                 if not isinstance(found, Trouble):
                     return Reply(found, seconds)
-                await self._back_off(link, effort, found)
+                await self._back_off(link, tries, found)
         finally:
-            link.in_trouble.discard(effort)
+            link.in_trouble.discard(tries)
 
-    async def _enter(self, link: _Link, effort: _Effort) -> Pass:
+    async def _enter(self, link: _Link, tries: _Tries) -> Pass:
         """Wait for one's turn. If the turn is to find out how the server is, do that and wait again."""
         while True:
-            entry = await link.gate.enter(effort.sender, again=bool(effort.failures))
+            entry = await link.gate.enter(tries.sender, again=bool(tries.failures))
             if entry is None:
                 assert link.trouble is not None  # there is no giving up without
-                raise GenerationError(link.trouble.reason, hint=link.trouble.hint)
+                raise link.trouble.error()
             if self.refusal is not None:
-                link.gate.leave(entry, Result.UNKNOWN)
+                link.gate.leave(entry, Sign.UNKNOWN)
                 raise self.refusal.with_traceback(None)
             if not entry.probe or self.probe is None:
                 return entry
             with suppress(Refused):
-                await self._attempt(link, entry, _Message(*self.probe, lambda found: None, BODY_BYTES))
+                await self._attempt(link, entry, _Message(*self.probe, lambda found: None, PROBE_BYTES))
 
     async def _attempt(self, link: _Link, entry: Pass, message: _Message[T]) -> tuple[T | Trouble, float]:
         """Send once, and leave the gate with what came of it."""
-        result, trouble = Result.UNKNOWN, link.trouble
+        result, trouble = Sign.UNKNOWN, link.trouble
         try:
             found = await self._send(self._session(link), message)
             trouble = found if isinstance(found, Trouble) else None
-            result = trouble.result if trouble else Result.GOOD
+            result = trouble.result if trouble else Sign.GOOD
         except QuitmtError:  # it answered
-            result, trouble = Result.GOOD, None
+            result, trouble = Sign.GOOD, None
             raise
         finally:
             seconds = link.gate.leave(entry, result)
@@ -227,27 +228,27 @@ class Client:
             log.debug("%s: %s", message.path, trouble.reason)
         return found, seconds
 
-    async def _back_off(self, link: _Link, effort: _Effort, trouble: Trouble) -> None:
+    async def _back_off(self, link: _Link, tries: _Tries, trouble: Trouble) -> None:
         """Wait until the request may be sent again, or raise why not."""
-        now, patience = link.gate.closed_seconds(), self._policy.patience_seconds
-        if not effort.failures:
-            effort.first_failed = now
-            link.in_trouble.add(effort)
+        now, patience = link.gate.present_seconds(), self._policy.patience_seconds
+        if not tries.failures:
+            tries.first_failed = now
+            link.in_trouble.add(tries)
             if trouble.wait_seconds <= patience:
                 link.gate.hold(trouble.wait_seconds)
-        effort.failures += 1
-        elapsed = now - effort.first_failed
+        tries.failures += 1
+        elapsed = now - tries.first_failed
         left = patience - elapsed
+        if link.gate.circuit.given_up:
+            raise trouble.error()
         if left <= 0:
-            times = f"{effort.failures} times in {elapsed:.0f} s" if effort.failures > 1 else "once"
-            raise GenerationError(f"{trouble.reason} ({times})", hint=trouble.hint)
+            raise trouble.error(f"{tries.failures} times in {elapsed:.0f} s" if tries.failures > 1 else "once")
         if trouble.wait_seconds > left:
             asked = f"{trouble.reason}, and asks to wait {trouble.wait_seconds:.0f} seconds"
             raise GenerationError(asked, hint=f"the patience is {patience:g} s: raise it, or try again then")
-        if not link.gate.circuit.is_open:
-            doubled = self._policy.backoff_seconds * 2 ** min(effort.failures - 1, 30)
-            wait = trouble.wait_seconds + self._jitter(min(self._policy.backoff_ceiling_seconds, doubled))
-            await self._sleep(min(wait, left))
+        doubled = self._policy.backoff_seconds * 2 ** min(tries.failures - 1, 30)
+        wait = trouble.wait_seconds + self._jitter(min(self._policy.backoff_ceiling_seconds, doubled))
+        await self._sleep(min(wait, left))
 
     async def _send(self, session: aiohttp.ClientSession, message: _Message[T]) -> T | Trouble:
         import aiohttp
@@ -300,7 +301,7 @@ class Client:
             link.session = aiohttp.ClientSession(
                 # The gate is the limit.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
-                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(CONNECT_SECONDS, self._timeout)),
+                timeout=aiohttp.ClientTimeout(total=self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )

@@ -20,7 +20,7 @@ from quitmt.remote.circuit import Circuit, Policy
 from quitmt.remote.width import Width
 
 
-class Result(Enum):
+class Sign(Enum):
     """What an attempt says about the server."""
 
     GOOD = auto()
@@ -36,8 +36,8 @@ class Result(Enum):
     """Cancelled before anything was known."""
 
 
-_REACHED = {Result.BAD, Result.OVERLOADED}
-_TOO_MUCH = {Result.OVERLOADED, Result.AWAY, Result.STALLED}
+_REACHED = {Sign.BAD, Sign.OVERLOADED}
+_TOO_MUCH = {Sign.OVERLOADED, Sign.AWAY, Sign.STALLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +91,18 @@ class Gate:
             self._wake()
             raise
 
-    def leave(self, request: Pass, result: Result) -> float:
+    def leave(self, request: Pass, result: Sign) -> float:
         """The request is over; its share of the time in seconds."""
         now = self._clock()
-        if result is Result.UNKNOWN:
+        if result is Sign.UNKNOWN:
             self.circuit.abandoned(request.probe)
-        elif result is Result.GOOD:
+        elif result is Sign.GOOD:
             self.circuit.answered(now)
         else:
-            reached, heard = result in _REACHED, result is not Result.UNREACHED
+            reached, heard = result in _REACHED, result is not Sign.UNREACHED
             self.circuit.failed(now, request.sender, probe=request.probe, reached=reached, heard=heard)
         too_much = result in _TOO_MUCH
-        if result not in (Result.UNKNOWN, Result.UNREACHED) and not (too_much and request.again):
+        if result not in (Sign.UNKNOWN, Sign.UNREACHED) and not (too_much and request.again):
             self.width.learn(request.sent_in, self.in_flight, request.sender, too_much=too_much)
         seconds = self._elapsed() - request.entered
         self.in_flight -= 1
@@ -113,10 +113,9 @@ class Gate:
         """Send nothing for so long."""
         self._held_until = max(self._held_until, self._clock() + seconds)
 
-    def closed_seconds(self) -> float:
-        """A clock that stands still while the circuit is open: what patience with one request goes by."""
-        now = self._clock()
-        return now - self.circuit.open_seconds(now)
+    def present_seconds(self) -> float:
+        """A clock that stands still while the server is away: what patience with one request goes by."""
+        return self._clock() - self.circuit.away_seconds
 
     def _elapsed(self) -> float:
         now = self._clock()

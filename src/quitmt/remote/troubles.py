@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from quitmt.remote.pacing import Result
+from quitmt.errors import GenerationError
+from quitmt.remote.pacing import Sign
 
-_RESULTS = {429: Result.OVERLOADED, 502: Result.AWAY, 503: Result.AWAY, 504: Result.AWAY}
+_RESULTS = {429: Sign.OVERLOADED, 502: Sign.AWAY, 503: Sign.AWAY, 504: Sign.AWAY}
 _CHECK_ADDRESS = "is the server running, and is --base-url right?"
 _SEE_LOG = "the server's log may say more"
 
@@ -19,31 +20,34 @@ class Trouble:
     """Why an attempt failed."""
 
     kind: str
-    result: Result
+    result: Sign
     reason: str
     hint: str
     wait_seconds: float = 0.0
     """What the server asked for."""
 
+    def error(self, how_often: str | None = None) -> GenerationError:
+        return GenerationError(f"{self.reason} ({how_often})" if how_often else self.reason, hint=self.hint)
+
 
 def unreached(url: str, error: BaseException | None = None) -> Trouble:
     said = "no connection in time" if error is None else _said_by(error)
-    return Trouble("dropped", Result.UNREACHED, f"cannot reach the server at {url}: {said}", _CHECK_ADDRESS)
+    return Trouble("dropped", Sign.UNREACHED, f"cannot reach the server at {url}: {said}", _CHECK_ADDRESS)
 
 
 def stalled(url: str, seconds: float) -> Trouble:
     reason = f"no answer from the server at {url} within {seconds:g} seconds"
-    return Trouble("time-out", Result.STALLED, reason, "raise the time-out or lower the concurrency")
+    return Trouble("time-out", Sign.STALLED, reason, "raise the time-out or lower the concurrency")
 
 
 def unusable(url: str, what: str) -> Trouble:
-    return Trouble("unusable", Result.BAD, f"the answer of the server at {url} {what}", _SEE_LOG)
+    return Trouble("unusable", Sign.BAD, f"the answer of the server at {url} {what}", _SEE_LOG)
 
 
 def refused_for_now(url: str, status: int, message: str, retry_after: str | None) -> Trouble:
     reason = f"the server at {url} answers {status}" + (f": {message}" if message else "")
     hint = f"{_SEE_LOG}; if it is too busy, lower the concurrency"
-    return Trouble(str(status), _RESULTS.get(status, Result.BAD), reason, hint, _wait_seconds(retry_after))
+    return Trouble(str(status), _RESULTS.get(status, Sign.BAD), reason, hint, _wait_seconds(retry_after))
 
 
 def _said_by(error: BaseException) -> str:

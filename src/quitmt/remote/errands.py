@@ -9,7 +9,7 @@ from quitmt.errors import GenerationError
 from quitmt.types import Ask, Draw
 
 
-class Order:
+class Errand:
     """An ask under way: passes its draws on, unless nothing in it turns out to have any text."""
 
     def __init__(self, ask: Ask, put: Callable[[Draw], None]) -> None:
