@@ -348,6 +348,31 @@ def test_a_run_through_faults_ends_as_one_without() -> None:
     assert faulty == sound
 
 
+@pytest.mark.parametrize("poisoned", [1, 7])
+def test_poisoned_segments_that_hold_up_the_run_fail_alone(poisoned: int) -> None:
+    """The run may not get far ahead of them, so for a while nothing else is sent."""
+
+    async def answer(index: int, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if "poison" in str(body["messages"]):
+            assert request.transport is not None
+            request.transport.abort()
+        choices = [{"message": {"content": text_of("", body["seed"] + i)}} for i in range(body["n"])]
+        return web.json_response({"choices": choices})
+
+    segments = [Segment(str(i), "poison" if 4 <= i < 4 + poisoned else f"Sentence {i}.") for i in range(120)]
+    with scripted_server(answer) as server:
+        ours = generator(server.base_url, patience=1.0)
+        driver = Driver(ours, rerank.load("mbr:chrf"), stop.load("quit", n=16, w=2), in_flight=8)
+
+        async def work() -> list[Any]:
+            return [one.outcome async for _, one in driver.run(segments)]
+
+        found = asyncio.run(work())
+    failed = {one.id for one in found if one.stop is Verdict.FAILED}
+    assert len(found) == 120 and failed == {str(4 + i) for i in range(poisoned)}
+
+
 def test_texts_are_those_of_their_seeds() -> None:
     """What is compared above is not the same by chance: each candidate is the one its seed gives."""
     with fake_server(ALL_FAULTS) as one:
