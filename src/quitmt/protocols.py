@@ -37,7 +37,7 @@ class Generator(Protocol):
 
     Optional, each with a reader below: ``traits``; ``async check()``, which raises what would be wrong with every
     segment (an address, a key); ``async warm()``, which compiles and loads what else would be so on first use;
-    ``wasted_tokens``, of what was aborted.
+    ``waiting``, what it waits for, if anything; ``wasted_tokens``, of what was aborted.
     """
 
     @property
@@ -226,6 +226,11 @@ async def warm(generator: Generator) -> None:
     own: Any = generator
     if hasattr(own, "warm"):
         await own.warm()
+
+
+def waiting(generator: Generator) -> str | None:
+    """What the generator waits for, a server that is away, say; None while all is well, or if it cannot tell."""
+    return getattr(generator, "waiting", None)
 
 
 def wasted_tokens(generator: Generator) -> int:

@@ -20,7 +20,7 @@ from quitmt.engine.driver import Driver
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.remote.answers import read_choices
-from quitmt.remote.client import Unusable
+from quitmt.remote.reading import Unusable
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Segment, Verdict
 
@@ -316,10 +316,10 @@ def test_a_segment_that_fails_leaves_the_others_alone() -> None:
     assert sorted((each.segment.id, len(each.candidates)) for each in found) == [("1", 8), ("long", 0), ("x", 8)]
 
 
-def test_what_still_fails_after_all_attempts_is_one_error() -> None:
+def test_what_still_fails_when_patience_is_over_is_one_error() -> None:
     with fake_server(Faults(broken=1)) as one:
-        (error,) = errors(generator(one.base_url))
-    assert isinstance(error, GenerationError) and "answers 500" in str(error) and "8 times" in str(error)
+        (error,) = errors(generator(one.base_url, patience=0.2))
+    assert isinstance(error, GenerationError) and "answers 500" in str(error) and " times in 0 s)" in str(error)
 
 
 # Through the driver
@@ -346,6 +346,31 @@ def test_a_run_through_faults_ends_as_one_without() -> None:
     assert all(server.faults[kind] for kind in ("drop", "too_many", "broken", "stall", "few", "garbage"))
     assert len(faulty) == 60 and Verdict.FAILED not in {one[5] for one in faulty}
     assert faulty == sound
+
+
+@pytest.mark.parametrize("poisoned", [1, 7])
+def test_poisoned_segments_that_hold_up_the_run_fail_alone(poisoned: int) -> None:
+    """The run may not get far ahead of them, so for a while nothing else is sent."""
+
+    async def answer(index: int, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if "poison" in str(body["messages"]):
+            assert request.transport is not None
+            request.transport.abort()
+        choices = [{"message": {"content": text_of("", body["seed"] + i)}} for i in range(body["n"])]
+        return web.json_response({"choices": choices})
+
+    segments = [Segment(str(i), "poison" if 4 <= i < 4 + poisoned else f"Sentence {i}.") for i in range(120)]
+    with scripted_server(answer) as server:
+        ours = generator(server.base_url, patience=1.0)
+        driver = Driver(ours, rerank.load("mbr:chrf"), stop.load("quit", n=16, w=2), in_flight=8)
+
+        async def work() -> list[Any]:
+            return [one.outcome async for _, one in driver.run(segments)]
+
+        found = asyncio.run(work())
+    failed = {one.id for one in found if one.stop is Verdict.FAILED}
+    assert len(found) == 120 and failed == {str(4 + i) for i in range(poisoned)}
 
 
 def test_texts_are_those_of_their_seeds() -> None:

@@ -154,3 +154,32 @@ def test_unknown_names() -> None:
 )
 def test_the_template_follows_the_model(model: str, name: str) -> None:
     assert for_model(model) == name
+
+
+HOSTILE = {
+    "deep arrays": ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    "deep tables": ("chat_template_kwargs." + ".".join("a" * 5000) + " = 1", "nested too deeply"),
+    "deep content": ("[[messages]]\nrole = 'user'\ncontent." + ".".join("a" * 5000) + " = '{source}'", "too deeply"),
+    "a long integer": ("a = " + "9" * 5000, "number that is too long"),
+    "a long integer in hexadecimal": ("[chat_template_kwargs]\na = 0x" + "f" * 5000, "number that is too long"),
+    "a date": ("[chat_template_kwargs]\na = 2020-01-01", "2020-01-01, which is no text"),
+    "not a number": ("[chat_template_kwargs]\na = nan", "nan, which is no text"),
+    "a number of messages": ("messages = 5", "is no list"),
+    "kwargs without names": ("chat_template_kwargs = 5", "is no table"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_template_is_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    text, says = HOSTILE[name]
+    path = tmp_path / "own.toml"
+    path.write_text(f"extends = 'instruct'\n{text}\n")
+    with pytest.raises(InputError, match=says) as caught:
+        load(str(path))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "."])
+def test_what_cannot_be_a_file_is_an_unknown_template(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown prompt template"):
+        load(name)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -14,80 +14,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.servers.fake_openai import scripted_server
+from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, post, script, status
 
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.remote.address import Address
-from quitmt.remote.client import Client, Refused, Reply, Unusable
-from quitmt.remote.pacing import Policy
-
-KEY = "sk-very-secret"
-
-
-class Time:
-    """A clock that moves only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.slept: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-        await asyncio.sleep(0)
-
-
-class SlowTime(Time):
-    """The same, but there is time for others to do something while one sleeps."""
-
-    async def sleep(self, seconds: float) -> None:
-        end = self.now + seconds
-        for _ in range(50):
-            await asyncio.sleep(0.001)
-        self.now = max(self.now, end)
-
-
-def client(url: str, time: Time | None = None, **settings: Any) -> Client:
-    time = time or Time()
-    return Client(
-        Address(url, KEY), sleep=time.sleep, clock=lambda: time.now, jitter=lambda ceiling: ceiling, **settings
-    )
-
-
-def post(client: Client, count: int = 1) -> list[Any]:
-    """So many requests at once; their values, or the errors."""
-
-    async def one(index: int) -> Any:
-        return (await client.post("/x", str(index).encode(), lambda found: found)).value
-
-    async def work() -> list[Any]:
-        async with client.connected():
-            return await asyncio.gather(*(one(index) for index in range(count)), return_exceptions=True)
-
-    return asyncio.run(work())
-
-
-def script(*answers: Callable[[web.Request], web.StreamResponse]) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """These answers first, then all is well."""
-
-    async def answer(index: int, request: web.Request) -> web.StreamResponse:
-        return answers[index](request) if index < len(answers) else web.json_response("well")
-
-    return answer
-
-
-def status(code: int, **headers: str) -> Callable[[web.Request], web.StreamResponse]:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda request: web.json_response({"error": {"message": "no"}}, status=code, headers=named)
-
-
-def drop(request: web.Request) -> web.StreamResponse:
-    assert request.transport is not None
-    request.transport.abort()
-    return web.Response()
-
-
-def garbage(request: web.Request) -> web.StreamResponse:
-    return web.Response(text='{"choices": [', content_type="application/json")
+from quitmt.remote.circuit import Policy
+from quitmt.remote.client import Client, Refused, Reply
+from quitmt.remote.reading import Unusable
 
 
 @pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504, 529])
@@ -116,12 +49,12 @@ def test_does_not_retry_what_stays(code: int) -> None:
 def test_backs_off_exponentially_up_to_a_ceiling_and_gives_up() -> None:
     time = Time()
     with scripted_server(script(*[status(500)] * 99)) as server:
-        policy = Policy(attempts=6, backoff_seconds=1, backoff_ceiling_seconds=5)
+        policy = Policy(patience_seconds=15, backoff_seconds=1, backoff_ceiling_seconds=5)
         (error,) = post(client(server.base_url, time, policy=policy))
         assert len(server.requests) == 6
-    assert time.slept == [1, 2, 4, 5, 5]
+    assert time.slept == [1, 2, 4, 5, 3], "the last attempt is made when the patience ends"
     assert isinstance(error, GenerationError)
-    assert str(error).startswith(f"{server.base_url} answers 500: no (6 times) (")
+    assert str(error).startswith(f"the server at {server.base_url} answers 500: no (6 times in 15 s) (")
 
 
 def test_jitter_is_full() -> None:
@@ -212,23 +145,25 @@ def test_a_server_that_is_not_there_is_known_soon() -> None:
     errors = post(one, 200)
     assert all(isinstance(error, GenerationError) for error in errors)
     hint = "is the server running, and is --base-url right?"
-    assert {str(error) for error in errors} == {f"cannot reach {url}: Connection refused ({hint})"}
+    assert {str(error) for error in errors} == {f"cannot reach the server at {url}: Connection refused ({hint})"}
     assert one.tally["sent"] < 30, "most never needed to be sent"
     assert time.now - 1000 < 60
 
 
 def test_a_name_that_does_not_exist() -> None:
     (error,) = post(client("http://no-such-host.invalid/v1"))
-    assert isinstance(error, GenerationError) and "cannot reach http://no-such-host.invalid/v1: " in str(error)
+    assert isinstance(error, GenerationError) and "cannot reach the server at http://no-such-host.invalid/v1: " in str(
+        error
+    )
 
 
 def test_https_where_there_is_only_http() -> None:
     with scripted_server(script()) as server:
         (error,) = post(client(server.base_url.replace("http:", "https:")))
-    assert isinstance(error, GenerationError) and "cannot reach https:" in str(error)
+    assert isinstance(error, GenerationError) and "cannot reach the server at https:" in str(error)
 
 
-def test_a_server_that_goes_away_and_returns_costs_no_request_its_attempts() -> None:
+def test_a_server_that_goes_away_and_returns_fails_no_request() -> None:
     async def work(one: Client) -> list[Any]:
         async with one.connected():
             await one.post("/x", b"", lambda found: found)
@@ -236,7 +171,7 @@ def test_a_server_that_goes_away_and_returns_costs_no_request_its_attempts() -> 
             return [reply.value for reply in await asyncio.gather(*replies)]
 
     with scripted_server(script(lambda _: web.json_response("well"), *[drop] * 60)) as server:
-        one = client(server.base_url, policy=Policy(attempts=3, patience_seconds=1e6))
+        one = client(server.base_url, patience=1e6)
         assert asyncio.run(work(one)) == ["well"] * 40
     assert one.tally == {"sent": 101, "dropped": 60}
 
@@ -286,7 +221,7 @@ def test_adapts_to_what_the_server_can_take() -> None:
         return web.json_response("well")
 
     with scripted_server(answer) as server:
-        one = client(server.base_url, policy=Policy(attempts=50))
+        one = client(server.base_url, patience=1e6)
         assert post(one, 400) == ["well"] * 400
     assert one.tally["429"] < 400
 
@@ -352,21 +287,40 @@ def test_uses_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
         assert server.headers[0]["Host"] == "models.invalid"
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/v1", "http://", "http://a b/v1", "http://x:port/v1"])
+WRONG = [
+    "", "localhost:8000", "ftp://x/v1", "http://", "http://a b/v1", "http://x:port/v1",
+    "http://a..b/v1", f"http://{'a' * 64}/v1", "http://x/v1\udcff", "http://x/v1\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", WRONG)
 def test_refuses_what_is_not_an_address(url: str) -> None:
-    with pytest.raises(UsageError, match="--base-url"):
+    with pytest.raises(UsageError, match="base_url") as caught:
         Address(url)
+    str(caught.value).encode()
 
 
-def test_refuses_passwords_in_addresses_and_broken_keys_without_showing_them() -> None:
-    for make in (lambda: Address("http://me:hunter2@x/v1"), lambda: Address("http://x/v1", "hunter2\nX: y")):
-        with pytest.raises(UsageError) as caught:
-            make()
-        assert "hunter2" not in str(caught.value)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@x/v1", "http://hunter2@x/v1", "http://me:hunter2@x:port/v1", "http://x/v1?key=hunter2",
+        "http://a..b/v1?key=hunter2", "http://x/v1#hunter2", "http://me:hunter2@a..b/v1",
+    ],
+)  # fmt: skip
+def test_refuses_secrets_in_addresses_without_showing_them(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Address(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_refuses_broken_keys_without_showing_them() -> None:
+    with pytest.raises(UsageError) as caught:
+        Address("http://x/v1", "hunter2\nX: y")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_settings_out_of_range() -> None:
-    for settings in ({"concurrency": 0}, {"timeout": 0}, {"timeout": float("nan")}):
+    for settings in ({"concurrency": 0}, {"timeout": 0}, {"timeout": float("nan")}, {"patience": -1}):
         with pytest.raises(UsageError):
             Client(Address("http://x/v1"), **settings)
 

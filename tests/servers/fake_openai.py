@@ -137,7 +137,7 @@ class _Service:
             return 404, f"The model `{body['model']}` does not exist."
         if wrong := [name for name in faults.unknown if name in body]:
             return 400, f"Unrecognized request argument supplied: {wrong[0]}"
-        if faults.context is not None and len(_prompt(body)) > faults.context:
+        if faults.context is not None and len(prompt_of(body)) > faults.context:
             return 400, f"This model's maximum context length is {faults.context} tokens."
         return None
 
@@ -155,7 +155,7 @@ class _Service:
         if self._faults.canned:
             texts = [" ".join(WORDS[:8])] * count
         else:
-            texts = ["" if self._faults.empty else text_of(_prompt(body), body["seed"] + i) for i in range(count)]
+            texts = ["" if self._faults.empty else text_of(prompt_of(body), body["seed"] + i) for i in range(count)]
         choices = [self._choice(body, index, text) for index, text in enumerate(texts)]
         if few:
             choices = self._rng.sample(choices, self._rng.randrange(count))
@@ -176,7 +176,7 @@ class _Service:
         return choice | ({"logprobs": listed} if body.get("logprobs") else {})
 
 
-def _prompt(body: dict[str, Any]) -> str:
+def prompt_of(body: dict[str, Any]) -> str:
     return body["prompt"] if "prompt" in body else json.dumps(body["messages"], ensure_ascii=False)
 
 

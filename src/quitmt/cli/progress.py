@@ -36,6 +36,7 @@ class Progress:
         self.first_error: str | None = None
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
+        self._waiting = False
 
     @property
     def segments(self) -> int:
@@ -56,6 +57,16 @@ class Progress:
             self._drawn = time.monotonic()
             candidates = self.used + sum(self._in_flight.values())
             self._bar.set_postfix_str(f"{candidates:,} candidates, {self._saved():.0%} saved")
+
+    def wait(self, reason: str | None) -> None:
+        """Say what the run waits for: in the bar, or where there is none, once."""
+        if reason is None:
+            self._waiting = False
+        elif not self._bar.disable:
+            self._bar.set_postfix_str(reason)
+        elif not (self._waiting or self._quiet):
+            self._waiting = True
+            print(f"quitmt: waiting: {reason}", file=sys.stderr)
 
     def add(self, outcome: Outcome) -> None:
         self._in_flight.pop(outcome.id, None)

@@ -89,14 +89,15 @@ class Run:
         """``items`` come with a checksum of their content, for the journal."""
         await self.driver.check()
         await self.driver.warm()
-        keeper = asyncio.create_task(self._keep_regularly())
+        watchers = [asyncio.create_task(self._keep_regularly()), asyncio.create_task(self._tell_waiting())]
         try:
             async with aclosing(in_order(self._journaled(items))) as ordered:
                 async for finished in ordered:
                     self.outputs.write(finished)
                     self.outputs.flush()
         finally:
-            keeper.cancel()
+            for watcher in watchers:
+                watcher.cancel()
             self._keep_candidates(of_all=True)
         self.outputs.settle()
 
@@ -114,6 +115,11 @@ class Run:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             self._keep_candidates()
+
+    async def _tell_waiting(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self.progress.wait(self.driver.waiting)
 
     def _keep_candidates(self, *, of_all: bool = False) -> None:
         """Candidates of the segments in flight go to the journal: of those that were in flight the last time, too, or

@@ -96,6 +96,11 @@ class Driver:
             for position, segment in self._active.values():
                 yield position, self._engine.candidates(segment.id)
 
+    @property
+    def waiting(self) -> str | None:
+        """What the generator waits for, if it waits for something and can tell."""
+        return protocols.waiting(self._generator)
+
     async def check(self) -> None:
         """Raise what would be wrong with every segment (an address, a key), if the generator can find that out."""
         checked = protocols.check(self._generator)

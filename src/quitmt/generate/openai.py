@@ -15,21 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import logging
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
-from quitmt.errors import GenerationError, QuitmtError, UsageError, setting, unknown
+from quitmt.errors import QuitmtError, UsageError, setting, unknown
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
 from quitmt.remote.address import Address
 from quitmt.remote.answers import APIS, Choice, read_choices
 from quitmt.remote.bodies import Bodies
 from quitmt.remote.client import Client, Refused
+from quitmt.remote.errands import Errand, stretches
 from quitmt.remote.refusals import explained, is_final
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
@@ -39,6 +41,10 @@ log = logging.getLogger(__name__)
 CHOICES_A_REQUEST = 8
 """One default step of the rule, the least the engine can commit. Smaller requests would gain nothing; larger ones would
 hold back what is done, lose more to a retry or a stop, and save little, for servers cache the prompt of a request."""
+
+ANSWERS_WITH_HALVES = 2
+"""A text with half of a surrogate pair may be an accident, so it is asked for again this often. If it still has one,
+that is what the model says there: a mark takes its place, and it is a candidate like any other."""
 
 
 class OpenAIGenerator:
@@ -57,6 +63,7 @@ class OpenAIGenerator:
         api: str = "chat",
         concurrency: int = 256,
         timeout: float = 120.0,
+        patience: float = 300.0,
         logprobs: bool = False,
         choices_a_request: int = CHOICES_A_REQUEST,
         client: Callable[..., Client] = Client,
@@ -72,7 +79,8 @@ class OpenAIGenerator:
         self._clean = clean
         self._choices_a_request = choices_a_request
         address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
-        self._client = client(address, concurrency=concurrency, timeout=timeout)
+        self._client = client(address, concurrency=concurrency, timeout=timeout, patience=patience)
+        self._client.probe = (APIS[api], self._bodies.probe())
         self._concurrency = concurrency
         self._worked = False
         self._counts: bool | None = None
@@ -105,6 +113,11 @@ class OpenAIGenerator:
     def tally(self) -> Counter[str]:
         """How many requests were sent, and how many failed and were sent again, by kind."""
         return self._client.tally
+
+    @property
+    def waiting(self) -> str | None:
+        """What is waited for while the server gives nothing good, and how long at most; for whoever shows progress."""
+        return self._client.waiting
 
     async def check(self) -> None:
         """Ask for one short translation, so that a wrong address, key, model or setting is known before a run."""
@@ -152,41 +165,41 @@ class OpenAIGenerator:
 
     async def _serve(self, ask: Ask, put: Callable[[Draw], None]) -> None:
         """All requests of an ask. The first that fails for good cancels the others."""
-        order = _Order(ask, put)
+        errand = Errand(ask, put)
         try:
             async with asyncio.TaskGroup() as group:
-                self._want(order, group, ask.start, ask.stop)
+                self._want(errand, group, ask.start, ask.stop)
         except* QuitmtError as errors:
             put(Draw(ask.segment, ask.start, (), error=_first(errors)))
 
-    def _want(self, order: _Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+    def _want(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop are wanted. A task sends one request after the other, for an ask may be endless."""
-        order.wanted.append((start, stop))
+        errand.wanted.append((start, stop))
         requests = -(-(stop - start) // self._a_request)
-        for _ in range(min(requests, self._concurrency - order.tasks)):
-            order.tasks += 1
-            group.create_task(self._work(order, group))
+        for _ in range(min(requests, self._concurrency - errand.tasks)):
+            errand.tasks += 1
+            group.create_task(self._work(errand, group))
 
-    async def _work(self, order: _Order, group: asyncio.TaskGroup) -> None:
-        while order.wanted:
-            await self._request(order, group, *order.take(self._a_request))
-        order.tasks -= 1
+    async def _work(self, errand: Errand, group: asyncio.TaskGroup) -> None:
+        while errand.wanted:
+            await self._request(errand, group, *errand.take(self._a_request))
+        errand.tasks -= 1
 
     @property
     def _a_request(self) -> int:
         # Servers refuse more than one greedy choice, as they would all be the same.
         return 1 if self._counts is False or self._bodies.sampling.greedy else self._choices_a_request
 
-    async def _request(self, order: _Order, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+    async def _request(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop: what comes is passed on, what does not is asked for again."""
-        choices, seconds = await self._post(order.ask.segment, start, stop)
+        choices, seconds = await self._post(errand.ask.segment, start, stop)
         self._learn(stop - start, len(choices))
-        candidates = {start + i: self._candidate(order.ask.segment, choice) for i, choice in choices.items()}
-        for first, last in _runs(sorted(candidates)):
+        candidates = {start + i: self._candidate(errand.ask.segment, choice) for i, choice in choices.items()}
+        for first, last in stretches(sorted(candidates)):
             found = tuple(candidates[index] for index in range(first, last))
-            order.deliver(Draw(order.ask.segment, first, found, seconds * len(found) / len(candidates)))
-        for first, last in _runs([index for index in range(start, stop) if index not in candidates]):
-            self._want(order, group, first, last)
+            errand.deliver(Draw(errand.ask.segment, first, found, seconds * len(found) / len(candidates)))
+        for first, last in stretches([index for index in range(start, stop) if index not in candidates]):
+            self._want(errand, group, first, last)
 
     def _learn(self, asked: int, came: int) -> None:
         if came > 1:
@@ -221,9 +234,16 @@ class OpenAIGenerator:
     async def _send(
         self, segment: Segment, start: int, stop: int, neutral: dict[str, float]
     ) -> tuple[dict[int, Choice], float]:
-        body = self._bodies.body(segment, start, stop - start, neutral)
-        api = self._bodies.api
-        reply = await self._client.post(APIS[api], body, lambda found: read_choices(found, api, stop - start))
+        bodies, count, answers = self._bodies, stop - start, itertools.count(1)
+        body = bodies.body(segment, start, count, neutral)
+        longest = bodies.longest_text(segment)
+
+        def read(found: Any) -> dict[int, Choice]:
+            mend = next(answers) > ANSWERS_WITH_HALVES
+            return read_choices(found, bodies.api, count, longest=longest, mend=mend)
+
+        limit = bodies.longest_body(segment, count)
+        reply = await self._client.post(APIS[bodies.api], body, read, sender=segment.id, limit=limit)
         self._worked = True
         return reply.value, reply.seconds
 
@@ -241,34 +261,6 @@ class OpenAIGenerator:
         return error
 
 
-class _Order:
-    """An ask under way: passes its draws on, unless nothing in it turns out to have any text."""
-
-    def __init__(self, ask: Ask, put: Callable[[Draw], None]) -> None:
-        self.ask, self._put = ask, put
-        self._missing = ask.stop - ask.start
-        self._blank = ask.start == 0
-        self.wanted: deque[tuple[int, int]] = deque()
-        """Stretches of candidates for which no request was sent yet."""
-        self.tasks = 0
-
-    def take(self, size: int) -> tuple[int, int]:
-        start, stop = self.wanted.popleft()
-        if stop - start > size:
-            self.wanted.appendleft((start + size, stop))
-        return start, min(start + size, stop)
-
-    def deliver(self, draw: Draw) -> None:
-        self._missing -= len(draw.candidates)
-        self._blank = self._blank and not any(candidate.text for candidate in draw.candidates)
-        if self._blank and not self._missing:
-            message = f"segment {self.ask.segment.id}: the server gives only empty completions"
-            raise GenerationError(
-                message, hint=f"check the prompt, {setting('model.options.max_tokens')}, and that thinking is off"
-            )
-        self._put(draw)
-
-
 def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
     """What does not go with the API is said now, not by each segment."""
     contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
@@ -284,21 +276,6 @@ def _url(base_url: str | None) -> str:
         hint = f"give {setting('model.options.base_url')}, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
         raise UsageError("an openai: model needs the address of its server", hint=hint)
     return url
-
-
-def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending indices as stretches without a gap.
-
-    >>> _runs([3, 4, 6])
-    [(3, 5), (6, 7)]
-    """
-    runs: list[tuple[int, int]] = []
-    for index in indices:
-        if runs and runs[-1][1] == index:
-            runs[-1] = (runs[-1][0], index + 1)
-        else:
-            runs.append((index, index + 1))
-    return runs
 
 
 def _first(errors: BaseExceptionGroup[QuitmtError]) -> QuitmtError:

@@ -21,6 +21,7 @@ Judges are templates too, kept apart: what a model is told that judges a transla
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,11 +32,13 @@ from pathlib import Path
 from typing import Any
 
 from quitmt import languages
-from quitmt.errors import InputError, UsageError, unknown
+from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.types import Segment
 
 Message = dict[str, Any]
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_DEEPEST = 20
+"""Tables and lists within each other."""
 _VARIANTS = ("messages", "context_messages", "chinese_messages")
 
 
@@ -85,8 +88,9 @@ class Prompt:
             return source, target
         if not self.template.names_languages:
             return None
-        missing = "--src" if target else "--tgt" if source else "--src and --tgt"
-        hint = f"give {missing}, or a --prompt that names none, such as plain"
+        lacking = {"model.source_language": source, "model.target_language": target}
+        missing = " and ".join(setting(name) for name, code in lacking.items() if not code)
+        hint = f"give {missing}, or a {setting('model.options.prompt')} that names none, such as plain"
         raise UsageError(f"the prompt {self.template.name!r} must be told the languages", hint=hint)
 
     @cached_property
@@ -144,15 +148,21 @@ def load(name: str) -> Template:
     if name in [*names(), *judges()]:
         return _parse(name, _own(name))
     path = Path(name)
-    if not path.is_file():
-        raise unknown("prompt template", name, [*names(), "PATH of a template file"])
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"the prompt template {name} is not UTF-8") from None
+    text = _read(name, path)
     if path.suffix == ".toml":
         return _parse(path.stem, text)
     return _checked(Template(path.stem, ({"role": "user", "content": text.rstrip("\n")},)), name)
+
+
+def _read(name: str, path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"the prompt template {name} is not UTF-8") from None
+    except (OSError, ValueError) as error:  # ValueError: a character that no path has
+        if isinstance(error, PermissionError):
+            raise InputError(f"the prompt template {name} may not be read") from None
+        raise unknown("prompt template", name, [*names(), "PATH of a template file"]) from None
 
 
 def names() -> list[str]:
@@ -186,10 +196,7 @@ def _own(name: str) -> str:
 
 
 def _parse(name: str, text: str) -> Template:
-    try:
-        fields = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
+    fields = _fields(name, text)
     if parent := fields.pop("extends", None):
         if parent not in (judges() if name in judges() else names()):
             raise unknown("prompt template", str(parent), names())
@@ -199,12 +206,45 @@ def _parse(name: str, text: str) -> Template:
         raise InputError(
             f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}"
         )
+    for variant in _VARIANTS:
+        if not isinstance(fields.get(variant, []), list):
+            raise InputError(f"{variant} in the prompt template {name} is no list", hint=f"write [[{variant}]]")
     variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
     clean = fields.get("clean", True)
     if not isinstance(clean, bool):
         raise InputError(f"clean in the prompt template {name} is neither true nor false")
     kwargs = fields.get("chat_template_kwargs", {})
+    if not isinstance(kwargs, dict):
+        raise InputError(f"chat_template_kwargs in the prompt template {name} is no table")
     return _checked(Template(name, **variants, chat_template_kwargs=kwargs, clean=clean), name)
+
+
+def _fields(name: str, text: str) -> dict[str, Any]:
+    """Of a file that anybody may have written: what could not be sent as JSON is refused now."""
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"the prompt template {name} is nested too deeply") from None
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise InputError(f"the prompt template {name} has a number that is too long") from None
+    level: list[Any] = [fields]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in _inside(one, name)]
+    if level:
+        raise InputError(f"the prompt template {name} is nested too deeply", hint=f"{_DEEPEST} levels are the most")
+    return fields
+
+
+def _inside(value: Any, name: str) -> list[Any]:
+    if isinstance(value, dict | list):
+        return list(value.values() if isinstance(value, dict) else value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"the prompt template {name} has a number that is too long")
+    if not isinstance(value, str | int) and not (isinstance(value, float) and math.isfinite(value)):
+        raise InputError(f"the prompt template {name} has {value}, which is no text, number or truth value")
+    return []
 
 
 def _checked(template: Template, name: str) -> Template:

@@ -8,13 +8,21 @@ apart: a server that does not know their names can be asked without them.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quitmt.prompts.template import Prompt
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
 
+TOKENS = 2**14
+"""As many as a completion is expected to have at most, where nothing was said."""
+BYTES_A_TOKEN = 64
+"""More than any text needs, even if each character is escaped."""
+LOGPROB_BYTES_A_TOKEN = 512
+"""The JSON of a token's log-probability, with its spelling in text and bytes."""
+LEAST_BYTES = 2**16
+"""For one choice, and for what is around the choices."""
 _NEUTRAL = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
@@ -37,6 +45,22 @@ class Bodies:
         fields = self._settings() | extra | self._question(segment)
         fields |= {"n": count, "seed": self.sampling.seed_of(segment.id, start)}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def probe(self) -> bytes:
+        """A short request that any sound server answers."""
+        short = replace(self, max_tokens=min(self.max_tokens or 8, 8), logprobs=False)
+        return short.body(Segment("check", "Hello."), 0, 1, {})
+
+    def longest_text(self, segment: Segment) -> int:
+        """Characters that a completion may have: whatever is beyond was not asked for."""
+        tokens = self.max_tokens or max(TOKENS, 2 * len(segment.source.encode()))
+        return max(LEAST_BYTES, tokens * BYTES_A_TOKEN)
+
+    def longest_body(self, segment: Segment, count: int) -> int:
+        """Bytes that an answer with so many choices may have, compressed or not."""
+        text = self.longest_text(segment)
+        logprobs = text // BYTES_A_TOKEN * LOGPROB_BYTES_A_TOKEN if self.logprobs else 0
+        return LEAST_BYTES + count * (text + logprobs)
 
     def _settings(self) -> dict[str, Any]:
         sampling = self.sampling

@@ -1,34 +1,38 @@
 """A resilient client for JSON over HTTP: one method, ``post``, that answers, or says in one sentence why it cannot.
 
 Sent again, after an exponential back-off with full jitter: what was answered with 408, 409, 429 or any 5xx, dropped,
-timed out, or answered with something that cannot be read. Retry-After holds back all requests, not only the one it was
-said to. Whatever else the server refuses is ``Refused`` at once. How much is in flight, and the pauses while the server
-is gone, are the gate's (``quitmt.remote.pacing``).
+timed out, or answered with something that cannot be read. All of them have the same patience, in seconds from the
+request's first failure. Retry-After holds back all requests, not only the one it was said to; if it is said to that
+one again, only that one waits. Whatever else the server refuses is ``Refused`` at once. How much is in flight, and the
+pauses while the server is gone, are the gate's (``quitmt.remote.pacing``).
 
-Invariants: each ``post`` ends in exactly one reply or one error; exceptions of aiohttp carry the headers of their
-request, with the key, so none is chained, logged or passed on.
+Whether a server is back is found out with ``probe``, a harmless request, if there is one: then requests that can never
+succeed tell nothing about the server, however many there are.
+
+Invariants: each ``post`` ends in exactly one reply or one error; no answer takes more memory than its limit; exceptions
+of aiohttp carry the headers of their request, with the key, so none is chained, logged or passed on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
+from quitmt.remote import troubles
 from quitmt.remote.address import Address
-from quitmt.remote.pacing import Gate, Pass, Policy, Result
+from quitmt.remote.circuit import Policy
+from quitmt.remote.pacing import Gate, Pass, Sign
+from quitmt.remote.reading import Unusable, parsed, read_beginning, read_body
+from quitmt.remote.troubles import Trouble
 
 if TYPE_CHECKING:
     import aiohttp
@@ -41,8 +45,11 @@ CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 2.0
 """How long a connection may be idle. Servers close theirs after a few seconds (uvicorn and Node after 5), and a request
 that is sent on one that is just being closed has to be sent again."""
-_CHECK_ADDRESS = "is the server running, and is --base-url right?"
-_RESULTS = {429: Result.OVERLOADED, 502: Result.AWAY, 503: Result.AWAY, 504: Result.AWAY}
+BODY_BYTES = 2**24
+"""The longest answer, unless a request says otherwise."""
+PROBE_BYTES = 2**16
+QUIET_SECONDS = 1.0
+"""Nothing good must have come for this long before anybody is said to wait."""
 
 
 class Refused(GenerationError):
@@ -54,10 +61,6 @@ class Refused(GenerationError):
         self.message = message
 
 
-class Unusable(Exception):
-    """Raised by a reader of answers: this one is no good, but another one may be. Says what "the answer" is or has."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
     value: T
@@ -66,15 +69,22 @@ class Reply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why an attempt failed."""
+class _Message(Generic[T]):
+    """What is sent, and how its answer is read."""
 
-    kind: str
-    result: Result
-    reason: str
-    hint: str
-    wait_seconds: float = 0.0
-    """What the server asked for."""
+    path: str
+    body: bytes
+    read: Read[T]
+    limit: int
+
+
+@dataclass(eq=False, slots=True)
+class _Tries:
+    """What was tried for one ``post``, in the time of a clock that stands still while the server is away."""
+
+    sender: Hashable
+    failures: int = 0
+    first_failed: float = 0.0
 
 
 class _Link:
@@ -84,8 +94,22 @@ class _Link:
         self.gate = gate
         self.users = 0
         self.session: aiohttp.ClientSession | None = None
-        self.trouble: _Trouble | None = None
-        """The last one."""
+        self.trouble: Trouble | None = None
+        """The last one, if nothing good came since."""
+        self.in_trouble: set[_Tries] = set()
+
+    def waiting(self, now: float, patience: float) -> str | None:
+        trouble, circuit = self.trouble, self.gate.circuit
+        since, first = circuit.failing_since, [tries.first_failed for tries in list(self.in_trouble)]
+        if trouble is None or since is None or now - since < QUIET_SECONDS:
+            return None
+        if circuit.is_open and not circuit.given_up:
+            left = since + circuit.patience - now
+        elif first:
+            left = max(first) + patience - self.gate.present_seconds()
+        else:
+            return None
+        return f"{trouble.reason}; trying again for {max(0.0, left):.0f} s more"
 
 
 class Client:
@@ -97,6 +121,7 @@ class Client:
         *,
         concurrency: int = 256,
         timeout: float = 120.0,
+        patience: float | None = None,
         policy: Policy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -110,14 +135,27 @@ class Client:
             raise UsageError(f"at least 1 request must be in flight, not {concurrency}")
         if not timeout > 0:
             raise UsageError(f"the time-out must be above 0 seconds, not {timeout}")
+        if patience is not None and not patience >= 0:
+            raise UsageError(f"the patience must be 0 seconds or more, not {patience}")
         self.address = address
         self.tally: Counter[str] = Counter()
         self.refusal: QuitmtError | None = None
         """Set from outside once it is known that the server will refuse everything: nothing more is sent."""
+        self.probe: tuple[str, bytes] | None = None
+        """Set from outside: the path and body of a request that a sound server answers. Without it, whichever request
+        comes next is the probe."""
+        self._known = False
         self._concurrency, self._timeout = concurrency, timeout
-        self._policy = policy or Policy()
+        policy = policy or Policy()
+        self._policy = policy if patience is None else replace(policy, patience_seconds=patience)
         self._sleep, self._clock, self._jitter = sleep, clock, jitter
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
+
+    @property
+    def waiting(self) -> str | None:
+        """What is waited for, and for how long at most, if nothing good comes from the server. For any thread."""
+        said = (link.waiting(self._clock(), self._policy.patience_seconds) for link in list(self._links.values()))
+        return next(filter(None, said), None)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
@@ -135,98 +173,123 @@ class Client:
                 session, link.session = link.session, None
                 await session.close()
 
-    async def post(self, path: str, body: bytes, read: Read[T]) -> Reply[T]:
-        """What ``read`` makes of the answer. Only inside ``connected``."""
-        link, attempt, seconds = self._link(), 0, 0.0
-        while True:
-            entry = await link.gate.enter()
-            if entry is None:
-                raise self._unreachable(link)
-            if self.refusal is not None:
-                link.gate.leave(entry, Result.UNKNOWN)
-                raise self.refusal.with_traceback(None)
-            found, share = await self._attempt(link, entry, path, body, read)
-            seconds += share
-            if not isinstance(found, _Trouble):
-                return Reply(found, seconds)
-            link.trouble = found
-            self.tally[found.kind] += 1
-            log.debug("%s: %s", path, found.reason)
-            if found.wait_seconds > self._policy.longest_wait_seconds:
-                asked = f"{found.reason}, and asks to wait {found.wait_seconds:.0f} seconds"
-                raise GenerationError(asked, hint="try again then")
-            link.gate.hold(found.wait_seconds)
-            if link.gate.pauses(found.result):
-                continue
-            attempt += 1
-            if attempt >= self._policy.attempts:
-                raise GenerationError(f"{found.reason} ({attempt} times)", hint=found.hint)
-            ceiling = min(self._policy.backoff_ceiling_seconds, self._policy.backoff_seconds * 2 ** (attempt - 1))
-            await self._sleep(found.wait_seconds + self._jitter(ceiling))
+    async def post(
+        self, path: str, body: bytes, read: Read[T], *, sender: Hashable = None, limit: int = BODY_BYTES
+    ) -> Reply[T]:
+        """What ``read`` makes of the answer, of at most ``limit`` bytes. Only inside ``connected``.
 
-    async def _attempt(
-        self, link: _Link, entry: Pass, path: str, body: bytes, read: Read[T]
-    ) -> tuple[T | _Trouble, float]:
-        """Send once, and leave the gate with what came of it."""
-        result = Result.UNKNOWN
+        Requests of one ``sender`` (a segment, say) share their fate; without one, each stands for itself.
+        """
+        link, message, seconds = self._link(), _Message(path, body, read, limit), 0.0
+        tries = _Tries(object() if sender is None else sender)
         try:
-            found = await self._send(self._session(link), path, body, read)
-            result = found.result if isinstance(found, _Trouble) else Result.GOOD
+            while True:
+                entry = await self._enter(link, tries)
+                attempt = await self._attempt(link, entry, message)
+                found = attempt[0]
+                seconds += attempt[1]
+                if not isinstance(found, Trouble):
+                    return Reply(found, seconds)
+                await self._back_off(link, tries, found)
+        finally:
+            link.in_trouble.discard(tries)
+
+    async def _enter(self, link: _Link, tries: _Tries) -> Pass:
+        """Wait for one's turn. If the turn is to find out how the server is, do that and wait again."""
+        while True:
+            entry = await link.gate.enter(tries.sender, again=bool(tries.failures))
+            if entry is None:
+                assert link.trouble is not None  # there is no giving up without
+                raise link.trouble.error()
+            if self.refusal is not None:
+                link.gate.leave(entry, Sign.UNKNOWN)
+                raise self.refusal.with_traceback(None)
+            if not entry.probe or self.probe is None:
+                return entry
+            with suppress(Refused):
+                await self._attempt(link, entry, _Message(*self.probe, lambda found: None, PROBE_BYTES))
+
+    async def _attempt(self, link: _Link, entry: Pass, message: _Message[T]) -> tuple[T | Trouble, float]:
+        """Send once, and leave the gate with what came of it."""
+        result, trouble = Sign.UNKNOWN, link.trouble
+        try:
+            found = await self._send(self._session(link), message)
+            trouble = found if isinstance(found, Trouble) else None
+            result = trouble.result if trouble else Sign.GOOD
         except QuitmtError:  # it answered
-            result = Result.BAD
+            result, trouble = Sign.GOOD, None
             raise
         finally:
             seconds = link.gate.leave(entry, result)
+            link.trouble = trouble
+            self._known = self._known or link.gate.circuit.known
+        if trouble is not None:
+            self.tally[trouble.kind] += 1
+            log.debug("%s: %s", message.path, trouble.reason)
         return found, seconds
 
-    async def _send(self, session: aiohttp.ClientSession, path: str, body: bytes, read: Read[T]) -> T | _Trouble:
+    async def _back_off(self, link: _Link, tries: _Tries, trouble: Trouble) -> None:
+        """Wait until the request may be sent again, or raise why not."""
+        now, patience = link.gate.present_seconds(), self._policy.patience_seconds
+        if not tries.failures:
+            tries.first_failed = now
+            link.in_trouble.add(tries)
+            if trouble.wait_seconds <= patience:
+                link.gate.hold(trouble.wait_seconds)
+        tries.failures += 1
+        elapsed = now - tries.first_failed
+        left = patience - elapsed
+        if link.gate.circuit.given_up:
+            raise trouble.error()
+        if left <= 0:
+            raise trouble.error(f"{tries.failures} times in {elapsed:.0f} s" if tries.failures > 1 else "once")
+        if trouble.wait_seconds > left:
+            asked = f"{trouble.reason}, and asks to wait {trouble.wait_seconds:.0f} seconds"
+            raise GenerationError(asked, hint=f"the patience is {patience:g} s: raise it, or try again then")
+        doubled = self._policy.backoff_seconds * 2 ** min(tries.failures - 1, 30)
+        wait = trouble.wait_seconds + self._jitter(min(self._policy.backoff_ceiling_seconds, doubled))
+        await self._sleep(min(wait, left))
+
+    async def _send(self, session: aiohttp.ClientSession, message: _Message[T]) -> T | Trouble:
         import aiohttp
 
         self.tally["sent"] += 1
         url, address = self.address.url, self.address
         try:
             async with session.post(
-                url + path, data=body, headers=address.headers, proxy=address.proxy, allow_redirects=False
+                url + message.path,
+                data=message.body,
+                headers=address.headers,
+                proxy=address.proxy,
+                allow_redirects=False,
             ) as response:
-                content = await response.read()
+                try:
+                    return await self._judge(response, message)
+                except Unusable as error:
+                    response.close()
+                    return troubles.unusable(url, str(error))
         except aiohttp.ConnectionTimeoutError:
-            return _Trouble("dropped", Result.UNREACHED, f"cannot reach {url}: no connection in time", _CHECK_ADDRESS)
+            return troubles.unreached(url)
         except TimeoutError:
-            reason = f"no answer from {url} within {self._timeout:g} seconds"
-            return _Trouble("time-out", Result.STALLED, reason, "raise the time-out or lower the concurrency")
-        except (aiohttp.ClientError, OSError) as error:
-            reason = f"cannot reach {url}: {_said_by(error)}"
-            return _Trouble("dropped", Result.UNREACHED, reason, _CHECK_ADDRESS)
-        return self._judge(response.status, response.headers, content, read)
+            return troubles.stalled(url, self._timeout)
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name may not be one for this system
+            return troubles.unreached(url, error)
 
-    def _judge(self, status: int, headers: Any, content: bytes, read: Read[T]) -> T | _Trouble:
-        url = self.address.url
+    async def _judge(self, response: aiohttp.ClientResponse, message: _Message[T]) -> T | Trouble:
+        status, headers = response.status, response.headers
         if status == 200 and "html" not in headers.get("Content-Type", ""):
-            try:
-                return read(json.loads(content))
-            except (ValueError, Unusable) as error:
-                what = str(error) if isinstance(error, Unusable) else "is not JSON"
-                return _Trouble("unusable", Result.BAD, f"the answer of {url} {what}", "the server's log may say more")
-        message = self.address.message_in(content)
+            return message.read(parsed(await read_body(response, message.limit)))
+        said = self.address.message_in(await read_beginning(response))
         if not (status in (408, 409, 429) or status >= 500):
-            raise Refused(status, message)
-        return _Trouble(
-            str(status),
-            _RESULTS.get(status, Result.BAD),
-            f"{url} answers {status}" + (f": {message}" if message else ""),
-            "the server's log may say more; if it is too busy, lower the concurrency",
-            _wait_seconds(headers.get("Retry-After")),
-        )
-
-    def _unreachable(self, link: _Link) -> GenerationError:
-        assert link.trouble is not None  # there is no giving up without
-        return GenerationError(link.trouble.reason, hint=link.trouble.hint)
+            raise Refused(status, said)
+        return troubles.refused_for_now(self.address.url, status, said, headers.get("Retry-After"))
 
     def _link(self) -> _Link:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
             link = self._links[loop] = _Link(Gate(self._concurrency, self._policy, self._sleep, self._clock))
+            link.gate.circuit.known = self._known
         return link
 
     def _session(self, link: _Link) -> aiohttp.ClientSession:
@@ -238,33 +301,8 @@ class Client:
             link.session = aiohttp.ClientSession(
                 # The gate is the limit.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
-                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(CONNECT_SECONDS, self._timeout)),
+                timeout=aiohttp.ClientTimeout(total=self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
             )
         return link.session
-
-
-def _said_by(error: BaseException) -> str:
-    """An error of the connection in words: the system's own where there are any, never its request."""
-    if (certificate := getattr(error, "certificate_error", None)) is not None:
-        return f"its certificate is not trusted: {getattr(certificate, 'verify_message', 'it cannot be read')}"
-    cause = getattr(error, "os_error", error)
-    if isinstance(number := getattr(cause, "errno", None), int) and number > 0:
-        return os.strerror(number)
-    return getattr(cause, "strerror", None) or "the connection was dropped"
-
-
-def _wait_seconds(retry_after: str | None) -> float:
-    """Seconds, or a date; what is neither is as if it were not there.
-
-    >>> _wait_seconds("1.5"), _wait_seconds("Wed, 21 Oct 2015 07:28:00 GMT"), _wait_seconds("soon")
-    (1.5, 0.0, 0.0)
-    """
-    text = (retry_after or "").strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return float(text)
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

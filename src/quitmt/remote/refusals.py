@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError
+from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
 from quitmt.remote.address import Address
 from quitmt.remote.client import Refused
 from quitmt.sampling import Sampling
@@ -30,11 +30,15 @@ def explained(
         return _not_found(message, address, path, model)
     if status < 400:
         what = "answers with a web page" if status == 200 else "sends us elsewhere"
-        return UsageError(f"the server at {address.url} {what}", hint="--base-url is like http://localhost:8000/v1")
+        return UsageError(
+            f"the server at {address.url} {what}",
+            hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
+        )
     if sampling.top_k is not None and re.search(r"top.?k", message, re.IGNORECASE):
         return UsageError(f"the server at {address.url} cannot sample with top-k: {message}", hint="leave it out")
     if _TOO_LONG.search(message) or status == 413:
-        hint = "split it, shorten its context, lower --max-tokens or give the server a longer context"
+        fewer = f"lower {setting('model.options.max_tokens')}"
+        hint = f"split it, shorten its context, {fewer} or give the server a longer context"
         return GenerationError(f"segment {segment.id} is too long for {model}: {message}", hint=hint)
     if _NO_MODEL.search(message):
         return _not_found(message, address, path, model)
@@ -49,4 +53,6 @@ def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtE
     if "model" in message.lower() or (model and model in message):
         hint = f"take one of those listed at {address.url}/models"
         return ModelError(f"the server at {address.url} does not know the model {model!r}", hint=hint)
-    return UsageError(f"the server at {address.url} has no {path}", hint="--base-url mostly ends in /v1")
+    return UsageError(
+        f"the server at {address.url} has no {path}", hint=f"{setting('model.options.base_url')} mostly ends in /v1"
+    )

@@ -1,0 +1,124 @@
+"""When a server counts as gone: the circuit that pauses all requests, and the patience with it.
+
+Plain state; the time is passed in.
+
+Invariants: the circuit opens only when requests of different senders fail and none is answered in between, so one
+sender with a poisoned request cannot open it; while it is open nothing is sent but one probe at a time; it gives up
+only after a probe that failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When to try again, when to pause, when to give up."""
+
+    patience_seconds: float = 300.0
+    """How long a request is sent again after its first failure, whatever the failure is, and how long a server that has
+    answered before may be away."""
+    first_patience_seconds: float = 4.0
+    """The second of these for a server that was never reached: the address is probably wrong."""
+    backoff_seconds: float = 0.5
+    """The longest first wait; it doubles with each attempt. The wait itself is drawn between nothing and that."""
+    backoff_ceiling_seconds: float = 30.0
+    failures: int = 5
+    """This many failures in a row, of at least two senders, open the circuit."""
+    grace_seconds: float = 30.0
+    """A server that answers, though badly (429, 500), must have done so for this long: each request waits by itself."""
+    pause_seconds: float = 0.5
+    """The first pause of an open circuit; it doubles with each probe that fails."""
+    pause_ceiling_seconds: float = 30.0
+
+
+class Circuit:
+    """Closed while the server answers. Open, nothing is sent but one probe after each pause; the pauses grow.
+
+    After its patience is spent it has ``given_up``: whoever comes is turned away until a probe succeeds.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._failures = 0
+        self._senders: set[Hashable] = set()
+        self._until: float | None = None
+        """The end of the pause, if it is open."""
+        self._gone = False
+        self._moment = 0.0
+        self._pause = policy.pause_seconds
+        self._probing = False
+        self.known = False
+        """Whether the server was ever reached."""
+        self.given_up = False
+        self.away_seconds = 0.0
+        """How long the server was known to be away in all, by probes: time that no sender's patience is charged for."""
+        self.failing_since: float | None = None
+        """The first failure since the last answer."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._until is not None
+
+    @property
+    def patience(self) -> float:
+        longest = self._policy.patience_seconds
+        return longest if self.known else min(longest, self._policy.first_patience_seconds)
+
+    def delay(self, now: float) -> float:
+        """Seconds until a request may be sent; infinite while a probe is under way."""
+        if self._until is None:
+            return 0.0
+        return math.inf if self._probing else max(0.0, self._until - now)
+
+    def enter(self) -> bool:
+        """A request is sent; whether it is a probe."""
+        self._probing = self.is_open
+        return self._probing
+
+    def answered(self, now: float) -> None:
+        """The server did what was asked, or said why not."""
+        if self._gone:
+            self._count(now)
+        self.known, self._until, self.failing_since, self._gone = True, None, None, False
+        self._failures = 0
+        self._senders.clear()
+        self._probing, self.given_up = False, False
+        self._pause = self._policy.pause_seconds
+
+    def failed(self, now: float, sender: Hashable, *, probe: bool, reached: bool = False, heard: bool = False) -> None:
+        """``reached``: the server itself answered, but badly; ``heard``: something in its place did."""
+        self.known = self.known or reached or heard
+        self._failures += 1
+        self._senders.add(sender)
+        if self.failing_since is None:
+            self.failing_since = now
+        if probe:
+            self._probing = False
+            self._pause = min(self._policy.pause_ceiling_seconds, self._pause * 2)
+            self.given_up = now - self.failing_since >= self.patience
+            self._gone = True
+            self._count(now)
+        elif self.is_open or not self._opens(now, reached):
+            return
+        self._moment = now
+        self._until = now + self._pause
+
+    def _count(self, now: float) -> None:
+        self.away_seconds += now - self._moment
+        self._moment = now
+
+    def _opens(self, now: float, reached: bool) -> bool:
+        if not self.known:
+            return True
+        assert self.failing_since is not None
+        in_time = not reached or now - self.failing_since >= self._policy.grace_seconds
+        return in_time and self._failures >= self._policy.failures and len(self._senders) > 1
+
+    def abandoned(self, probe: bool) -> None:
+        """A request was cancelled before anything was known; somebody else may probe."""
+        if probe:
+            self._probing = False
