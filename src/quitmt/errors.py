@@ -26,6 +26,8 @@ Speaker = Callable[[str, str | None], str]
 
 KEYWORDS = {
     "model.name": "model",
+    "model.source_language": "languages[0]",
+    "model.target_language": "languages[1]",
     "rerank.name": "reranker",
     "rerank.variant": "mbr",
     "rerank.device": "hardware.device",

@@ -243,11 +243,11 @@ def test_cut_off_is_allowed() -> None:
     assert read_choices({"choices": [choice("ab", finish_reason="length")]}, "completions", 1)[0].text == "ab"
 
 
-@pytest.mark.parametrize(("reason", "says"), [("stop", "only empty completions"), ("length", "--max-tokens")])
+@pytest.mark.parametrize(("reason", "says"), [("stop", "only empty completions"), ("length", "max_tokens")])
 def test_only_empty_completions(reason: str, says: str) -> None:
     with fake_server(Faults(empty=reason)) as one:
         failed = [error for error in errors(generator(one.base_url), size=24) if error]
-    assert len(failed) == 1 and says in str(failed[0]) and "--max-tokens" in str(failed[0])
+    assert len(failed) == 1 and says in str(failed[0]) and "max_tokens" in str(failed[0])
 
 
 # Cancelling

@@ -55,7 +55,9 @@ def test_an_unknown_model() -> None:
 
 def test_a_wrong_path(server: Server) -> None:
     (error,) = errors(generator(server.base_url.removesuffix("/v1")))
-    assert isinstance(error, UsageError) and "has no /chat/completions (--base-url mostly ends in /v1)" in str(error)
+    assert isinstance(error, UsageError) and "has no /chat/completions (options['base_url'] mostly ends in /v1)" in str(
+        error
+    )
 
 
 def test_check_finds_it_out_before_a_run(server: Server) -> None:
@@ -65,7 +67,12 @@ def test_check_finds_it_out_before_a_run(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("languages", "says"), [((None, "pt"), "--src"), (("en", None), "--tgt"), ((None, None), "--src and --tgt")]
+    ("languages", "says"),
+    [
+        ((None, "pt"), r"languages\[0\]"),
+        (("en", None), r"languages\[1\]"),
+        ((None, None), r"languages\[0\] and languages\[1\]"),
+    ],
 )
 def test_languages_must_be_known(languages: tuple[str | None, str | None], says: str) -> None:
     with pytest.raises(UsageError, match=f"give {says}"):

@@ -144,7 +144,7 @@ def test_a_server_that_is_not_there_is_known_soon() -> None:
     one = client(url, time)
     errors = post(one, 200)
     assert all(isinstance(error, GenerationError) for error in errors)
-    hint = "is the server running, and is --base-url right?"
+    hint = "is the server running, and is options['base_url'] right?"
     assert {str(error) for error in errors} == {f"cannot reach the server at {url}: Connection refused ({hint})"}
     assert one.tally["sent"] < 30, "most never needed to be sent"
     assert time.now - 1000 < 60

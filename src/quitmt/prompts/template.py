@@ -90,7 +90,7 @@ class Prompt:
             return None
         lacking = {"model.source_language": source, "model.target_language": target}
         missing = " and ".join(setting(name) for name, code in lacking.items() if not code)
-        hint = f"give {missing}, or a {setting('model.options.prompt')} that names none, such as plain"
+        hint = f"give {missing}, or {setting('model.options.prompt', 'plain')}, which names none"
         raise UsageError(f"the prompt {self.template.name!r} must be told the languages", hint=hint)
 
     @cached_property
