@@ -17,7 +17,6 @@ from quitmt.lab.assemble import Assembled, assemble
 from quitmt.lab.frames import Quality, Seconds
 from quitmt.lab.live import Live
 from quitmt.lab.pipeline import Accelerated, Results, replayed
-from quitmt.lab.replay import fixed
 from quitmt.lab.rows import RuleRow, RuntimeRow
 from quitmt.lab.runtime import estimated, speedup
 from quitmt.lab.sample import Pool
@@ -25,7 +24,7 @@ from quitmt.lab.significance import pair_of
 from quitmt.lab.study import Study, parse
 from quitmt.lab.testsets import TestSet
 from quitmt.types import Candidate, Segment
-from tests.lab.arrays import running_best
+from tests.lab.arrays import fixed, running_best
 
 SEGMENTS = 12
 BUDGET = 512
@@ -62,7 +61,7 @@ def results_of(study: Study, specs: tuple[str, ...]) -> Results:
     }
     segments = tuple(Segment(f"s{row}", "x") for row in range(SEGMENTS))
     pools = tuple(Pool(segment, (Candidate("a"),) * BUDGET, 1.0) for segment in segments)
-    test_set = TestSet("news.tsv", segments, (("r",) * SEGMENTS,), (None,) * SEGMENTS)
+    test_set = TestSet("news.tsv", segments, (("r",) * SEGMENTS,))
     return Results(study, test_set, pools, trajectories, replays, quality, {})
 
 
@@ -206,7 +205,7 @@ def test_the_paper_stands_beside_the_same_cells() -> None:
     found = assemble(made_up(paper=PAPER))
     for row in found.main:
         kind = "MBR" if row.reranker == "mbr:comet" else "QE"
-        printed = paper.result("WMT24", "Qwen3", kind, row.rule, "chrfpp")
+        printed = paper.cell("results", "chrfpp", reranker=kind, acceleration=row.rule, **PAPER)
         assert (row.paper.get("chrfpp") is None) == (printed is None) == row.rule.startswith("Fixed")
         if printed:
             assert (row.paper["chrfpp"].value, row.paper["chrfpp"].mark) == (printed.value, printed.mark)

@@ -109,4 +109,4 @@ def test_what_cannot_be_is_refused(section: str, rules: dict[str, Any], message:
     study = recorded_study(tmp_path, **{section: rules})
     segments = (Segment("1", "x"),)
     with pytest.raises(UsageError, match=message):
-        check(study, TestSet("x", segments, (("r",),), (None,)), ("en", "pt"))
+        check(study, TestSet("x", segments, (("r",),)), ("en", "pt"))

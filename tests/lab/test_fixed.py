@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from quitmt.errors import UsageError
 from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.replay import fixed, quit_rule, unaccelerated
+from quitmt.lab.replay import quit_rule, unaccelerated
 
-from .arrays import running_best
+from .arrays import fixed, running_best
 
 SCORES = np.random.default_rng(0).random((40, 32))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from quitmt.errors import InputError
 from quitmt.lab.frames import Quality, Trajectories
-from quitmt.lab.prr import prr, window_prr, winners
+from quitmt.lab.prr import instances, prr, window_prr
 
 from .arrays import running_best
 
@@ -134,7 +134,10 @@ def test_no_window_but_the_last_is_undefined() -> None:
 
 def test_a_winner_that_was_not_evaluated_is_refused() -> None:
     trajectories, quality = drifting(4, 24)
-    needed = winners(trajectories, 2, 3, 24)
+    found = instances(trajectories, 2, 3, 24)
+    needed = np.zeros(trajectories.best.shape, np.bool_)
+    for size in (found.end, found.last):
+        needed[found.row, trajectories.best[found.row, size - 1]] = True
     only_needed = Quality("xcomet", "x", False, np.where(needed, quality.values, np.nan))
     expected = window_prr(trajectories, quality, 2, 3, 24)
     assert window_prr(trajectories, only_needed, 2, 3, 24) == expected is not None

@@ -17,12 +17,13 @@ from quitmt.lab import quality as module
 from quitmt.lab.fixed import matched_fixed
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.quality import evaluate, wanted
-from quitmt.lab.replay import fixed, quit_rule
+from quitmt.lab.replay import quit_rule
 from quitmt.lab.sample import Pool
 from quitmt.lab.store import Table
 from quitmt.lab.study import RerankSettings
 from quitmt.lab.trajectories import accelerated, compute
 from quitmt.types import Candidate, Segment
+from tests.lab.arrays import fixed
 from tests.lab.studies import REFERENCES, SOURCES, Invented
 
 SIZE = 24

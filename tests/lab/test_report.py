@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quitmt.lab.drawing import svg
+from quitmt.lab.drawing import encoded
 from quitmt.lab.figures import stopping_distribution
 from quitmt.lab.frames import Quality
-from quitmt.lab.replay import fixed, quit_rule, unaccelerated
+from quitmt.lab.replay import quit_rule, unaccelerated
 from quitmt.lab.report import Picture, Report, html, inline_svg, write
 from quitmt.lab.report_segments import CANDIDATES, POINTS, SegmentView, Stop, Track, embedded, segment_views
 from quitmt.lab.tables import Cell, Column, Table
-from tests.lab.arrays import running_best
+from tests.lab.arrays import fixed, running_best
 
 EVIL = "</script><script>alert(1)</script><!-- & \"quoted\" 'text' {{style}}"
 VOID = {"meta", "link", "input", "br", "img", "path", "use", "rect", "line", "circle"}
@@ -75,7 +75,7 @@ def report(**more: Any) -> Report:
         ((Cell("QUIT & co"), Cell(np.float64(10.5), "†", (9.0, 12.0), 11.0, "††")), (Cell("Fixed"), Cell(None))),
         ("A note.",),
     )
-    figure = svg(stopping_distribution({"mbr": {8: np.array([8, 16, 32])}}, budget=32))
+    figure = encoded(stopping_distribution({"mbr": {8: np.array([8, 16, 32])}}, budget=32), "svg").decode()
     pictures = [Picture("one", "First figure", figure, "Caption one"), Picture("two", "Second figure", figure)]
     content: dict[str, Any] = {
         "sentences": ["It saves 75%.", "Its choices are <equivalent>."],

@@ -9,10 +9,10 @@ import pytest
 
 from quitmt.errors import UsageError
 from quitmt.lab.frames import Seconds
-from quitmt.lab.replay import fixed, unaccelerated
-from quitmt.lab.runtime import estimated, rows, speedup
+from quitmt.lab.replay import unaccelerated
+from quitmt.lab.runtime import estimated, speedup
 
-from .arrays import running_best
+from .arrays import fixed, running_best
 
 SCORES = np.random.default_rng(0).random((3, 8))
 
@@ -43,12 +43,4 @@ def test_without_seconds_there_is_no_speedup(seconds: Seconds) -> None:
 
 def test_measured_and_estimated_seconds_never_meet() -> None:
     with pytest.raises(UsageError, match="measured live cannot be compared with seconds estimated"):
-        rows({"Unaccelerated": Seconds(2.0, 1.0, live=True), "QUIT w=8": Seconds(1.0, 1.0, live=False)})
-
-
-def test_a_table_has_the_parts_and_the_total() -> None:
-    base, other = rows({"Unaccelerated": Seconds(6.0, 3.0, True), "QUIT w=8": Seconds(1.0, 2.0, True)})
-    assert (base.name, base.speedup) == ("Unaccelerated", 1.0)
-    assert (other.generation, other.reranking, other.total, other.speedup, other.live) == (1.0, 2.0, 3.0, 3.0, True)
-    with pytest.raises(UsageError, match="unknown rule 'Unaccelerated'"):
-        rows({"QUIT w=8": Seconds(1.0, 2.0, True)})
+        speedup(Seconds(2.0, 1.0, live=True), Seconds(1.0, 1.0, live=False))

@@ -13,7 +13,6 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from quitmt.errors import InputError, UsageError
-from quitmt.evaluate import metrics
 from quitmt.lab import study
 from quitmt.lab.testsets import TestSet, from_columns, from_files, from_release, from_sacrebleu, load
 from quitmt.types import Segment
@@ -39,8 +38,6 @@ def test_a_line_of_files_is_a_segment() -> None:
     found = from_files(paths[0], paths[1:])
     assert found.segments == (Segment("1", "one"), Segment("2", "two\u2028and a half"))
     assert found.references == (("um", "dois"), ("UM", "DOIS"))
-    assert found.documents == (None, None)
-    assert found.judged == metrics.TestSet(("one", "two\u2028and a half"), found.references)
 
 
 def test_references_may_be_missing_and_files_compressed() -> None:
@@ -123,7 +120,7 @@ def downloaded(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.usefixtures("downloaded")
-def test_a_set_of_sacrebleus_with_its_documents_and_its_official_reference() -> None:
+def test_a_set_of_sacrebleus_with_its_official_reference() -> None:
     found = from_sacrebleu("wmt24:en-de")
     assert [(segment.id, segment.source) for segment in found.segments] == [
         ("1", "One."),
@@ -131,7 +128,6 @@ def test_a_set_of_sacrebleus_with_its_documents_and_its_official_reference() -> 
         ("3", "Three."),
     ]
     assert found.references == (("Eins.", "Zwei.", "Drei."),)
-    assert found.documents == ("news.1", "news.1", "speech.7")
     assert found.name == "wmt24:en-de"
 
 
@@ -184,7 +180,6 @@ def test_documents_are_split_into_the_segments_of_the_human_evaluation() -> None
     ]
     assert [segment.source for segment in documents.segments] == ["A b.", "C d.", "E"]
     assert documents.references == (("Á b.", "Č d.", "É"),)
-    assert documents.documents == ("en-cs_CZ_#_news_#_d1",) * 2 + ("en-cs_CZ_#_social_#_d2",)
     evaluated = [
         {"doc_id": segment.id, "src_text": segment.source, "tgt_text": {"refA": text, "Yolu": "?", "reform": "!"}}
         for segment, text in zip(documents.segments, documents.references[0], strict=True)
@@ -192,13 +187,6 @@ def test_documents_are_split_into_the_segments_of_the_human_evaluation() -> None
     segments = from_release(release(*evaluated, name="humeval.jsonl"))
     assert segments.segments == documents.segments
     assert segments.references == documents.references
-    assert segments.documents == documents.documents
-
-
-def test_whole_documents_if_asked_for() -> None:
-    found = from_release(release(document()), paragraphs=False)
-    assert found.segments == (Segment("en-cs_CZ_#_news_#_d1", "A b.\n\nC d."),)
-    assert found.references == (("Á b.\n\nČ d.",),)
 
 
 def test_several_references_and_those_that_some_segments_lack() -> None:
@@ -221,7 +209,7 @@ def test_one_pair_of_a_release() -> None:
     names = ["en-cs_CZ_#_n_#_1", "en-sr_Cyrl_RS_#_n_#_1", "en-sr_Latn_RS_#_n_#_1", "cs-de_DE_#_n_#_1"]
     path = release(*map(document, names), document("d5", src_lang="ja", tgt_lang="zh_CN"))
     for pair, name in [("en-cs", names[0]), ("en-sr_Latn_RS", names[2]), ("cs-de_DE", names[3]), ("ja-zh", "d5")]:
-        assert set(from_release(path, pair).documents) == {name}
+        assert from_release(path, pair).segments[0].id == f"{name}_#_0"
     with refused(UsageError, "en-sr may be en-sr_Cyrl_RS or en-sr_Latn_RS"):
         from_release(path, "en-sr")
     with refused(UsageError, "wmt25.jsonl has 5 language pairs, and none was named (add it, as in"):
@@ -249,7 +237,7 @@ def test_one_pair_of_a_release() -> None:
         ),
         (
             json.dumps(document("en-cs_CZ_#_2", refs={"refA": "a"})),
-            "line 2: the source has 2 paragraphs, but refA has 1 (take whole documents",
+            "line 2: the source has 2 paragraphs, but refA has 1 (take the file of its human evaluation",
         ),
     ],
 )
@@ -268,41 +256,24 @@ def test_a_release_of_nothing_is_refused() -> None:
 def whole() -> TestSet:
     texts = tuple(f"r{number}" for number in range(50))
     segments = tuple(Segment(str(number), f"s{number}") for number in range(50))
-    return TestSet("numbers", segments, (texts, texts), texts)
+    return TestSet("numbers", segments, (texts, texts))
 
 
 def test_the_first_segments(whole: TestSet) -> None:
-    found = whole.part(first=3)
+    found = whole.first(3)
     assert [segment.id for segment in found.segments] == ["0", "1", "2"]
     assert found.references == (("r0", "r1", "r2"),) * 2
-    assert whole.part(first=51) is whole.part() is whole
-
-
-def test_a_sample_is_seeded_in_order_and_nested(whole: TestSet) -> None:
-    small, large = (whole.part(sample=count, seed=1) for count in (5, 20))
-    places = [int(segment.id) for segment in small.segments]
-    assert places == sorted(places) and len(set(places)) == 5
-    assert set(small.segments) < set(large.segments)
-    assert small == whole.part(sample=5, seed=1) != whole.part(sample=5, seed=2)
-    assert small.references[1] == small.documents == tuple(f"r{place}" for place in places)
-    assert whole.part(sample=50, seed=3) is whole
-
-
-def test_parts_that_make_no_sense(whole: TestSet) -> None:
-    with refused(UsageError, "first must be at least 1, not 0"):
-        whole.part(first=0)
-    with refused(UsageError, "sample must be at least 1, not -1"):
-        whole.part(sample=-1)
-    with refused(UsageError, "either the first segments or a sample"):
-        whole.part(first=1, sample=1)
+    assert whole.first(50) is whole.first(51) is whole
+    with refused(UsageError, "there must be at least 1 segment, not 0"):
+        whole.first(0)
 
 
 def test_ids_are_unique_and_texts_as_many_as_segments() -> None:
     one, other = Segment("1", "a"), Segment("1", "b")
     with refused(InputError, "the test set x has the id '1' a second time"):
-        TestSet("x", (one, other), (), (None, None))
+        TestSet("x", (one, other), ())
     with refused(InputError, "the test set x has 1 segments, but 2 texts"):
-        TestSet("x", (one,), (("a", "b"),), (None,))
+        TestSet("x", (one,), (("a", "b"),))
 
 
 def test_what_a_study_names() -> None:

@@ -70,7 +70,6 @@ class Look:
     marker: str
     line: str | tuple[int, tuple[int, ...]]
     """As matplotlib names them, or its dashes in points."""
-    hatch: str
 
     def of(self, label: str) -> dict[str, Any]:
         """What a line with this label is drawn with."""
@@ -78,13 +77,13 @@ class Look:
 
 
 _LOOKS = [
-    Look("#000000", "o", "-", ""),
-    Look("#0072b2", "s", "--", "///"),
-    Look("#d55e00", "^", "-.", "..."),
-    Look("#009e73", "D", ":", "xxx"),
-    Look("#cc79a7", "v", (0, (5, 1)), "\\\\\\"),
-    Look("#7f7f7f", "P", (0, (3, 1, 1, 1)), "+++"),
-    Look("#56b4e9", "X", (0, (1, 1)), "ooo"),
+    Look("#000000", "o", "-"),
+    Look("#0072b2", "s", "--"),
+    Look("#d55e00", "^", "-."),
+    Look("#009e73", "D", ":"),
+    Look("#cc79a7", "v", (0, (5, 1))),
+    Look("#7f7f7f", "P", (0, (3, 1, 1, 1))),
+    Look("#56b4e9", "X", (0, (1, 1))),
 ]
 
 
@@ -135,11 +134,6 @@ def encoded(figure: Figure, form: str) -> bytes:
     content = BytesIO()
     figure.savefig(content, format=form, metadata=UNDATED[form])
     return content.getvalue()
-
-
-def svg(figure: Figure) -> str:
-    """For a page."""
-    return encoded(figure, "svg").decode()
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -58,16 +58,6 @@ def cell(name: str, column: str, **keys: Key) -> Cell | None:
     return Cell(found[0][column], found[0].get(f"{column}_eq", "")) if found else None
 
 
-def result(dataset: str, model: str, reranker: str, acceleration: str, column: str) -> Cell | None:
-    """A cell of the main table: speedup, rerank, chrfpp, xcomet, metricx or gemba.
-
-    >>> result("WMT24", "Qwen3", "MBR", "QUIT w=8", "xcomet")
-    Cell(text='.7497', mark='††')
-    """
-    keys = {"dataset": dataset, "model": model, "reranker": reranker, "acceleration": acceleration}
-    return cell("results", column, **keys)
-
-
 def runtime(dataset: str, model: str, acceleration: str) -> Seconds | None:
     """Seconds with MBR, by the names of the main table.
 

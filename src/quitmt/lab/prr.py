@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from quitmt.errors import InputError
 from quitmt.lab.frames import Floats, Ints, Quality, Trajectories
@@ -86,15 +85,6 @@ def instances(trajectories: Trajectories, k: int, w: int, budget: int) -> Instan
         parts.append((np.repeat(rows, len(windows)), ends.ravel(), np.full(ranges.size, looked[-1]), ranges.ravel()))
     row, end, last, uncertainty = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Instances(row, end, last, uncertainty)
-
-
-def winners(trajectories: Trajectories, k: int, w: int, budget: int) -> npt.NDArray[np.bool_]:
-    """[S, N]: the candidates whose quality ``window_prr`` asks for."""
-    found = instances(trajectories, k, w, budget)
-    wanted = np.zeros(trajectories.best.shape, np.bool_)
-    for size in (found.end, found.last):
-        wanted[found.row, trajectories.best[found.row, size - 1]] = True
-    return wanted
 
 
 def _expected(uncertainty: Floats, risk: Floats) -> Floats:

@@ -22,12 +22,6 @@ def unaccelerated(trajectories: Trajectories, budget: int) -> Replayed:
     return _replayed("Unaccelerated", trajectories, size, size >= budget, {"n": budget})
 
 
-def fixed(trajectories: Trajectories, size: int, budget: int, *, name: str | None = None) -> Replayed:
-    """The first ``size`` candidates of every segment."""
-    sizes = np.minimum(trajectories.sizes, size)
-    return _replayed(name or f"Fixed N={size}", trajectories, sizes, sizes >= budget, {"n": size})
-
-
 def quit_rule(trajectories: Trajectories, *, k: int, w: int, alpha: float, budget: int) -> Replayed:
     """QUIT's window rule (METHOD.md)."""
     size = np.empty(len(trajectories.ids), np.int64)

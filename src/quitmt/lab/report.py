@@ -26,7 +26,7 @@ class Picture:
     name: str
     title: str
     svg: str
-    """As ``drawing.svg`` gives it."""
+    """As ``drawing.save`` writes it."""
     caption: str = ""
 
 

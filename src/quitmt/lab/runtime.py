@@ -7,28 +7,13 @@ are never compared: a table is of one kind.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from quitmt.errors import UsageError, unknown
+from quitmt.errors import UsageError
 from quitmt.lab.frames import Replayed, Seconds, Trajectories
 
 UNACCELERATED = "Unaccelerated"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One rule in a table of seconds."""
-
-    name: str
-    generation: float
-    reranking: float
-    total: float
-    speedup: float | None
-    """None if a total is not known or 0."""
-    live: bool
 
 
 def estimated(trajectories: Trajectories, replayed: Replayed) -> Seconds:
@@ -62,13 +47,3 @@ def speedup(base: Seconds, other: Seconds) -> float | None:
     if not (math.isfinite(base.total) and math.isfinite(other.total) and base.total > 0 and other.total > 0):
         return None
     return base.total / other.total
-
-
-def rows(seconds: Mapping[str, Seconds], base: str = UNACCELERATED) -> list[Row]:
-    """A table of rules by name, in their order; all measured or all estimated."""
-    if base not in seconds:
-        raise unknown("rule", base, seconds)
-    return [
-        Row(name, one.generate, one.rerank, one.total, speedup(seconds[base], one), one.live)
-        for name, one in seconds.items()
-    ]

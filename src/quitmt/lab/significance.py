@@ -1,4 +1,4 @@
-"""Whether rules differ by more than chance: their paired comparison, and how many comparisons one loses or wins.
+"""Whether rules differ by more than chance: the pairs to compare, and which way a comparison came out.
 
 A comparison is of one metric on one data set. It is significant if the 95% interval of the paired bootstrap's mean
 difference, two-sided, excludes 0; n↓ and n↑ of the alpha ablation count those significantly worse and better than
@@ -7,36 +7,11 @@ alpha = 1e-3 (METHOD.md). As many comparisons as there are metrics and data sets
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from quitmt.errors import InputError
-from quitmt.evaluate.equivalence import RESAMPLES, Comparison, Pair, compare
+from quitmt.evaluate.equivalence import Comparison, Pair
 from quitmt.lab.frames import Floats, Quality, Replayed
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How many comparisons came out how, as ``n↓/n↑``."""
-
-    worse: int
-    better: int
-    comparisons: int
-
-    def __str__(self) -> str:
-        return f"{self.worse}/{self.better}"
-
-
-def tally(groups: Iterable[Sequence[Pair]], *, resamples: int = RESAMPLES, seed: int = 0) -> Tally:
-    """Count over groups, one a data set: its pairs are of the same segments, by one metric each."""
-    worse = better = count = 0
-    for pairs in groups:
-        for pair, comparison in zip(pairs, compare(pairs, resamples=resamples, rng=seed), strict=True):
-            sign = direction(comparison, lower_is_better=pair.lower_is_better)
-            worse, better, count = worse + (sign < 0), better + (sign > 0), count + 1
-    return Tally(worse, better, count)
 
 
 def direction(comparison: Comparison, *, lower_is_better: bool) -> int:
@@ -50,18 +25,6 @@ def pair_of(base: Replayed, other: Replayed, quality: Quality | None) -> Pair:
     """Two rules on the same segments by one metric; without one, by the reranker's own score on the whole pool."""
     lower = quality is not None and quality.lower_is_better
     return Pair(_scores(base, quality), _scores(other, quality), lower)
-
-
-def compare_rules(
-    base: Replayed,
-    others: Sequence[Replayed],
-    quality: Quality | None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> list[Comparison]:
-    """Each of several rules with a base, by one metric and on the same resamples; differences are other − base."""
-    return compare([pair_of(base, other, quality) for other in others], resamples=resamples, rng=seed)
 
 
 def _scores(replayed: Replayed, quality: Quality | None) -> Floats:

@@ -6,8 +6,8 @@
     jsonl   = "wmt25-genmt.jsonl:en-cs_CZ"        a pair of the WMT25 general release; a short en-cs will do
 
 Invariants:
-- Ids are unique and stable: the line number, as ``quitmt translate`` has it, or the id within the release. A sample
-  keeps the ids of the whole, so what was sampled for a part serves the whole too.
+- Ids are unique and stable: the line number, as ``quitmt translate`` has it, or the id within the release. A part
+  keeps the ids of the whole, so what was sampled for it serves the whole too.
 - Every source is text, and every reference translation covers every segment.
 """
 
@@ -19,11 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from quitmt.engine.bridge import iterate
 from quitmt.errors import InputError, UsageError, unknown
-from quitmt.evaluate import metrics
 from quitmt.files.lines import read_lines
 from quitmt.lab import wmt25
 from quitmt.lab.study import TestSetSettings
@@ -42,8 +39,6 @@ class TestSet:
     segments: tuple[Segment, ...]
     references: tuple[tuple[str, ...], ...]
     """One tuple for each reference translation, as in ``evaluate``; there may be none."""
-    documents: tuple[str | None, ...]
-    """The document of each segment, where that is known."""
 
     def __post_init__(self) -> None:
         if not self.segments:
@@ -53,41 +48,17 @@ class TestSet:
             if segment.id in seen:
                 raise InputError(f"the test set {self.name} has the id {segment.id!r} a second time")
             seen.add(segment.id)
-        for texts in (self.documents, *self.references):
+        for texts in self.references:
             if len(texts) != len(self.segments):
                 raise InputError(f"the test set {self.name} has {len(self.segments)} segments, but {len(texts)} texts")
 
-    @property
-    def judged(self) -> metrics.TestSet:
-        """As metrics want it."""
-        return metrics.TestSet(tuple(segment.source for segment in self.segments), self.references)
-
-    def part(self, *, first: int | None = None, sample: int | None = None, seed: int = 0) -> TestSet:
-        """The first few segments, a seeded sample of them, or all.
-
-        A sample is in the order of the whole, and a larger one of the same seed holds the smaller one. If there are
-        fewer segments than asked for, all are taken.
-        """
-        for name, value in (("first", first), ("sample", sample)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
-        if first is not None and sample is not None:
-            raise UsageError("a part of a test set is either the first segments or a sample, not both")
-        count = len(self.segments)
-        if first is not None and first < count:
-            return self._only(range(first))
-        if sample is not None and sample < count:
-            return self._only(sorted(np.random.default_rng(seed).permutation(count)[:sample].tolist()))
-        return self
-
-    def _only(self, places: Sequence[int]) -> TestSet:
-        """Some of its segments, by their places from 0."""
-        return TestSet(
-            self.name,
-            tuple(self.segments[place] for place in places),
-            tuple(tuple(texts[place] for place in places) for texts in self.references),
-            tuple(self.documents[place] for place in places),
-        )
+    def first(self, count: int) -> TestSet:
+        """Its first segments, or all if there are not more."""
+        if count < 1:
+            raise UsageError(f"there must be at least 1 segment, not {count}")
+        if count >= len(self.segments):
+            return self
+        return TestSet(self.name, self.segments[:count], tuple(texts[:count] for texts in self.references))
 
 
 def load(settings: TestSetSettings) -> TestSet:
@@ -104,7 +75,7 @@ def load(settings: TestSetSettings) -> TestSet:
         whole = from_release(*_split(settings.jsonl))
     else:
         raise UsageError("no test set is named", hint="one of tsv, sources, name and jsonl must be there")
-    return whole.part(first=settings.limit)
+    return whole if settings.limit is None else whole.first(settings.limit)
 
 
 def from_files(path: str, references: Sequence[str] = ()) -> TestSet:
@@ -112,7 +83,7 @@ def from_files(path: str, references: Sequence[str] = ()) -> TestSet:
     sources, *translations = _aligned([path, *references])
     for name, lines in zip((path, *references), (sources, *translations), strict=True):
         _check_texts(name, lines)
-    return TestSet(path, _numbered(sources), tuple(map(tuple, translations)), (None,) * len(sources))
+    return TestSet(path, _numbered(sources), tuple(map(tuple, translations)))
 
 
 def from_columns(path: str) -> TestSet:
@@ -128,7 +99,7 @@ def from_columns(path: str) -> TestSet:
             if not text.strip():
                 raise InputError(f"{place}: {f'reference {column}' if column else 'the source'} is empty")
     sources, *references = zip(*rows, strict=True) if rows else [()]
-    return TestSet(path, _numbered(sources), tuple(references), (None,) * len(rows))
+    return TestSet(path, _numbered(sources), tuple(references))
 
 
 def from_sacrebleu(spec: str) -> TestSet:
@@ -152,25 +123,22 @@ def from_sacrebleu(spec: str) -> TestSet:
             hint=f"with a network, run sacrebleu -t {name} -l {pair} --echo src ref > /dev/null, or copy the folder "
             f"~/.sacrebleu/{name} ($SACREBLEU/{name}) from a machine that has it",
         ) from None
-    documents = [fields["docid"]] if "docid" in fields else []
-    sources, *others = _aligned([fields["src"], *references, *documents])
+    sources, *others = _aligned([fields["src"], *references])
     _check_texts(fields["src"], sources)  # references may be empty where sacrebleu has them so, or scores would differ
-    found = tuple(others.pop()) if documents else (None,) * len(sources)
-    return TestSet(spec, _numbered(sources), tuple(map(tuple, others)), found)
+    return TestSet(spec, _numbered(sources), tuple(map(tuple, others)))
 
 
-def from_release(path: str, pair: str | None = None, *, paragraphs: bool = True) -> TestSet:
-    """A pair of the WMT25 general release; ``paragraphs`` splits its documents as its human evaluation did.
+def from_release(path: str, pair: str | None = None) -> TestSet:
+    """A pair of the WMT25 general release, its documents split as its human evaluation did.
 
     The references are those that every segment has; some pairs of the release have none.
     """
-    units = wmt25.read(path, _lines(path), pair, paragraphs=paragraphs)
+    units = wmt25.read(path, _lines(path), pair)
     names = [name for name in units[0].references if all(unit.references.get(name, "").strip() for unit in units)]
     return TestSet(
         f"{path}:{pair}" if pair else path,
         tuple(Segment(unit.id, unit.source) for unit in units),
         tuple(tuple(unit.references[name] for unit in units) for name in sorted(names)),
-        tuple(unit.document for unit in units),
     )
 
 

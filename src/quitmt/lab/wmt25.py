@@ -37,11 +37,10 @@ class Unit:
     id: str
     source: str
     references: dict[str, str]
-    document: str
     place: str
 
 
-def read(path: str, lines: Iterable[str], pair: str | None, *, paragraphs: bool = True) -> list[Unit]:
+def read(path: str, lines: Iterable[str], pair: str | None) -> list[Unit]:
     """The segments of one pair; ``pair`` may be left out if the file has only one."""
     by_pair: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for number, line in enumerate(lines, start=1):
@@ -50,7 +49,7 @@ def read(path: str, lines: Iterable[str], pair: str | None, *, paragraphs: bool 
             fields = _fields(line, place)
             by_pair.setdefault(_pair(fields, place), []).append((place, fields))
     chosen = by_pair[_choose(path, pair, list(by_pair))] if by_pair else []
-    units = [unit for place, fields in chosen for unit in _units(fields, place, paragraphs) if unit.source.strip()]
+    units = [unit for place, fields in chosen for unit in _units(fields, place) if unit.source.strip()]
     if not units:
         raise InputError(f"{path} has no segments")
     seen: dict[str, str] = {}
@@ -107,24 +106,22 @@ def _short(pair: str) -> str:
     return "-".join(code.split("_")[0] for code in pair.split("-"))
 
 
-def _units(fields: dict[str, Any], place: str, paragraphs: bool) -> list[Unit]:
+def _units(fields: dict[str, Any], place: str) -> list[Unit]:
     name, is_segment = fields["doc_id"], isinstance(fields.get("tgt_text"), dict)
     source = _text(fields["src_text"], f'{place}: "src_text"')
     references = _references(fields, place)
     if is_segment:
-        return [Unit(name, source, references, name.rpartition(SEPARATOR)[0] or name, place)]
-    if not paragraphs:
-        return [Unit(name, source, references, name, place)]
+        return [Unit(name, source, references, place)]
     sources = source.split(PARAGRAPH)
     split = {reference: text.split(PARAGRAPH) for reference, text in references.items()}
     for reference, texts in split.items():
         if len(texts) != len(sources):
             raise InputError(
                 f"{place}: the source has {len(sources)} paragraphs, but {reference} has {len(texts)}",
-                hint="take whole documents, with paragraphs=False",
+                hint="take the file of its human evaluation, where segments stand on lines of their own",
             )
     return [
-        Unit(f"{name}{SEPARATOR}{i}", text, {ref: texts[i] for ref, texts in split.items()}, name, place)
+        Unit(f"{name}{SEPARATOR}{i}", text, {ref: texts[i] for ref, texts in split.items()}, place)
         for i, text in enumerate(sources)
     ]
 
