@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,22 @@ def test_thresholds_are_counted_against_the_usual_one(results: Results, rows: As
         assert row.worse_better == (worse, better)
         seen.add(row.worse_better)
     assert len(seen) > 1
+
+
+def test_results_belong_to_rules_by_key_whichever_objects_they_are(results: Results, rows: Assembled) -> None:
+    for own in results.replays.values():
+        rules = [own.unaccelerated, *own.windows, *own.fixed, *own.alphas, *own.alphas_fixed, *own.steps]
+        rules += [*own.steps_fixed, *(one.replayed for one in own.accelerated), *own.beyond, *own.beyond_fixed]
+        by_key = {rule.key: rule for rule in rules}
+        assert all(np.array_equal(by_key[rule.key].index, rule.index) for rule in rules)
+        quits = {rule.key for rule in rules if rule.name == "QUIT w=8"}
+        assert len(quits) == 7  # five thresholds, and two more steps at the usual one
+    copied = {spec: deepcopy(own) for spec, own in results.replays.items()}
+    copied = {
+        spec: replace(own, alphas=tuple(map(deepcopy, own.alphas)), steps=tuple(map(deepcopy, own.steps)))
+        for spec, own in copied.items()
+    }
+    assert assemble(replace(results, replays=copied)) == rows
 
 
 def test_resamples_are_drawn_once_a_reranker(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,7 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
         (TEST_SET + "[rules]\nsplits = 0", "{path}, [rules], splits must be 1 or more, not 0"),
         (TEST_SET + "[rules]\ncosts = [0]", "{path}, [rules], costs must be 1 or more, not 0"),
         (TEST_SET + "[rules]\nbeyond = [3]", "{path}, [rules], beyond must be a text, not 3"),
+        (TEST_SET + '[rerank]\naccelerated = ["prune", "prune"]', "{path}, [rerank], accelerated has 'prune' twice"),
         (TEST_SET + '[rules]\nbeyond = ["loss", "loss"]', "{path}, [rules], beyond has 'loss' twice"),
         (TEST_SET + '[live]\nrules = ["loss", "loss"]', "{path}, [live], rules has 'loss' twice"),
         (TEST_SET + '[evaluate]\nmetrics = ["chrf", "chrf"]', "{path}, [evaluate], metrics has 'chrf' twice"),

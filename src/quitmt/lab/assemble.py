@@ -114,10 +114,10 @@ class Rows:
         for one, fixed in zip(self._replays.alphas, self._replays.alphas_fixed, strict=True):
             base = self._usual.get(one.settings["w"])
             counted = None
-            if base is not None and base is not one:
+            if base is not None and base.key != one.key:
                 external = [judge for judge in self._judges if judge.quality]
                 signs = [
-                    direction(self._compared[id(base), id(one), judge.name], lower_is_better=judge.lower_is_better)
+                    direction(self._compared[base.key, one.key, judge.name], lower_is_better=judge.lower_is_better)
                     for judge in external
                 ]
                 counted = sum(sign < 0 for sign in signs), sum(sign > 0 for sign in signs)
@@ -129,9 +129,9 @@ class Rows:
         pairs = zip(self._replays.steps, self._replays.steps_fixed, strict=True)
         return [self._row(one, fixed=fixed, beside={}) for one, fixed in pairs]
 
-    def _comparisons(self) -> dict[tuple[int, int, str], Comparison]:
-        """Of rules, by what they are (``id``), and a judge: all that the rows ask for, on one set of resamples."""
-        own, wanted = self._replays, dict[tuple[int, int], tuple[Replayed, Replayed]]()
+    def _comparisons(self) -> dict[tuple[str, str, str], Comparison]:
+        """By the keys of two rules and the name of a judge: all that the rows ask for, on one set of resamples."""
+        own = self._replays
         against_base = [*(one.replayed for one in own.accelerated), *own.windows, *own.fixed, *own.alphas, *own.steps]
         against_base += [*own.beyond, *own.beyond_fixed]
         pairs = [(own.unaccelerated, one) for one in against_base]
@@ -140,8 +140,7 @@ class Rows:
         pairs += zip(own.steps_fixed, own.steps, strict=True)
         pairs += zip(own.beyond_fixed, own.beyond, strict=True)
         pairs += [(self._usual[one.settings["w"]], one) for one in own.alphas if one.settings["w"] in self._usual]
-        for base, other in pairs:
-            wanted[id(base), id(other)] = base, other
+        wanted = {(base.key, other.key): (base, other) for base, other in pairs}
         keys = [(*key, judge) for key in wanted for judge in self._judges]
         scored = [pair_of(*wanted[base, other], judge.quality) for base, other, judge in keys]
         settings = self._results.study.evaluate
@@ -159,13 +158,13 @@ class Rows:
     ) -> RuleRow:
         base, scores = self._replays.unaccelerated, {}
         for judge in self._judges:
-            to_base = self._compared[id(base), id(replayed), judge.name] if replayed is not base else None
-            to_fixed = self._compared[id(fixed), id(replayed), judge.name] if fixed is not None else None
+            to_base = self._compared[base.key, replayed.key, judge.name] if replayed.key != base.key else None
+            to_fixed = self._compared[fixed.key, replayed.key, judge.name] if fixed is not None else None
             scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed)
         whole = runtime.estimated(self._trajectories, base)
         seconds = _estimated(self._trajectories, replayed, rerank)
-        measured = any(replayed is one for one in (base, *self._replays.windows, *self._replays.beyond))
-        live = self._live.get(replayed.name) if measured else None
+        run_live = {one.key for one in (base, *self._replays.windows, *self._replays.beyond)}
+        live = self._live.get(replayed.name) if replayed.key in run_live else None
         if beside is None:
             beside = paper_values.rule(self._results.study, self._spec, replayed, self._results.quality.values())
         return RuleRow.of(
@@ -218,10 +217,10 @@ def _runtimes(results: Results) -> list[RuntimeRow]:
         live = {one.rule: one for one in results.live.get(spec, [])}
         count = min((len(one.sizes) for one in live.values()), default=len(results.pools))
         few = _first(results.trajectories[spec], count)
-        faster = {id(one.replayed): one.rerank_seconds[:count] for one in replays.accelerated}
+        faster = {one.replayed.key: one.rerank_seconds[:count] for one in replays.accelerated}
         rules = (*(one.replayed for one in replays.accelerated), *replays.windows, *replays.beyond)
         for one in (replays.unaccelerated, *rules):
-            seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(id(one)))
+            seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(one.key))
             known = seconds if np.isfinite(seconds.total) else None
             measured = live[one.name].seconds if one.name in live else None
             printed = paper_values.seconds(results.study, spec, one)

@@ -68,6 +68,15 @@ class Replayed:
     """k, w, alpha, n of QUIT; n of a fixed size."""
 
     @property
+    def key(self) -> str:
+        """The name with the settings: tells the rules of one reranker apart, as QUIT w=8 with different α and k.
+
+        Rules with the same key chose the same.
+        """
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{self.name} ({settings})" if settings else self.name
+
+    @property
     def mean_size(self) -> float:
         return float(self.size.mean())
 

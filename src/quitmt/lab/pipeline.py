@@ -171,7 +171,7 @@ def replayed(
     """Every rule of a study on one reranker."""
     rules, budget = study.rules, study.model.budget
 
-    @cache  # one rule is one object, in whichever sweep it is
+    @cache  # a rule may be in several sweeps
     def window(k: int, w: int, alpha: float) -> Replayed:
         return replay.quit_rule(one, k=k, w=w, alpha=alpha, budget=budget)
 

@@ -200,6 +200,7 @@ def _check(study: Study, where: str) -> None:
         if not values:
             raise InputError(f"{where}, {name} must not be empty")
     may_be_empty: dict[str, tuple[object, ...]] = {
+        "[rerank], accelerated": study.rerank.accelerated,
         "[rules], beyond": rules.beyond,
         "[rules], costs": rules.costs,
         "[evaluate], metrics": study.evaluate.metrics,
