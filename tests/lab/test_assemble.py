@@ -15,15 +15,15 @@ from quitmt.evaluate.equivalence import compare
 from quitmt.lab import assemble as module
 from quitmt.lab import paper
 from quitmt.lab.assemble import Assembled, assemble
-from quitmt.lab.frames import Quality, Seconds
+from quitmt.lab.frames import QualityScores, RuleSeconds
 from quitmt.lab.live import Live
-from quitmt.lab.pipeline import Accelerated, Results, replayed
+from quitmt.lab.pipeline import AcceleratedReplay, Results, replayed
 from quitmt.lab.rows import RuleRow, RuntimeRow
 from quitmt.lab.runtime import estimated, speedup
-from quitmt.lab.sample import Pool
+from quitmt.lab.sample import FullPool
 from quitmt.lab.significance import pair_of
 from quitmt.lab.study import Study, parse
-from quitmt.lab.testsets import TestSet
+from quitmt.lab.testsets import StudyTestSet
 from quitmt.types import Candidate, Segment
 from tests.lab.arrays import fixed, running_best
 
@@ -52,17 +52,17 @@ def results_of(study: Study, specs: tuple[str, ...]) -> Results:
     replays = {}
     for spec, one in trajectories.items():
         faster = replace(fixed(one, 20, BUDGET, name="PruneMBR"), size=one.sizes)
-        own = (Accelerated(faster, np.full(SEGMENTS, 0.25), 0.1),) if spec.startswith("mbr:") else ()
+        own = (AcceleratedReplay(faster, np.full(SEGMENTS, 0.25), 0.1),) if spec.startswith("mbr:") else ()
         replays[spec] = replayed(study, one, study.rules.windows, own)
     names = {"chrf++": ("chrF++", False), "metricx": ("MetricX", True), "mine": ("Mine", False)}
     later = np.linspace(0, 30, BUDGET)  # later candidates differ from earlier ones, so some rules do differ
     quality = {
-        key: Quality(name, f"{key} signature", lower, rng.normal(50, 5, (SEGMENTS, BUDGET)) + later)
+        key: QualityScores(name, f"{key} signature", lower, rng.normal(50, 5, (SEGMENTS, BUDGET)) + later)
         for key, (name, lower) in names.items()
     }
     segments = tuple(Segment(f"s{row}", "x") for row in range(SEGMENTS))
-    pools = tuple(Pool(segment, (Candidate("a"),) * BUDGET, 1.0) for segment in segments)
-    test_set = TestSet("news.tsv", segments, (("r",) * SEGMENTS,))
+    pools = tuple(FullPool(segment, (Candidate("a"),) * BUDGET, 1.0) for segment in segments)
+    test_set = StudyTestSet("news.tsv", segments, (("r",) * SEGMENTS,))
     return Results(study, test_set, pools, trajectories, replays, quality, {})
 
 
@@ -171,7 +171,7 @@ def test_estimated_speedups_use_measured_seconds_of_accelerated_reranking(result
     whole = estimated(one, own.unaccelerated)
     assert by_rule["Unaccelerated"].estimated == 1
     assert by_rule["QUIT w=4"].estimated == speedup(whole, estimated(one, own.windows[1]))
-    pruned = Seconds(whole.generate, 0.25 * SEGMENTS, live=False)
+    pruned = RuleSeconds(whole.generate, 0.25 * SEGMENTS, live=False)
     assert by_rule["PruneMBR"].estimated == speedup(whole, pruned)
     assert all(row.live is None for row in (*rows.main, *rows.alphas, *rows.steps))
 
@@ -185,14 +185,14 @@ def test_live_and_estimated_seconds_are_of_the_same_segments(results: Results) -
     found = assemble(replace(results, live=measured))
     by_rule = {row.rule: row for row in found.runtimes if row.reranker == "mbr:comet"}
     one = results.trajectories["mbr:comet"]
-    assert by_rule["QUIT w=4"].live == Seconds(4.0, 1.0, live=True)
-    few = RuntimeRow("mbr:comet", "Unaccelerated", Seconds(15.0, 7.5, live=False), Seconds(9.0, 1.0, live=True))
+    assert by_rule["QUIT w=4"].live == RuleSeconds(4.0, 1.0, live=True)
+    few = RuntimeRow("mbr:comet", "Unaccelerated", RuleSeconds(15.0, 7.5, live=False), RuleSeconds(9.0, 1.0, live=True))
     assert one.generate_seconds[:5].sum() == 15
     assert by_rule["Unaccelerated"] == few
-    assert by_rule["PruneMBR"].estimated == Seconds(15.0, 1.25, live=False)
+    assert by_rule["PruneMBR"].estimated == RuleSeconds(15.0, 1.25, live=False)
     assert by_rule["QUIT w=2"].live is None
     others = {row.rule: row for row in found.runtimes if row.reranker == "qe:made-up"}
-    assert others["Unaccelerated"].estimated == Seconds(78.0, 39.0, live=False)  # not run live: all segments
+    assert others["Unaccelerated"].estimated == RuleSeconds(78.0, 39.0, live=False)  # not run live: all segments
     assert others["Unaccelerated"].live is None
 
 
@@ -263,7 +263,7 @@ def test_a_smaller_budget_has_no_cell_in_the_paper() -> None:
 
 def test_names_of_metrics_are_those_of_the_paper() -> None:
     def key(metric: str) -> str:
-        return module.key_of(Quality(metric, "", False, np.zeros((1, 1))))
+        return module.key_of(QualityScores(metric, "", False, np.zeros((1, 1))))
 
     names = {"chrF++": "chrfpp", "xCOMET": "xcomet", "MetricX": "metricx", "BLEU:zh": "bleu:zh"}
     assert {name: key(name) for name in names} == names

@@ -14,9 +14,9 @@ from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.lab import beyond
 from quitmt.lab.pipeline import check
-from quitmt.lab.sample import Pool
+from quitmt.lab.sample import FullPool
 from quitmt.lab.study import RerankSettings, Study, parse
-from quitmt.lab.testsets import TestSet
+from quitmt.lab.testsets import StudyTestSet
 from quitmt.lab.trajectories import compute
 from quitmt.types import Candidate, Segment, Verdict
 from tests.lab.studies import recorded_study
@@ -63,7 +63,7 @@ def test_a_replay_is_the_run(
     reranker: str, rule: str, step: int, budget: int, pools: list[RecordedPool], tmp_path: Path
 ) -> None:
     study = study_of(budget, step, [rule], beyond=["loss", "race", "headroom"])
-    own = [Pool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
+    own = [FullPool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
     one = compute(
         reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=beyond.observed(study), step=step, budget=budget
     )
@@ -86,7 +86,7 @@ def test_rules_that_see_the_same_are_observed_once() -> None:
 
 
 def test_only_what_was_observed_is_replayed(pools: list[RecordedPool], tmp_path: Path) -> None:
-    own = [Pool(pool.segment, pool.candidates, 0.0) for pool in pools]
+    own = [FullPool(pool.segment, pool.candidates, 0.0) for pool in pools]
     one = compute("qe:recorded:q", own, RerankSettings(), ("en", "pt"), tmp_path)
     assert beyond.replayed(study_of(512, 8, ["headroom", "loss"]), one) == ()
 
@@ -109,4 +109,4 @@ def test_what_cannot_be_is_refused(section: str, rules: dict[str, Any], message:
     study = recorded_study(tmp_path, **{section: rules})
     segments = (Segment("1", "x"),)
     with pytest.raises(UsageError, match=message):
-        check(study, TestSet("x", segments, (("r",),)), ("en", "pt"))
+        check(study, StudyTestSet("x", segments, (("r",),)), ("en", "pt"))

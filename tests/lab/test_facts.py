@@ -6,10 +6,10 @@ import pytest
 
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.facts import EqualCost, Kept, Pools, RiskRanking, Saving, facts, listed, sentences
-from quitmt.lab.rows import Metric, Prr, RuleRow, Score
+from quitmt.lab.rows import MetricColumn, Prr, RuleRow, Score
 
-CHRF = Metric("chrfpp", "chrF++")
-METRICX = Metric("metricx", "MetricX", lower_is_better=True)
+CHRF = MetricColumn("chrfpp", "chrF++")
+METRICX = MetricColumn("metricx", "MetricX", lower_is_better=True)
 
 
 def compared(low: float, high: float, sigma: float = 1.0) -> Comparison:
@@ -50,7 +50,9 @@ def test_equivalence_is_said_by_margin() -> None:
         (METRICX, (-0.3, -0.1), "it is better by MetricX (−0.20, 95% interval −0.30 to −0.10)"),
     ],
 )
-def test_a_difference_at_equal_cost_has_its_direction(metric: Metric, ends: tuple[float, float], verdict: str) -> None:
+def test_a_difference_at_equal_cost_has_its_direction(
+    metric: MetricColumn, ends: tuple[float, float], verdict: str
+) -> None:
     said = EqualCost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric]).sentence()
     assert said == f"Against a fixed number of candidates at equal mean cost, {verdict}."
 

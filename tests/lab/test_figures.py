@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.cost_figures import (
-    Frontier,
+    CostCurves,
     Trace,
     alpha_tradeoff,
     quality_against_cost,
@@ -20,10 +20,10 @@ from quitmt.lab.cost_figures import (
 )
 from quitmt.lab.drawing import encoded, looks, save
 from quitmt.lab.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
-from quitmt.lab.frames import Seconds
-from quitmt.lab.rows import Metric, RuleRow, RuntimeRow, Score
+from quitmt.lab.frames import RuleSeconds
+from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
 
-METRICS = [Metric("rerank", "Rerank score", 4), Metric("metricx", "MetricX", 2, lower_is_better=True)]
+METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
 RERANKERS = ["mbr:chrf", "qe:kiwi"]
 COMPARED = Comparison(0.1, (-0.1, 0.3), (0.0, 0.2), 1.0, (0.05,), (0.5,), 1, 1, 1)
 
@@ -57,7 +57,7 @@ def steps() -> Figure:
 
 def cost() -> Figure:
     line = {"loss": (np.array([16.0, 200.0]), np.array([2.0, 3.0]))}
-    frontiers = {name: Frontier(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0]), line) for name in RERANKERS}
+    frontiers = {name: CostCurves(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0]), line) for name in RERANKERS}
     rules = [("Unaccelerated", 512.0), ("QUIT w=4", 80.0), ("QUIT w=8", 160.0), ("Fixed-N* (w=4)", 80.0)]
     rules += [("loss:most=0.1", 90.0), ("Fixed-N* (loss:most=0.1)", 90.0)]
     return quality_against_cost(frontiers, [row(name, *rule) for name in RERANKERS for rule in rules], METRICS[1])
@@ -73,8 +73,8 @@ def regret() -> Figure:
 
 def runtime() -> Figure:
     rows = [
-        RuntimeRow("mbr", "Unaccelerated", Seconds(9, 3, False), Seconds(10, 3, True)),
-        RuntimeRow("mbr", "PruneMBR", Seconds(9, 1, False)),
+        RuntimeRow("mbr", "Unaccelerated", RuleSeconds(9, 3, False), RuleSeconds(10, 3, True)),
+        RuntimeRow("mbr", "PruneMBR", RuleSeconds(9, 1, False)),
     ]
     return runtime_breakdown(rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quitmt import stop
-from quitmt.lab.frames import Quality, Trajectories
+from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.frontier import (
     REGRET,
     Curve,
@@ -41,8 +41,8 @@ def one() -> Trajectories:
 
 
 @pytest.fixture
-def quality() -> Quality:
-    return Quality("Mine", "mine", True, np.random.default_rng(3).normal(5, 2, (len(SIZES), 48)))
+def quality() -> QualityScores:
+    return QualityScores("Mine", "mine", True, np.random.default_rng(3).normal(5, 2, (len(SIZES), 48)))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def rule() -> Threshold:
     return found
 
 
-def lost(one: Trajectories, quality: Quality, row: int, size: int) -> tuple[float, float]:
+def lost(one: Trajectories, quality: QualityScores, row: int, size: int) -> tuple[float, float]:
     """By regret and by the metric, of a rule that uses so many candidates."""
     whole = one.best[row, min(SIZES[row], BUDGET) - 1]
     chosen = one.best[row, size - 1]
@@ -79,7 +79,7 @@ def stops_at(rule: Threshold, threshold: float, one: Trajectories, row: int) -> 
     return min(SIZES[row], BUDGET)
 
 
-def test_losses_of_every_size(one: Trajectories, quality: Quality) -> None:
+def test_losses_of_every_size(one: Trajectories, quality: QualityScores) -> None:
     found = losses(one, {"mine": quality}, BUDGET)
     assert list(found.tables) == [REGRET, "mine"]
     curve = fixed_curve(found)
@@ -93,11 +93,11 @@ def test_losses_of_every_size(one: Trajectories, quality: Quality) -> None:
 
 
 def test_winners_that_are_all_alike_have_no_unit(one: Trajectories) -> None:
-    alike = Quality("Flat", "flat", False, np.full((len(SIZES), 48), 3.0))
+    alike = QualityScores("Flat", "flat", False, np.full((len(SIZES), 48), 3.0))
     assert losses(one, {"flat": alike}, BUDGET).tables["flat"].max() == 0
 
 
-def test_a_rule_at_every_threshold(one: Trajectories, quality: Quality, rule: Threshold) -> None:
+def test_a_rule_at_every_threshold(one: Trajectories, quality: QualityScores, rule: Threshold) -> None:
     curve = threshold_curve("headroom", rule, signals_of(one, rule), losses(one, {"mine": quality}, BUDGET), 12)
     assert curve.thresholds[0] == -np.inf and len(curve.thresholds) > 6
     assert (np.diff(curve.size.mean(axis=1)) <= 0).all()

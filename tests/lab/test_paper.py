@@ -10,11 +10,11 @@ import pytest
 
 from quitmt.errors import UsageError
 from quitmt.lab import paper
-from quitmt.lab.frames import Seconds
+from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.runtime import speedup
 
 
-def result(dataset: str, model: str, reranker: str, acceleration: str, column: str) -> paper.Cell | None:
+def result(dataset: str, model: str, reranker: str, acceleration: str, column: str) -> paper.PrintedCell | None:
     keys = {"dataset": dataset, "model": model, "reranker": reranker, "acceleration": acceleration}
     return paper.cell("results", column, **keys)
 
@@ -65,17 +65,17 @@ def test_every_file_is_a_table() -> None:
 
 
 def test_cells_are_found_by_their_keys() -> None:
-    assert result("WMT25", "Hy-MT2", "QE", "QUIT w=16", "gemba") == paper.Cell("-4.83", "††")
-    assert result("WMT24", "Qwen3", "MBR", "QUIT w=2", "xcomet") == paper.Cell(".7392", "")
-    assert paper.runtime("WMT24", "Hy-MT2", "PMBR") == Seconds(467484.0, 5497.37, live=False)
+    assert result("WMT25", "Hy-MT2", "QE", "QUIT w=16", "gemba") == paper.PrintedCell("-4.83", "††")
+    assert result("WMT24", "Qwen3", "MBR", "QUIT w=2", "xcomet") == paper.PrintedCell(".7392", "")
+    assert paper.runtime("WMT24", "Hy-MT2", "PMBR") == RuleSeconds(467484.0, 5497.37, live=False)
     found = paper.cell("prr", "prr", w=16, dataset="WMT24", model="Qwen3", reranker="QE", risk="xcomet")
     assert found and found.value == 0.246
-    assert paper.cell("alpha", "worse_better", reranker="QE", w=4, alpha=0.01) == paper.Cell("17/1")
+    assert paper.cell("alpha", "worse_better", reranker="QE", w=4, alpha=0.01) == paper.PrintedCell("17/1")
 
 
 def test_numbers_are_found_however_they_are_written() -> None:
     for alpha in (1e-3, "1e-3", "0.001"):
-        assert paper.cell("alpha", "full_percent", reranker="MBR", w="8", alpha=alpha) == paper.Cell("12.1")
+        assert paper.cell("alpha", "full_percent", reranker="MBR", w="8", alpha=alpha) == paper.PrintedCell("12.1")
 
 
 def test_a_row_that_the_study_does_not_have_is_none() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quitmt.errors import InputError
-from quitmt.lab.frames import Quality, Trajectories
+from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.prr import instances, prr, window_prr
 
 from .arrays import running_best
@@ -90,14 +90,16 @@ def test_what_is_not_a_number_is_refused() -> None:
         prr(np.zeros(2), np.zeros(3))
 
 
-def drifting(rows: int, size: int, *, sizes: list[int] | None = None, seed: int = 4) -> tuple[Trajectories, Quality]:
+def drifting(
+    rows: int, size: int, *, sizes: list[int] | None = None, seed: int = 4
+) -> tuple[Trajectories, QualityScores]:
     rng = np.random.default_rng(seed)
     trajectories = running_best(rng.random((rows, size)).round(2), sizes=sizes)
-    return trajectories, Quality("xcomet", "x", False, rng.random((rows, size)))
+    return trajectories, QualityScores("xcomet", "x", False, rng.random((rows, size)))
 
 
 def windows_by_definition(
-    trajectories: Trajectories, quality: Quality | None, k: int, w: int, budget: int
+    trajectories: Trajectories, quality: QualityScores | None, k: int, w: int, budget: int
 ) -> float | None:
     uncertainty, risk = [], []
     for row, pool in enumerate(trajectories.sizes):
@@ -138,11 +140,11 @@ def test_a_winner_that_was_not_evaluated_is_refused() -> None:
     needed = np.zeros(trajectories.best.shape, np.bool_)
     for size in (found.end, found.last):
         needed[found.row, trajectories.best[found.row, size - 1]] = True
-    only_needed = Quality("xcomet", "x", False, np.where(needed, quality.values, np.nan))
+    only_needed = QualityScores("xcomet", "x", False, np.where(needed, quality.values, np.nan))
     expected = window_prr(trajectories, quality, 2, 3, 24)
     assert window_prr(trajectories, only_needed, 2, 3, 24) == expected is not None
     for row, index in zip(*np.nonzero(needed), strict=True):
         values = quality.values.copy()
         values[row, index] = np.nan
         with pytest.raises(InputError, match=rf"segment s{row}: .*\(number {index + 1}\) has no score by xcomet"):
-            window_prr(trajectories, Quality("xcomet", "x", False, values), 2, 3, 24)
+            window_prr(trajectories, QualityScores("xcomet", "x", False, values), 2, 3, 24)

@@ -18,8 +18,8 @@ from quitmt.lab.fixed import matched_fixed
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.quality import evaluate, wanted
 from quitmt.lab.replay import quit_rule
-from quitmt.lab.sample import Pool
-from quitmt.lab.store import Table
+from quitmt.lab.sample import FullPool
+from quitmt.lab.store import RowStore
 from quitmt.lab.study import RerankSettings
 from quitmt.lab.trajectories import accelerated, compute
 from quitmt.types import Candidate, Segment
@@ -31,18 +31,18 @@ MORE = tuple(f"{text} Outra." for text in REFERENCES)
 
 
 @pytest.fixture
-def pools() -> list[Pool]:
+def pools() -> list[FullPool]:
     invented, rng, found = Invented(), np.random.default_rng(4), []
     for number, size in enumerate([SIZE, SIZE, 5, SIZE]):
         segment = Segment(str(number), SOURCES[number])
         texts = [invented.text(segment, index) for index in range(size)]
         candidates = tuple(Candidate(text, scores={"q": float(rng.random())}) for text in texts)
-        found.append(Pool(segment, candidates, 1.0))
+        found.append(FullPool(segment, candidates, 1.0))
     return found
 
 
 @pytest.fixture
-def both(pools: list[Pool], tmp_path: Path) -> list[Trajectories]:
+def both(pools: list[FullPool], tmp_path: Path) -> list[Trajectories]:
     specs = ("mbr:chrf", "qe:recorded:q")
     return [compute(spec, pools, RerankSettings(), ("en", "pt"), tmp_path / "t") for spec in specs]
 
@@ -68,7 +68,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_every_choice_of_any_rule_is_scored(pools: list[Pool], both: list[Trajectories], tmp_path: Path) -> None:
+def test_every_choice_of_any_rule_is_scored(pools: list[FullPool], both: list[Trajectories], tmp_path: Path) -> None:
     faster, _, _ = accelerated(both[0], "prune", pools, RerankSettings(), ("en", "pt"), tmp_path / "t")
     found = evaluate("chrf++", wanted(pools, [REFERENCES[:4]], [*both, faster]), tmp_path)
     rng = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_every_choice_of_any_rule_is_scored(pools: list[Pool], both: list[Trajec
 
 
 def test_a_score_is_computed_once(
-    pools: list[Pool], both: list[Trajectories], tmp_path: Path, scored: list[str]
+    pools: list[FullPool], both: list[Trajectories], tmp_path: Path, scored: list[str]
 ) -> None:
     first = evaluate("chrf++", wanted(pools, [REFERENCES[:4]], both[:1]), tmp_path)
     assert len(scored) == len(set(scored)) > 4
@@ -106,7 +106,9 @@ def test_a_score_is_computed_once(
     assert np.array_equal(again.values, second.values, equal_nan=True) and again.signature == second.signature
 
 
-def test_metrics_do_not_take_each_others_scores(pools: list[Pool], both: list[Trajectories], tmp_path: Path) -> None:
+def test_metrics_do_not_take_each_others_scores(
+    pools: list[FullPool], both: list[Trajectories], tmp_path: Path
+) -> None:
     what = wanted(pools, [REFERENCES[:4]], both)
     found = {spec: evaluate(spec, what, tmp_path) for spec in ("chrf", "chrf++", "bleu")}
     means = {spec: round(float(np.nanmean(one.values)), 6) for spec, one in found.items()}
@@ -114,7 +116,7 @@ def test_metrics_do_not_take_each_others_scores(pools: list[Pool], both: list[Tr
     assert len({one.signature for one in found.values()}) == 3
 
 
-def test_other_references_are_other_scores(pools: list[Pool], both: list[Trajectories], tmp_path: Path) -> None:
+def test_other_references_are_other_scores(pools: list[FullPool], both: list[Trajectories], tmp_path: Path) -> None:
     one = evaluate("chrf++", wanted(pools, [REFERENCES[:4]], both), tmp_path)
     other = evaluate("chrf++", wanted(pools, [MORE[:4]], both), tmp_path)
     several = evaluate("chrf++", wanted(pools, [REFERENCES[:4], MORE[:4]], both), tmp_path)
@@ -125,7 +127,7 @@ def test_other_references_are_other_scores(pools: list[Pool], both: list[Traject
 
 
 def test_a_killed_evaluation_continues(
-    pools: list[Pool], both: list[Trajectories], tmp_path: Path, scored: list[str], monkeypatch: pytest.MonkeyPatch
+    pools: list[FullPool], both: list[Trajectories], tmp_path: Path, scored: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 3)
     what = wanted(pools, [REFERENCES[:4]], both)
@@ -140,14 +142,14 @@ def test_a_killed_evaluation_continues(
     with pytest.raises(KeyboardInterrupt):
         evaluate("chrf++", what, tmp_path, None, tell)
     [folder] = tmp_path.glob("quality-*")
-    assert len(Table(folder).keys()) == 6
+    assert len(RowStore(folder).keys()) == 6
     before = len(scored)
     evaluate("chrf++", what, tmp_path)
     assert len(scored) - before == len(what.texts) - 6
 
 
 def test_a_metric_of_ones_own_without_a_source(
-    pools: list[Pool], both: list[Trajectories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pools: list[FullPool], both: list[Trajectories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shortness(translation: str, reference: str) -> float:
         return float(len(translation))
@@ -164,7 +166,7 @@ def test_a_metric_of_ones_own_without_a_source(
 
 
 def test_answers_that_cannot_be_read_are_told_and_the_others_kept(
-    pools: list[Pool], both: list[Trajectories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pools: list[FullPool], both: list[Trajectories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Judge:
         name, signature, needs_source, needs_reference, lower_is_better = "J", "j", True, False, False
@@ -179,4 +181,4 @@ def test_answers_that_cannot_be_read_are_told_and_the_others_kept(
     with pytest.raises(UsageError, match=rf"J gave no readable score for 1 of {len(what.texts)} translations"):
         evaluate("judge", what, tmp_path)
     [folder] = tmp_path.glob("quality-*")
-    assert len(Table(folder).keys()) == len(what.texts) - 1
+    assert len(RowStore(folder).keys()) == len(what.texts) - 1

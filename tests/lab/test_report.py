@@ -13,9 +13,9 @@ import pytest
 
 from quitmt.lab.drawing import encoded
 from quitmt.lab.figures import stopping_distribution
-from quitmt.lab.frames import Quality
+from quitmt.lab.frames import QualityScores
 from quitmt.lab.replay import quit_rule, unaccelerated
-from quitmt.lab.report import Picture, Report, html, inline_svg, write
+from quitmt.lab.report import Picture, StudyReport, html, inline_svg, write
 from quitmt.lab.report_segments import CANDIDATES, POINTS, SegmentView, Stop, Track, embedded, segment_views
 from quitmt.lab.tables import Cell, Column, Table
 from tests.lab.arrays import fixed, running_best
@@ -67,7 +67,7 @@ def view(id: str = "1", texts: tuple[str, ...] = ("a", "b", "a")) -> SegmentView
     return SegmentView(id, f"source {id}", ("reference",), texts, (track,), {"chrF++": [50.0] * len(texts)})
 
 
-def report(**more: Any) -> Report:
+def report(**more: Any) -> StudyReport:
     table = Table(
         "results",
         "All <results>",
@@ -84,7 +84,7 @@ def report(**more: Any) -> Report:
         "pictures": pictures,
         "segments": [view("1"), view("2", (EVIL, "b"))],
     }
-    return Report("A <study>", "2025-01-02", "2 cores & 24 GiB", **{**content, **more})
+    return StudyReport("A <study>", "2025-01-02", "2 cores & 24 GiB", **{**content, **more})
 
 
 def test_nothing_comes_from_outside() -> None:
@@ -175,7 +175,7 @@ def test_segments_come_from_the_studys_arrays() -> None:
     scores = np.array([[0.1, 0.4, 0.2, 0.9, 0.3], [0.5, 0.1, 0.2, 0.3, 0.0]])
     found = running_best(scores, sizes=[5, 4])
     rules = [unaccelerated(found, 5), fixed(found, 3, 5), quit_rule(found, k=2, w=2, alpha=1.0, budget=5)]
-    quality = Quality("chrF++", "chrf", False, scores * 100)
+    quality = QualityScores("chrF++", "chrf", False, scores * 100)
     pools = [["a", "b", "c", "d", "e"], ["f", "g", "h", "i"]]
     first, second = segment_views(["s", "t"], [["r"], []], pools, [found], rules, [quality], k=2)
     (track,) = first.tracks
@@ -188,7 +188,7 @@ def test_segments_come_from_the_studys_arrays() -> None:
 
 
 def test_an_empty_report_and_lone_surrogates_are_written(tmp_path: Path) -> None:
-    write(Report("t", "d", "m", sentences=["\udc80"], segments=[view(texts=("\udc80", "b"))]), tmp_path / "r.html")
+    write(StudyReport("t", "d", "m", sentences=["\udc80"], segments=[view(texts=("\udc80", "b"))]), tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text("utf-8"))
     assert page.data["segments"][0]["distinct"] == 2
-    assert Page(html(Report("t", "d", "m"))).data["segments"] == []
+    assert Page(html(StudyReport("t", "d", "m"))).data["segments"] == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quitmt.errors import UsageError
-from quitmt.lab.frames import Seconds
+from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.replay import unaccelerated
 from quitmt.lab.runtime import estimated, speedup
 
@@ -28,19 +28,19 @@ def test_an_estimate_is_a_share_of_what_each_whole_pool_cost(reranker: str, powe
 
 def test_everything_costs_what_was_measured() -> None:
     trajectories = running_best(SCORES, reranker="mbr:chrf")
-    assert estimated(trajectories, unaccelerated(trajectories, 8)) == Seconds(6.0, 3.0, live=False)
+    assert estimated(trajectories, unaccelerated(trajectories, 8)) == RuleSeconds(6.0, 3.0, live=False)
 
 
 def test_speedup_is_of_totals() -> None:
-    assert speedup(Seconds(90.0, 30.0, True), Seconds(10.0, 14.0, True)) == 5.0
+    assert speedup(RuleSeconds(90.0, 30.0, True), RuleSeconds(10.0, 14.0, True)) == 5.0
 
 
-@pytest.mark.parametrize("seconds", [Seconds(0.0, 0.0, True), Seconds(math.nan, 1.0, True)])
-def test_without_seconds_there_is_no_speedup(seconds: Seconds) -> None:
-    assert speedup(Seconds(1.0, 1.0, True), seconds) is None
-    assert speedup(seconds, Seconds(1.0, 1.0, True)) is None
+@pytest.mark.parametrize("seconds", [RuleSeconds(0.0, 0.0, True), RuleSeconds(math.nan, 1.0, True)])
+def test_without_seconds_there_is_no_speedup(seconds: RuleSeconds) -> None:
+    assert speedup(RuleSeconds(1.0, 1.0, True), seconds) is None
+    assert speedup(seconds, RuleSeconds(1.0, 1.0, True)) is None
 
 
 def test_measured_and_estimated_seconds_never_meet() -> None:
     with pytest.raises(UsageError, match="measured live cannot be compared with seconds estimated"):
-        speedup(Seconds(2.0, 1.0, live=True), Seconds(1.0, 1.0, live=False))
+        speedup(RuleSeconds(2.0, 1.0, live=True), RuleSeconds(1.0, 1.0, live=False))

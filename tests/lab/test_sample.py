@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quitmt.errors import InputError, UsageError
-from quitmt.lab.sample import Pool, languages, recorded, sampled, sampler
+from quitmt.lab.sample import FullPool, languages, recorded, sampled, sampler
 from quitmt.lab.study import ModelSettings
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import Invented, write_pools
@@ -125,8 +125,8 @@ def test_recorded_pools_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_keys_follow_the_content() -> None:
-    def pool(source: str, *texts: str, q: float = 1.0, seconds: float = 1.0) -> Pool:
-        return Pool(Segment("1", source), tuple(Candidate(text, scores={"q": q}) for text in texts), seconds)
+    def pool(source: str, *texts: str, q: float = 1.0, seconds: float = 1.0) -> FullPool:
+        return FullPool(Segment("1", source), tuple(Candidate(text, scores={"q": q}) for text in texts), seconds)
 
     one = pool("s", "a", "b")
     assert one.key == pool("s", "a", "b", q=2.0, seconds=5.0).key

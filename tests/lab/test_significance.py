@@ -8,7 +8,7 @@ import pytest
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.frames import Quality
+from quitmt.lab.frames import QualityScores
 from quitmt.lab.replay import quit_rule, unaccelerated
 from quitmt.lab.significance import direction, pair_of
 
@@ -44,7 +44,7 @@ def test_direction_is_the_side_of_the_interval() -> None:
 def test_rules_are_compared_pairwise_by_what_they_chose() -> None:
     rng = np.random.default_rng(3)
     trajectories = running_best(rng.random((60, 32)))
-    quality = Quality("metricx", "m", True, rng.random((60, 32)))
+    quality = QualityScores("metricx", "m", True, rng.random((60, 32)))
     base = unaccelerated(trajectories, 32)
     rule = quit_rule(trajectories, k=2, w=2, alpha=0.0, budget=32)
     rival = matched_fixed(trajectories, rule.mean_size, 32)
@@ -65,4 +65,4 @@ def test_what_was_not_evaluated_is_refused() -> None:
     values[3, base.index[3]] = np.nan
     message = f"segment 4: candidate {base.index[3] + 1}, which Unaccelerated chose, has no score by xcomet"
     with pytest.raises(InputError, match=message):
-        pair_of(base, base, Quality("xcomet", "x", False, values))
+        pair_of(base, base, QualityScores("xcomet", "x", False, values))

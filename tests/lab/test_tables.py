@@ -13,8 +13,8 @@ import pytest
 from quitmt.errors import UsageError
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab import paper_tables
-from quitmt.lab.frames import Replayed, Seconds
-from quitmt.lab.rows import MeanSize, Metric, Printed, Prr, RuleRow, RuntimeRow, Score
+from quitmt.lab.frames import Replayed, RuleSeconds
+from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
 from quitmt.lab.tables import Cell, Column, Table, csv, latex, latex_text, markdown, markdown_text, write
 
 TABLE = Table(
@@ -115,7 +115,7 @@ def test_all_formats_are_written(tmp_path: Path) -> None:
     assert paths[1].read_text("utf-8") == LATEX
 
 
-METRICS = [Metric("rerank", "Rerank score", 4), Metric("metricx", "MetricX", 2, lower_is_better=True)]
+METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
 
 
 def comparison(difference: float, spread: float = 0.01, sigma: float = 1.0) -> Comparison:
@@ -207,9 +207,9 @@ def test_an_undefined_prr_is_said_and_a_missing_one_is_not() -> None:
 
 def test_speedups_are_over_the_same_reranker_on_the_same_basis() -> None:
     rows = [
-        RuntimeRow("mbr", "Unaccelerated", Seconds(90, 10, False), Seconds(100, 20, True)),
-        RuntimeRow("mbr", "QUIT w=8", Seconds(40, 10, False), Seconds(25, 5, True)),
-        RuntimeRow("qe", "QUIT w=8", Seconds(1, 1, False)),
+        RuntimeRow("mbr", "Unaccelerated", RuleSeconds(90, 10, False), RuleSeconds(100, 20, True)),
+        RuntimeRow("mbr", "QUIT w=8", RuleSeconds(40, 10, False), RuleSeconds(25, 5, True)),
+        RuntimeRow("qe", "QUIT w=8", RuleSeconds(1, 1, False)),
     ]
     table = paper_tables.runtime(rows)
     assert [cell(table, row, "speedup_estimated").value for row in range(3)] == [1, 2, None]
@@ -221,6 +221,6 @@ def test_speedups_are_over_the_same_reranker_on_the_same_basis() -> None:
 
 def test_estimated_and_live_seconds_cannot_be_swapped() -> None:
     with pytest.raises(UsageError, match="mixed up"):
-        RuntimeRow("mbr", "QUIT", estimated=Seconds(1, 1, live=True))
+        RuntimeRow("mbr", "QUIT", estimated=RuleSeconds(1, 1, live=True))
     with pytest.raises(UsageError, match="mixed up"):
-        RuntimeRow("mbr", "QUIT", live=Seconds(1, 1, live=False))
+        RuntimeRow("mbr", "QUIT", live=RuleSeconds(1, 1, live=False))

@@ -14,7 +14,7 @@ from sacrebleu.dataset import DATASETS
 
 from quitmt.errors import InputError, UsageError
 from quitmt.lab import study
-from quitmt.lab.testsets import TestSet, from_columns, from_files, from_release, from_sacrebleu, load
+from quitmt.lab.testsets import StudyTestSet, from_columns, from_files, from_release, from_sacrebleu, load
 from quitmt.types import Segment
 
 
@@ -253,13 +253,13 @@ def test_a_release_of_nothing_is_refused() -> None:
 
 
 @pytest.fixture
-def whole() -> TestSet:
+def whole() -> StudyTestSet:
     texts = tuple(f"r{number}" for number in range(50))
     segments = tuple(Segment(str(number), f"s{number}") for number in range(50))
-    return TestSet("numbers", segments, (texts, texts))
+    return StudyTestSet("numbers", segments, (texts, texts))
 
 
-def test_the_first_segments(whole: TestSet) -> None:
+def test_the_first_segments(whole: StudyTestSet) -> None:
     found = whole.first(3)
     assert [segment.id for segment in found.segments] == ["0", "1", "2"]
     assert found.references == (("r0", "r1", "r2"),) * 2
@@ -271,9 +271,9 @@ def test_the_first_segments(whole: TestSet) -> None:
 def test_ids_are_unique_and_texts_as_many_as_segments() -> None:
     one, other = Segment("1", "a"), Segment("1", "b")
     with refused(InputError, "the test set x has the id '1' a second time"):
-        TestSet("x", (one, other), ())
+        StudyTestSet("x", (one, other), ())
     with refused(InputError, "the test set x has 1 segments, but 2 texts"):
-        TestSet("x", (one,), (("a", "b"),))
+        StudyTestSet("x", (one,), (("a", "b"),))
 
 
 def test_what_a_study_names() -> None:

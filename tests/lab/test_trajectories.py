@@ -12,8 +12,8 @@ import pytest
 from quitmt import rerank, stop
 from quitmt.errors import UsageError
 from quitmt.lab import trajectories as module
-from quitmt.lab.sample import Pool
-from quitmt.lab.store import Table
+from quitmt.lab.sample import FullPool
+from quitmt.lab.store import RowStore
 from quitmt.lab.study import RerankSettings
 from quitmt.lab.trajectories import accelerated, compute, loaded
 from quitmt.metrics.chrf import Chrf
@@ -29,14 +29,14 @@ SETTINGS = RerankSettings()
 
 
 @pytest.fixture
-def pools() -> list[Pool]:
+def pools() -> list[FullPool]:
     """Of several sizes, with texts that occur several times, and recorded scores that tie."""
     invented, rng, found = Invented(), np.random.default_rng(3), []
     for number, size in enumerate(SIZES):
         segment = Segment(str(number), SOURCES[number])
         texts = [invented.text(segment, index % 11) for index in range(size)]
         candidates = tuple(Candidate(text, scores={"q": float(rng.integers(5))}) for text in texts)
-        found.append(Pool(segment, candidates, 2.0 + number))
+        found.append(FullPool(segment, candidates, 2.0 + number))
     return found
 
 
@@ -55,8 +55,8 @@ def reranked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("spec", ["mbr:chrf", "qe:recorded:q", "qe:likelihood"])
-def test_equal_the_live_standings_at_every_size(spec: str, pools: list[Pool], tmp_path: Path) -> None:
-    few = pools if spec != "qe:likelihood" else [Pool(one.segment, one.candidates[:5], 1.0) for one in pools[:3]]
+def test_equal_the_live_standings_at_every_size(spec: str, pools: list[FullPool], tmp_path: Path) -> None:
+    few = pools if spec != "qe:likelihood" else [FullPool(one.segment, one.candidates[:5], 1.0) for one in pools[:3]]
     found = compute(spec, few, SETTINGS, LANGUAGES, tmp_path)
     own: Any = rerank.load(spec)
     for row, pool in enumerate(few):
@@ -76,7 +76,9 @@ def test_equal_the_live_standings_at_every_size(spec: str, pools: list[Pool], tm
 
 
 @pytest.mark.parametrize("spec", ["mbr:chrf", "qe:recorded:q"])
-def test_what_is_there_is_not_computed_again(spec: str, pools: list[Pool], tmp_path: Path, reranked: list[str]) -> None:
+def test_what_is_there_is_not_computed_again(
+    spec: str, pools: list[FullPool], tmp_path: Path, reranked: list[str]
+) -> None:
     first = compute(spec, pools[:4], SETTINGS, LANGUAGES, tmp_path)
     assert reranked == ["0", "1", "2", "3"]
     done: list[int] = []
@@ -87,7 +89,7 @@ def test_what_is_there_is_not_computed_again(spec: str, pools: list[Pool], tmp_p
 
 
 def test_a_killed_run_continues(
-    pools: list[Pool], tmp_path: Path, reranked: list[str], monkeypatch: pytest.MonkeyPatch
+    pools: list[FullPool], tmp_path: Path, reranked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "POOLS_AT_ONCE", 2)
     counted = module.observe
@@ -110,7 +112,7 @@ def test_a_killed_run_continues(
 
 @pytest.mark.parametrize(("spec", "rules"), [("mbr:chrf", ["loss", "race:z=1"]), ("qe:recorded:q", ["headroom:top=9"])])
 def test_signals_are_what_rules_see_live(
-    spec: str, rules: list[str], pools: list[Pool], tmp_path: Path, reranked: list[str]
+    spec: str, rules: list[str], pools: list[FullPool], tmp_path: Path, reranked: list[str]
 ) -> None:
     compute(spec, pools, SETTINGS, LANGUAGES, tmp_path)  # without signals
     given = ["loss", "race:z=1", "headroom:top=9"]  # those that do not fit are left out
@@ -131,11 +133,13 @@ def test_signals_are_what_rules_see_live(
     assert len(reranked) == before and again.signals[rules[0]][0].tolist() == found.signals[rules[0]][0].tolist()
 
 
-def test_other_recorded_scores_are_other_trajectories(pools: list[Pool], tmp_path: Path, reranked: list[str]) -> None:
+def test_other_recorded_scores_are_other_trajectories(
+    pools: list[FullPool], tmp_path: Path, reranked: list[str]
+) -> None:
     first = compute("qe:recorded:q", pools[:1], SETTINGS, LANGUAGES, tmp_path)
     texts = [one.text for one in pools[0].candidates]
     rescored = tuple(Candidate(text, scores={"q": float(place)}) for place, text in enumerate(texts))
-    changed = [Pool(pools[0].segment, rescored, 1.0)]
+    changed = [FullPool(pools[0].segment, rescored, 1.0)]
     second = compute("qe:recorded:q", changed, SETTINGS, LANGUAGES, tmp_path)
     assert second.best[0].tolist() == list(range(20)) != first.best[0].tolist()
     compute("mbr:chrf", pools[:1], SETTINGS, LANGUAGES, tmp_path)
@@ -144,10 +148,10 @@ def test_other_recorded_scores_are_other_trajectories(pools: list[Pool], tmp_pat
     assert reranked == []  # MBR only looks at texts
 
 
-def test_kept_pairs_are_the_utility_itself(pools: list[Pool], tmp_path: Path) -> None:
+def test_kept_pairs_are_the_utility_itself(pools: list[FullPool], tmp_path: Path) -> None:
     compute("mbr:chrf", pools, RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
     [folder] = tmp_path.glob("pairs-*")
-    table = Table(folder)
+    table = RowStore(folder)
     rows = table.read(table.keys(), ("id", "order", "utilities"))
     assert sorted(row["id"] for row in rows.values()) == ["0", "1", "2", "3", "4", "5"]
     chrf = Chrf()
@@ -163,25 +167,25 @@ def test_kept_pairs_are_the_utility_itself(pools: list[Pool], tmp_path: Path) ->
         assert np.array_equal(matrix, forward.astype(np.float32))  # [hypothesis, reference]
 
 
-def test_pairs_can_be_asked_for_later(pools: list[Pool], tmp_path: Path, reranked: list[str]) -> None:
+def test_pairs_can_be_asked_for_later(pools: list[FullPool], tmp_path: Path, reranked: list[str]) -> None:
     first = compute("mbr:chrf", pools[:3], SETTINGS, LANGUAGES, tmp_path)
     assert not list(tmp_path.glob("pairs-*"))
     again = compute("mbr:chrf", pools[:3], RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
     assert reranked == ["0", "1", "2", "0", "1", "2"]
     assert again.rerank_seconds.tolist() == first.rerank_seconds.tolist()  # what was measured first stays
     [folder] = tmp_path.glob("pairs-*")
-    assert len(Table(folder).keys()) == 3
+    assert len(RowStore(folder).keys()) == 3
     compute("mbr:chrf", pools[:3], RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
     compute("mbr:chrf", pools[:3], SETTINGS, LANGUAGES, tmp_path)
     assert len(reranked) == 6
 
 
-def test_pairs_are_no_business_of_quality_estimation(pools: list[Pool], tmp_path: Path) -> None:
+def test_pairs_are_no_business_of_quality_estimation(pools: list[FullPool], tmp_path: Path) -> None:
     compute("qe:recorded:q", pools, RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
     assert not list(tmp_path.glob("pairs-*"))
 
 
-def test_a_segment_that_cannot_be_scored_ends_it_in_one_sentence(pools: list[Pool], tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_scored_ends_it_in_one_sentence(pools: list[FullPool], tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"segment 0: no recorded score 'p' \(its pool has q\)"):
         compute("qe:recorded:p", pools, SETTINGS, LANGUAGES, tmp_path)
 
@@ -205,7 +209,7 @@ def test_hardware_is_only_for_scoring_models(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("variant", ["prune", "lowrank"])
 def test_accelerated_on_whole_pools(
-    variant: str, pools: list[Pool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, pools: list[FullPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path)
     ran: list[str] = []
@@ -226,7 +230,7 @@ def test_accelerated_on_whole_pools(
     assert again[1].tolist() == seconds.tolist() and again[2] == share
 
 
-def test_warming_up_is_not_measured(pools: list[Pool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call of a compiled or loaded reranker is one of a few candidates, before the clock starts."""
     calls: list[int] = []
     extend = Mbr.extend

@@ -16,10 +16,10 @@ import numpy as np
 
 from quitmt.evaluate.equivalence import Comparison, compare
 from quitmt.lab import paper_values, runtime
-from quitmt.lab.frames import Floats, Quality, Replayed, Seconds, Trajectories
+from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
 from quitmt.lab.pipeline import Results
 from quitmt.lab.prr import window_prr
-from quitmt.lab.rows import MeanSize, Metric, Printed, Prr, RuleRow, RuntimeRow, Score
+from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
 from quitmt.lab.significance import direction, pair_of
 
 RERANK = "rerank"
@@ -27,7 +27,7 @@ RERANK = "rerank"
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    metrics: tuple[Metric, ...]
+    metrics: tuple[MetricColumn, ...]
     main: tuple[RuleRow, ...]
     windows: tuple[RuleRow, ...]
     alphas: tuple[RuleRow, ...]
@@ -38,12 +38,12 @@ class Assembled:
 
 
 def assemble(results: Results) -> Assembled:
-    judges = [Judge(RERANK, "Rerank score", None)]
-    judges += [Judge(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
+    judges = [Criterion(RERANK, "Rerank score", None)]
+    judges += [Criterion(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
     metrics = tuple(judge.shown(results) for judge in judges)
     main, windows, alphas, steps = [], [], [], []
     for spec in results.trajectories:
-        rows = Rows(results, spec, judges)
+        rows = RerankerRows(results, spec, judges)
         main += rows.main()
         windows += rows.windows()
         alphas += rows.alphas()
@@ -61,12 +61,12 @@ def assemble(results: Results) -> Assembled:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Criterion:
     """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
 
     name: str
     heading: str
-    quality: Quality | None
+    quality: QualityScores | None
 
     def values(self, replayed: Replayed) -> Floats:
         return replayed.score if self.quality is None else self.quality.of(replayed)
@@ -75,16 +75,16 @@ class Judge:
     def lower_is_better(self) -> bool:
         return self.quality is not None and self.quality.lower_is_better
 
-    def shown(self, results: Results) -> Metric:
+    def shown(self, results: Results) -> MetricColumn:
         one = next(iter(results.replays.values())).unaccelerated
         large = abs(float(np.nanmean(self.values(one)))) >= 10
-        return Metric(self.name, self.heading, 2 if large else 4, self.lower_is_better)
+        return MetricColumn(self.name, self.heading, 2 if large else 4, self.lower_is_better)
 
 
-class Rows:
+class RerankerRows:
     """The rows of one reranker."""
 
-    def __init__(self, results: Results, spec: str, judges: Sequence[Judge]) -> None:
+    def __init__(self, results: Results, spec: str, judges: Sequence[Criterion]) -> None:
         self._results, self._spec, self._judges = results, spec, judges
         self._replays = results.replays[spec]
         self._trajectories = results.trajectories[spec]
@@ -178,13 +178,13 @@ class Rows:
         )
 
 
-def _estimated(trajectories: Trajectories, replayed: Replayed, rerank: Floats | None) -> Seconds:
+def _estimated(trajectories: Trajectories, replayed: Replayed, rerank: Floats | None) -> RuleSeconds:
     """What a rule would have cost; the reranking of accelerated MBR was measured."""
     seconds = runtime.estimated(trajectories, replayed)
-    return seconds if rerank is None else Seconds(seconds.generate, float(rerank.sum()), live=False)
+    return seconds if rerank is None else RuleSeconds(seconds.generate, float(rerank.sum()), live=False)
 
 
-def key_of(quality: Quality) -> str:
+def key_of(quality: QualityScores) -> str:
     return paper_values.NAMES.get(quality.metric, quality.metric.lower())
 
 

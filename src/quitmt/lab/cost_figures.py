@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from quitmt.lab.drawing import Look, legend_below, looks, panels, styled
 from quitmt.lab.figures import metric_label
 from quitmt.lab.frames import Floats, Ints
-from quitmt.lab.rows import UNACCELERATED, Metric, RuleRow, RuntimeRow
+from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow, RuntimeRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ MARK_EVERY = 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class CostCurves:
     """What a fixed number of candidates buys, and what rules do at every threshold."""
 
     sizes: Ints | Floats
@@ -41,7 +41,7 @@ class Trace:
 
 
 @styled
-def quality_against_cost(frontiers: Mapping[str, Frontier], rows: Sequence[RuleRow], metric: Metric) -> Figure:
+def quality_against_cost(frontiers: Mapping[str, CostCurves], rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
     """A panel a reranker: the fixed-N frontier, and every rule on it.
 
     Bars are the 95% interval of the paired difference to Fixed-N* at equal mean cost, drawn around the rule: a bar that
@@ -74,7 +74,7 @@ def _family(rule: str) -> str:
     return re.split("[ :]", rule, maxsplit=1)[0]
 
 
-def _point(panel: Axes, row: RuleRow, metric: Metric, family: str, look: Look, *, label_above: bool) -> None:
+def _point(panel: Axes, row: RuleRow, metric: MetricColumn, family: str, look: Look, *, label_above: bool) -> None:
     score = row.scores.get(metric.name)
     if score is None:
         return
@@ -152,7 +152,7 @@ def runtime_breakdown(rows: Sequence[RuntimeRow]) -> Figure:
 
 
 @styled
-def alpha_tradeoff(rows: Sequence[RuleRow], metric: Metric) -> Figure:
+def alpha_tradeoff(rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
     """What the threshold α costs, and what it buys: a line a reranker and window."""
     series: dict[tuple[str, int], list[RuleRow]] = {}
     for row in sorted(rows, key=lambda row: (row.reranker, row.settings["w"], row.settings["alpha"])):

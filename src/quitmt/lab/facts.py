@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.rows import UNACCELERATED, Metric, Prr, RuleRow
+from quitmt.lab.rows import UNACCELERATED, MetricColumn, Prr, RuleRow
 from quitmt.lab.tables import Column
 
 MINUS = "−"
@@ -57,7 +57,7 @@ class Kept:
     """What of the whole pool's quality a rule keeps."""
 
     row: RuleRow
-    metrics: Sequence[Metric]
+    metrics: Sequence[MetricColumn]
 
     def sentence(self) -> str:
         groups: dict[str, list[str]] = {"††": [], "†": [], "": []}
@@ -79,7 +79,7 @@ class EqualCost:
     """How a rule does against the same mean number of candidates for every segment."""
 
     row: RuleRow
-    metrics: Sequence[Metric]
+    metrics: Sequence[MetricColumn]
 
     def sentence(self) -> str:
         better, worse, neither = [], [], []
@@ -129,7 +129,7 @@ class RiskRanking:
 
 
 def facts(
-    rows: Sequence[RuleRow], metrics: Sequence[Metric], *, budget: int, rules: Sequence[str] | None = None
+    rows: Sequence[RuleRow], metrics: Sequence[MetricColumn], *, budget: int, rules: Sequence[str] | None = None
 ) -> list[Fact]:
     """What there is to say about each QUIT row, or about the rules named."""
     found: list[Fact] = []
@@ -153,7 +153,7 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _difference(comparison: Comparison, metric: Metric) -> str:
+def _difference(comparison: Comparison, metric: MetricColumn) -> str:
     column = Column("", "", metric.decimals, signed=True)
     low, high = comparison.interval
     return f"{column.text(comparison.difference)}, 95% interval {column.text(low)} to {column.text(high)}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from quitmt.lab.drawing import legend_below, looks, panels, styled
 from quitmt.lab.frames import Floats, Ints
-from quitmt.lab.rows import Metric, RuleRow
+from quitmt.lab.rows import MetricColumn, RuleRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,14 +83,16 @@ def _histogram(panel: Axes, stops: Ints, budget: int, bins: int) -> None:
 
 
 @styled
-def window_sweep(rows: Sequence[RuleRow], base: Sequence[RuleRow], metrics: Sequence[Metric], *, budget: int) -> Figure:
+def window_sweep(
+    rows: Sequence[RuleRow], base: Sequence[RuleRow], metrics: Sequence[MetricColumn], *, budget: int
+) -> Figure:
     """Mean N and each metric against w, a line a reranker.
 
     ``base`` are the Unaccelerated rows, drawn as level lines; bars are the 95% interval of the paired difference to
     them. Rerankers' own scores have different scales, so each gets a panel.
     """
     rerankers = list(dict.fromkeys(row.reranker for row in rows))
-    wanted: list[tuple[Metric | None, list[str]]] = [(None, rerankers)]
+    wanted: list[tuple[MetricColumn | None, list[str]]] = [(None, rerankers)]
     for metric in metrics:
         wanted += [(metric, [one]) for one in rerankers] if metric.name == "rerank" else [(metric, rerankers)]
     columns = min(3, len(wanted))
@@ -124,7 +126,7 @@ def window_sweep(rows: Sequence[RuleRow], base: Sequence[RuleRow], metrics: Sequ
     return figure
 
 
-def _with_bars(row: RuleRow, metric: Metric) -> tuple[float, float, float]:
+def _with_bars(row: RuleRow, metric: MetricColumn) -> tuple[float, float, float]:
     """The score, and how far its bar reaches below and above it."""
     score = row.scores[metric.name]
     if score.base is None:
@@ -134,7 +136,7 @@ def _with_bars(row: RuleRow, metric: Metric) -> tuple[float, float, float]:
     return score.value, max(0.0, score.base.difference - low), max(0.0, high - score.base.difference)
 
 
-def metric_label(metric: Metric) -> str:
+def metric_label(metric: MetricColumn) -> str:
     """For an axis: says which way is better."""
     return f"{metric.heading} ({'lower' if metric.lower_is_better else 'higher'} is better)"
 
@@ -165,7 +167,7 @@ def score_evolution(curves: Sequence[Evolution]) -> Figure:
 
 
 @styled
-def step_sizes(rows: Sequence[RuleRow], metric: Metric | None = None, *, w: int, product: int) -> Figure:
+def step_sizes(rows: Sequence[RuleRow], metric: MetricColumn | None = None, *, w: int, product: int) -> Figure:
     """Mean N, and a metric if there is one, against k: at a fixed window w, and at a fixed k·w."""
     kept = [
         (f"window w={w}", [row for row in rows if row.settings["w"] == w]),

@@ -6,7 +6,8 @@ Invariants:
 - ``best[s, n - 1]`` is the index of the winner among the first n candidates of segment s, ``score[s, n - 1]`` its score
   there: exactly what a live run over the same pool would have seen. Where a pool has fewer than n candidates, its last
   standing is repeated.
-- Seconds that were measured live and seconds estimated from a replay never meet in one column: ``Seconds`` says which.
+- Seconds that were measured live and seconds estimated from a replay never meet in one column: ``RuleSeconds`` says
+  which they are.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class QualityScores:
     """One external metric's scores of candidates, in its published direction and scale."""
 
     metric: str
@@ -97,7 +98,7 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class RuleSeconds:
     """What a rule cost in all; ``live`` if it was measured in a run of that rule, else estimated from a replay."""
 
     generate: float

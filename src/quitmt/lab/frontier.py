@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.calibrate.families import stopping_sizes
-from quitmt.lab.frames import Floats, Ints, Quality, Trajectories
+from quitmt.lab.frames import Floats, Ints, QualityScores, Trajectories
 from quitmt.stop.threshold import Threshold
 
 Singles = npt.NDArray[np.float32]
@@ -106,7 +106,7 @@ class Versus:
         return self.value / self.rival if self.rival > 0 else None
 
 
-def losses(one: Trajectories, qualities: Mapping[str, Quality], budget: int) -> Losses:
+def losses(one: Trajectories, qualities: Mapping[str, QualityScores], budget: int) -> Losses:
     """By regret, and by each of these metrics."""
     sizes = np.minimum(one.sizes, budget)
     rows = np.arange(len(sizes))

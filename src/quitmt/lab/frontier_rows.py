@@ -16,7 +16,7 @@ import numpy as np
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab import beyond, frontier, replay
 from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.frames import Floats, Ints, Quality, Replayed, Trajectories
+from quitmt.lab.frames import Floats, Ints, QualityScores, Replayed, Trajectories
 from quitmt.lab.frontier import Curve, Halved, HeldOut, Losses, Versus
 from quitmt.lab.pipeline import Results
 
@@ -85,7 +85,7 @@ class Frontier:
     quits: tuple[QuitRow, ...] = ()
 
 
-def frontier_of(results: Results, qualities: Mapping[str, Quality]) -> Frontier:
+def frontier_of(results: Results, qualities: Mapping[str, QualityScores]) -> Frontier:
     """``qualities`` by the keys that tables use."""
     lines, costs, quits = {}, list[CostRow](), list[QuitRow]()
     for spec in results.trajectories:
@@ -100,7 +100,7 @@ def frontier_of(results: Results, qualities: Mapping[str, Quality]) -> Frontier:
 class Ground:
     """The curves of one reranker, on the same segments."""
 
-    def __init__(self, results: Results, spec: str, qualities: Mapping[str, Quality]) -> None:
+    def __init__(self, results: Results, spec: str, qualities: Mapping[str, QualityScores]) -> None:
         study = results.study
         self.trajectories: Trajectories = results.trajectories[spec]
         self._study, self._qualities = study, qualities

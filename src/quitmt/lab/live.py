@@ -20,7 +20,7 @@ from quitmt import stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import InputError, UsageError
 from quitmt.lab.beyond import fitting
-from quitmt.lab.frames import Seconds
+from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.sample import in_flight
 from quitmt.lab.store import key_of
 from quitmt.lab.study import Study
@@ -44,8 +44,8 @@ class Live:
     """From the first ask to the last outcome: less than the sum where the two overlap."""
 
     @property
-    def seconds(self) -> Seconds:
-        return Seconds(self.generate_seconds, self.rerank_seconds, live=True)
+    def seconds(self) -> RuleSeconds:
+        return RuleSeconds(self.generate_seconds, self.rerank_seconds, live=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The QUIT study's own numbers, for columns beside ours: every table it printed, as ``published/*.csv``.
 
 What each table and column means is in ``published/README.md``. Values are texts as printed (``.8357``, ``512.00``), so
-that what is shown beside ours has the study's digits; ``Cell.value`` is the number.
+that what is shown beside ours has the study's digits; ``PrintedCell.value`` is the number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 
 from quitmt.errors import UsageError, unknown
-from quitmt.lab.frames import Seconds
+from quitmt.lab.frames import RuleSeconds
 
 TABLES = ("alpha", "chrf_utility", "mean_n_by_k", "prr", "results", "runtime")
 
@@ -21,7 +21,7 @@ Key = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PrintedCell:
     """One number as printed."""
 
     text: str
@@ -42,11 +42,11 @@ def table(name: str) -> tuple[Mapping[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def cell(name: str, column: str, **keys: Key) -> Cell | None:
+def cell(name: str, column: str, **keys: Key) -> PrintedCell | None:
     """The cell of the one row with these keys, or None if the study has no such row.
 
     >>> cell("alpha", "mean_n", reranker="MBR", w=8, alpha=1e-3)
-    Cell(text='252', mark='')
+    PrintedCell(text='252', mark='')
     """
     rows = table(name)
     for known in (column, *keys):
@@ -55,10 +55,10 @@ def cell(name: str, column: str, **keys: Key) -> Cell | None:
     found = [row for row in rows if all(_same(row[key], value) for key, value in keys.items())]
     if len(found) > 1:
         raise UsageError(f"{len(found)} rows of the study's table {name} have {keys}", hint="name more columns")
-    return Cell(found[0][column], found[0].get(f"{column}_eq", "")) if found else None
+    return PrintedCell(found[0][column], found[0].get(f"{column}_eq", "")) if found else None
 
 
-def runtime(dataset: str, model: str, acceleration: str) -> Seconds | None:
+def runtime(dataset: str, model: str, acceleration: str) -> RuleSeconds | None:
     """Seconds with MBR, by the names of the main table.
 
     They count as estimated: unaccelerated reranking is one number for all models of a data set, 1.399 s a segment in
@@ -73,7 +73,7 @@ def runtime(dataset: str, model: str, acceleration: str) -> Seconds | None:
     reranking = cell("runtime", "reranking_seconds", **keys)
     if generation is None or reranking is None:
         return None
-    return Seconds(generation.value, reranking.value, live=False)
+    return RuleSeconds(generation.value, reranking.value, live=False)
 
 
 def _same(printed: str, asked: Key) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from quitmt.lab.rows import UNACCELERATED, MeanSize, Metric, Prr, RuleRow, RuntimeRow
+from quitmt.lab.rows import UNACCELERATED, MeanSize, MetricColumn, Prr, RuleRow, RuntimeRow
 from quitmt.lab.tables import Cell, Column, Table, columns_in_use
 
 MARKS_NOTE = (
@@ -33,7 +33,7 @@ Lead = tuple[Column, Callable[[RuleRow], Cell]]
 
 def main_results(
     rows: Sequence[RuleRow],
-    metrics: Sequence[Metric],
+    metrics: Sequence[MetricColumn],
     *,
     name: str = "results",
     title: str = "Main results: cost and quality of every rule",
@@ -42,18 +42,18 @@ def main_results(
     return _rule_table(name, title, [_setting("acceleration", "Acceleration", lambda row: row.rule)], rows, metrics)
 
 
-def chrf_utility(rows: Sequence[RuleRow], metrics: Sequence[Metric]) -> Table:
+def chrf_utility(rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]) -> Table:
     """The main results again, with chrF as MBR's utility."""
     return main_results(rows, metrics, name="chrf_utility", title="MBR with chrF as its utility")
 
 
-def window_sweep(rows: Sequence[RuleRow], metrics: Sequence[Metric]) -> Table:
+def window_sweep(rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]) -> Table:
     """One row a reranker and window."""
     lead = [_setting("w", "w", lambda row: _whole(row, "w"))]
     return _rule_table("window_sweep", "QUIT at every window", lead, rows, metrics)
 
 
-def alpha_ablation(rows: Sequence[RuleRow], metrics: Sequence[Metric]) -> Table:
+def alpha_ablation(rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]) -> Table:
     """One row a reranker, window and threshold."""
     lead = [
         _setting("w", "w", lambda row: _whole(row, "w")),
@@ -129,7 +129,7 @@ def _rule_table(
     title: str,
     lead: Sequence[Lead],
     rows: Sequence[RuleRow],
-    metrics: Sequence[Metric],
+    metrics: Sequence[MetricColumn],
     notes: tuple[str, ...] = (),
 ) -> Table:
     first = [
@@ -163,7 +163,7 @@ def _rule_table(
     return Table(name, title, tuple(used), tuple(shown), notes)
 
 
-def _rule_cells(row: RuleRow, lead: Sequence[Cell], metrics: Sequence[Metric]) -> tuple[Cell, ...]:
+def _rule_cells(row: RuleRow, lead: Sequence[Cell], metrics: Sequence[MetricColumn]) -> tuple[Cell, ...]:
     def beside(key: str, value: float | None, mark: str = "") -> Cell:
         printed = row.paper.get(key)
         return Cell(value, mark, paper=printed.value, paper_mark=printed.mark) if printed else Cell(value, mark)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from quitmt.lab import paper, runtime
-from quitmt.lab.frames import Quality, Replayed
+from quitmt.lab.frames import QualityScores, Replayed
 from quitmt.lab.rows import Printed
 from quitmt.lab.study import Study
 
@@ -21,7 +21,7 @@ STEP, ALPHA, BUDGET = 8, 1e-3, 512
 CHRF = "mbr:chrf"
 
 
-def rule(study: Study, spec: str, replayed: Replayed, judges: Iterable[Quality]) -> dict[str, Printed]:
+def rule(study: Study, spec: str, replayed: Replayed, judges: Iterable[QualityScores]) -> dict[str, Printed]:
     """Of the main table, or of the one about chrF."""
     if not _same(study, k=True, alpha=True):
         return {}
@@ -33,7 +33,7 @@ def rule(study: Study, spec: str, replayed: Replayed, judges: Iterable[Quality])
     return _cells("results", keys, judges)
 
 
-def alpha(study: Study, spec: str, replayed: Replayed, judges: Iterable[Quality]) -> dict[str, Printed]:
+def alpha(study: Study, spec: str, replayed: Replayed, judges: Iterable[QualityScores]) -> dict[str, Printed]:
     """Of the sweep of thresholds, which the paper gives for all models and data sets together."""
     if spec == CHRF or not _same(study, k=True):
         return {}
@@ -52,7 +52,7 @@ def mean_size(study: Study, spec: str, k: int, w: int) -> float | None:
     return found.value if found else None
 
 
-def prr(study: Study, spec: str, w: int, quality: Quality | None) -> float | None:
+def prr(study: Study, spec: str, w: int, quality: QualityScores | None) -> float | None:
     if spec == CHRF or not _same(study, k=True):
         return None
     risk = "proxy" if quality is None else _column(quality)
@@ -86,12 +86,12 @@ def _kind(spec: str) -> str:
     return "MBR" if spec.startswith("mbr:") else "QE"
 
 
-def _column(quality: Quality) -> str:
+def _column(quality: QualityScores) -> str:
     """A judge is any model: the paper's is a different one from most."""
     return "gemba" if quality.metric.startswith("GEMBA-MQM") else NAMES.get(quality.metric, "")
 
 
-def _cells(name: str, keys: dict[str, paper.Key], judges: Iterable[Quality]) -> dict[str, Printed]:
+def _cells(name: str, keys: dict[str, paper.Key], judges: Iterable[QualityScores]) -> dict[str, Printed]:
     columns = {"mean_n": "mean_n", "full_percent": "full_percent", "speedup_estimated": "speedup", "rerank": "rerank"}
     columns |= {NAMES.get(one.metric, one.metric.lower()): _column(one) for one in judges}
     found = {}

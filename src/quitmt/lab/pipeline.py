@@ -20,7 +20,7 @@ from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
 from quitmt.lab import beyond, paper, quality, replay, sample, store, testsets, trajectories
 from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.frames import Floats, Quality, Replayed, Trajectories
+from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
 from quitmt.lab.live import Live
 from quitmt.lab.live import run as run_live
 from quitmt.lab.study import Study
@@ -34,7 +34,7 @@ Bar = Callable[[str, int, str], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Accelerated:
+class AcceleratedReplay:
     """An accelerated kind of MBR on the whole pools."""
 
     replayed: Replayed
@@ -55,7 +55,7 @@ class Replays:
     alphas_fixed: tuple[Replayed, ...]
     steps: tuple[Replayed, ...]
     steps_fixed: tuple[Replayed, ...]
-    accelerated: tuple[Accelerated, ...]
+    accelerated: tuple[AcceleratedReplay, ...]
     beyond: tuple[Replayed, ...] = ()
     """Rules with a threshold that are, or could be, run live."""
     beyond_fixed: tuple[Replayed, ...] = ()
@@ -66,11 +66,11 @@ class Results:
     """Everything that tables, figures and the report are made of."""
 
     study: Study
-    test_set: testsets.TestSet
-    pools: tuple[sample.Pool, ...]
+    test_set: testsets.StudyTestSet
+    pools: tuple[sample.FullPool, ...]
     trajectories: dict[str, Trajectories]
     replays: dict[str, Replays]
-    quality: dict[str, Quality]
+    quality: dict[str, QualityScores]
     live: dict[str, list[Live]]
 
 
@@ -112,7 +112,7 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     return Results(study, test_set, tuple(pools), found, replays, scores, measured)
 
 
-def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, live: bool = False) -> None:
+def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *, live: bool = False) -> None:
     """Raise what would otherwise come up only after hours of sampling."""
     store.require()
     if find_spec("matplotlib") is None:
@@ -152,7 +152,7 @@ def _replays(
     study: Study,
     one: Trajectories,
     windows: tuple[int, ...],
-    pools: list[sample.Pool],
+    pools: list[sample.FullPool],
     languages: Languages,
     folder: Path,
     bar: Bar,
@@ -161,12 +161,12 @@ def _replays(
     for variant in study.rerank.accelerated if one.is_mbr else ():
         with _counted(bar, f"{one.reranker} with {variant}", len(pools)) as step:
             found = trajectories.accelerated(one, variant, pools, study.rerank, languages, folder, step)
-            faster.append(Accelerated(*found))
+            faster.append(AcceleratedReplay(*found))
     return replayed(study, one, windows, tuple(faster))
 
 
 def replayed(
-    study: Study, one: Trajectories, windows: tuple[int, ...], faster: tuple[Accelerated, ...] = ()
+    study: Study, one: Trajectories, windows: tuple[int, ...], faster: tuple[AcceleratedReplay, ...] = ()
 ) -> Replays:
     """Every rule of a study on one reranker."""
     rules, budget = study.rules, study.model.budget
@@ -203,13 +203,13 @@ def replayed(
 
 def _evaluated(
     study: Study,
-    pools: list[sample.Pool],
-    test_set: testsets.TestSet,
+    pools: list[sample.FullPool],
+    test_set: testsets.StudyTestSet,
     chosen: list[Trajectories | Replayed],
     languages: Languages,
     folder: Path,
     bar: Bar,
-) -> dict[str, Quality]:
+) -> dict[str, QualityScores]:
     judging = study.evaluate
     setup = Setup(Hardware(judging.device, judging.dtype, judging.batch_tokens), languages, judging.options)
     wanted = quality.wanted(pools, test_set.references, chosen)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quitmt.errors import InputError
-from quitmt.lab.frames import Floats, Ints, Quality, Trajectories
+from quitmt.lab.frames import Floats, Ints, QualityScores, Trajectories
 from quitmt.lab.replay import steps, window_ranges
 
 
@@ -59,7 +59,7 @@ def prr(uncertainty: Floats, risk: Floats) -> float | None:
     return (by_chance - _area(_expected(uncertainty, risk))) / (by_chance - by_risk)
 
 
-def window_prr(trajectories: Trajectories, quality: Quality | None, k: int, w: int, budget: int) -> float | None:
+def window_prr(trajectories: Trajectories, quality: QualityScores | None, k: int, w: int, budget: int) -> float | None:
     """The PRR of one reranker's windows, of the risk in an external metric or, without one, of the proxy."""
     found = instances(trajectories, k, w, budget)
     if quality is None:
@@ -102,7 +102,7 @@ def _area(ascending: Floats) -> float:
     return float((np.cumsum(ascending) / np.arange(1, len(ascending) + 1)).mean())
 
 
-def _qualities(trajectories: Trajectories, quality: Quality, row: Ints, size: Ints) -> Floats:
+def _qualities(trajectories: Trajectories, quality: QualityScores, row: Ints, size: Ints) -> Floats:
     chosen = trajectories.best[row, size - 1]
     values = np.asarray(quality.values[row, chosen])
     for index in np.flatnonzero(~np.isfinite(values)):

@@ -38,7 +38,7 @@ from quitmt.lab.frontier import REGRET
 from quitmt.lab.frontier_rows import Frontier, frontier_of
 from quitmt.lab.pipeline import Results
 from quitmt.lab.report_segments import segment_views
-from quitmt.lab.rows import UNACCELERATED, Metric
+from quitmt.lab.rows import UNACCELERATED, MetricColumn
 
 EVOLUTIONS = 6
 """Single segments in the figure of score evolution."""
@@ -168,7 +168,7 @@ def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "+-_." else "-" for c in name)
 
 
-def _judged(rows: Assembled) -> Metric:
+def _judged(rows: Assembled) -> MetricColumn:
     """The first external metric, or the reranker's own score if there is none."""
     return rows.metrics[1] if len(rows.metrics) > 1 else rows.metrics[0]
 
@@ -185,13 +185,13 @@ def _evolutions(results: Results) -> list[Evolution]:
     return found
 
 
-def _bought(frontier: Frontier, metric: Metric) -> dict[str, cost_figures.Frontier]:
+def _bought(frontier: Frontier, metric: MetricColumn) -> dict[str, cost_figures.CostCurves]:
     """What each fixed size buys, and each rule at every threshold."""
     found = {}
     for spec, (fixed, *others) in frontier.lines.items():
         rules = {line.rule: (line.size, line.quality[metric.name]) for line in others}
         few = fixed.places(64)
-        found[spec] = cost_figures.Frontier(fixed.size[few], fixed.quality[metric.name][few], rules)
+        found[spec] = cost_figures.CostCurves(fixed.size[few], fixed.quality[metric.name][few], rules)
     return found
 
 
@@ -231,7 +231,7 @@ def _facts(results: Results, rows: Assembled, frontier: Frontier) -> list[facts.
 
 def _report(
     results: Results, found: list[tables.Table], pictures: list[report.Picture], sentences: tuple[str, ...]
-) -> report.Report:
+) -> report.StudyReport:
     study = results.study
     signatures = {spec: one.signature for spec, one in results.trajectories.items()}
     signatures |= {quality.metric: quality.signature for quality in results.quality.values()}
@@ -250,7 +250,7 @@ def _report(
         list(results.quality.values()),
         k=study.rules.k,
     )
-    return report.Report(
+    return report.StudyReport(
         study.title,
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, quitmt {__version__}",

@@ -15,9 +15,9 @@ import numpy as np
 
 from quitmt.errors import UsageError
 from quitmt.evaluate.metrics import Metric, Setup, TestSet, load, several
-from quitmt.lab.frames import Quality, Replayed, Trajectories
-from quitmt.lab.sample import Pool
-from quitmt.lab.store import Table, key_of
+from quitmt.lab.frames import QualityScores, Replayed, Trajectories
+from quitmt.lab.sample import FullPool
+from quitmt.lab.store import RowStore, key_of
 
 Progress = Callable[[int], object]
 Text = tuple[str, str, tuple[str, ...]]
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def wanted(
-    pools: Sequence[Pool], references: Sequence[Sequence[str]], chosen: Sequence[Trajectories | Replayed]
+    pools: Sequence[FullPool], references: Sequence[Sequence[str]], chosen: Sequence[Trajectories | Replayed]
 ) -> Wanted:
     """Whatever a rule might choose; ``references`` are sets, each with a text a segment."""
     texts: dict[str, Text] = {}
@@ -57,11 +57,11 @@ def wanted(
 
 def evaluate(
     spec: str, what: Wanted, folder: Path, setup: Setup | None = None, progress: Progress | None = None
-) -> Quality:
+) -> QualityScores:
     """The scores by one metric."""
     metric = load(spec, setup)
     signature = _signature(metric, what.references)
-    table = Table(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
+    table = RowStore(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
     known = table.keys()
     new = {key: text for key, text in what.texts.items() if key not in known}
     if progress:
@@ -72,7 +72,7 @@ def evaluate(
     values = np.full(what.shape, np.nan)
     for row, index, key in what.places:
         values[row, index] = scores[key]["score"]
-    return Quality(metric.name, signature, metric.lower_is_better, values)
+    return QualityScores(metric.name, signature, metric.lower_is_better, values)
 
 
 def _signature(metric: Metric, references: int) -> str:
@@ -91,7 +91,7 @@ def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:
     return found
 
 
-def _score(metric: Metric, new: dict[str, Text], table: Table, progress: Progress | None) -> None:
+def _score(metric: Metric, new: dict[str, Text], table: RowStore, progress: Progress | None) -> None:
     waiting, unread = iter(new.items()), 0
     while part := dict(islice(waiting, AT_ONCE)):
         sources = tuple(source for source, _, _ in part.values())

@@ -31,7 +31,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StudyReport:
     title: str
     date: str
     machine: str
@@ -46,12 +46,12 @@ class Report:
     """Of the study, if ``segments`` are only the first of them."""
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: StudyReport, path: Path) -> None:
     # A lone surrogate, which a byte-level model can emit, must not lose the report.
     path.write_text(html(report), "utf-8", errors="replace", newline="\n")
 
 
-def html(report: Report) -> str:
+def html(report: StudyReport) -> str:
     """The whole page."""
     page = resources.files("quitmt.lab") / "report_page"
     parts = {
@@ -72,7 +72,7 @@ def html(report: Report) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
-def _extent(report: Report) -> str:
+def _extent(report: StudyReport) -> str:
     total = report.total_segments or len(report.segments)
     shown = min(SEGMENTS, len(report.segments))
     which = f"All {total:,} segments" if shown == total else f"The first {shown:,} of {total:,} segments"

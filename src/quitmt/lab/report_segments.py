@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from quitmt.lab.frames import Quality, Replayed, Trajectories
+from quitmt.lab.frames import QualityScores, Replayed, Trajectories
 
 SEGMENTS = 300
 CANDIDATES = 50
@@ -62,7 +62,7 @@ def segment_views(
     candidates: Sequence[Sequence[str]],
     trajectories: Sequence[Trajectories],
     rules: Sequence[Replayed],
-    qualities: Sequence[Quality] = (),
+    qualities: Sequence[QualityScores] = (),
     *,
     k: int = 8,
     limit: int = SEGMENTS,

@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from quitmt.errors import UsageError
-from quitmt.lab.frames import Replayed, Seconds, Trajectories
+from quitmt.lab.frames import Replayed, RuleSeconds, Trajectories
 
 UNACCELERATED = "Unaccelerated"
 
 
-def estimated(trajectories: Trajectories, replayed: Replayed) -> Seconds:
+def estimated(trajectories: Trajectories, replayed: Replayed) -> RuleSeconds:
     """An estimate of what a rule would have cost, from what each segment's whole pool of n candidates cost.
 
     For a rule that used m of them: m / n of its generation, as if all candidates took the same time and batches were as
@@ -26,17 +26,17 @@ def estimated(trajectories: Trajectories, replayed: Replayed) -> Seconds:
     """
     share = replayed.size / trajectories.sizes
     reranked = share**2 if trajectories.is_mbr else share
-    return Seconds(
+    return RuleSeconds(
         generate=float(np.sum(trajectories.generate_seconds * share)),
         rerank=float(np.sum(trajectories.rerank_seconds * reranked)),
         live=False,
     )
 
 
-def speedup(base: Seconds, other: Seconds) -> float | None:
+def speedup(base: RuleSeconds, other: RuleSeconds) -> float | None:
     """How many times faster ``other`` is than ``base``, the unaccelerated; None if that is not known.
 
-    >>> speedup(Seconds(90.0, 10.0, live=True), Seconds(20.0, 5.0, live=True))
+    >>> speedup(RuleSeconds(90.0, 10.0, live=True), RuleSeconds(20.0, 5.0, live=True))
     4.0
     """
     if base.live != other.live:

@@ -29,7 +29,7 @@ Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class FullPool:
     segment: Segment
     candidates: tuple[Candidate, ...]
     generate_seconds: float
@@ -63,7 +63,7 @@ def in_flight(settings: ModelSettings) -> int:
     return settings.in_flight or generate.BACKENDS[settings.name.partition(":")[0]].in_flight
 
 
-def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:
+def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:
     """Pools that were sampled elsewhere, by the ids of the segments, or by their order if no id is known."""
 
     async def collect() -> list[Any]:
@@ -80,7 +80,7 @@ def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[Pool]:
         pool = by_id[segment.id]
         if pool.segment.source and pool.segment.source != segment.source:
             raise InputError(f"{path}: the pool of segment {segment.id} has another source than the test set")
-        found.append(Pool(segment, pool.candidates[:budget], float("nan")))
+        found.append(FullPool(segment, pool.candidates[:budget], float("nan")))
     return found
 
 
@@ -90,7 +90,7 @@ def sampled(
     segments: Sequence[Segment],
     folder: Path,
     progress: Progress | None = None,
-) -> list[Pool]:
+) -> list[FullPool]:
     """A pool of ``budget`` candidates for each segment, those kept in ``folder`` among them."""
     path = folder / f"pools-{key_of(generator.signature, str(settings.budget))}.jsonl"
     kept = _read(path)
@@ -103,9 +103,9 @@ def sampled(
     return [kept[segment.id, segment.source] for segment in segments]
 
 
-def _read(path: Path) -> dict[tuple[str, str], Pool]:
+def _read(path: Path) -> dict[tuple[str, str], FullPool]:
     """What is kept; a last line that a kill cut off is cut off for good."""
-    found: dict[tuple[str, str], Pool] = {}
+    found: dict[tuple[str, str], FullPool] = {}
     if not path.exists():
         return found
     data = path.read_bytes()
@@ -121,7 +121,7 @@ def _read(path: Path) -> dict[tuple[str, str], Pool]:
             raise InputError(
                 f"{path}, line {number} is damaged: {error}", hint="delete the line: it will be sampled again"
             ) from None
-        found[pool.segment.id, pool.segment.source] = Pool(pool.segment, pool.candidates, seconds)
+        found[pool.segment.id, pool.segment.source] = FullPool(pool.segment, pool.candidates, seconds)
     return found
 
 

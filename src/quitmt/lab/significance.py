@@ -11,7 +11,7 @@ import numpy as np
 
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Comparison, Pair
-from quitmt.lab.frames import Floats, Quality, Replayed
+from quitmt.lab.frames import Floats, QualityScores, Replayed
 
 
 def direction(comparison: Comparison, *, lower_is_better: bool) -> int:
@@ -21,13 +21,13 @@ def direction(comparison: Comparison, *, lower_is_better: bool) -> int:
     return -sign if lower_is_better else sign
 
 
-def pair_of(base: Replayed, other: Replayed, quality: Quality | None) -> Pair:
+def pair_of(base: Replayed, other: Replayed, quality: QualityScores | None) -> Pair:
     """Two rules on the same segments by one metric; without one, by the reranker's own score on the whole pool."""
     lower = quality is not None and quality.lower_is_better
     return Pair(_scores(base, quality), _scores(other, quality), lower)
 
 
-def _scores(replayed: Replayed, quality: Quality | None) -> Floats:
+def _scores(replayed: Replayed, quality: QualityScores | None) -> Floats:
     if quality is None:
         return replayed.score
     found = quality.of(replayed)

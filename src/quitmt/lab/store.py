@@ -30,7 +30,7 @@ def key_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
-class Table:
+class RowStore:
     """Rows by key, in a folder. As a context it writes what is waiting also when something goes wrong."""
 
     def __init__(self, folder: Path, *, rows_a_part: int = ROWS_A_PART) -> None:

@@ -30,7 +30,7 @@ _PAIR = re.compile(r"[a-z]{2,3}(_\w+)?-[a-z]{2,3}(_\w+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class TestSet:
+class StudyTestSet:
     """Segments, with what their translations are judged by."""
 
     __test__: ClassVar[bool] = False  # not for pytest, whatever its name
@@ -52,16 +52,16 @@ class TestSet:
             if len(texts) != len(self.segments):
                 raise InputError(f"the test set {self.name} has {len(self.segments)} segments, but {len(texts)} texts")
 
-    def first(self, count: int) -> TestSet:
+    def first(self, count: int) -> StudyTestSet:
         """Its first segments, or all if there are not more."""
         if count < 1:
             raise UsageError(f"there must be at least 1 segment, not {count}")
         if count >= len(self.segments):
             return self
-        return TestSet(self.name, self.segments[:count], tuple(texts[:count] for texts in self.references))
+        return StudyTestSet(self.name, self.segments[:count], tuple(texts[:count] for texts in self.references))
 
 
-def load(settings: TestSetSettings) -> TestSet:
+def load(settings: TestSetSettings) -> StudyTestSet:
     """The test set of a study."""
     if settings.references and settings.sources is None:
         raise UsageError("only a plain file of sources has its references in files of their own")
@@ -78,15 +78,15 @@ def load(settings: TestSetSettings) -> TestSet:
     return whole if settings.limit is None else whole.first(settings.limit)
 
 
-def from_files(path: str, references: Sequence[str] = ()) -> TestSet:
+def from_files(path: str, references: Sequence[str] = ()) -> StudyTestSet:
     """Files of a text a line; without references, for metrics that need none."""
     sources, *translations = _aligned([path, *references])
     for name, lines in zip((path, *references), (sources, *translations), strict=True):
         _check_texts(name, lines)
-    return TestSet(path, _numbered(sources), tuple(map(tuple, translations)))
+    return StudyTestSet(path, _numbered(sources), tuple(map(tuple, translations)))
 
 
-def from_columns(path: str) -> TestSet:
+def from_columns(path: str) -> StudyTestSet:
     """A tab-separated file: source, reference, and more references if there are."""
     rows = [line.split("\t") for line in _lines(path)]
     for number, row in enumerate(rows, start=1):
@@ -99,10 +99,10 @@ def from_columns(path: str) -> TestSet:
             if not text.strip():
                 raise InputError(f"{place}: {f'reference {column}' if column else 'the source'} is empty")
     sources, *references = zip(*rows, strict=True) if rows else [()]
-    return TestSet(path, _numbered(sources), tuple(references))
+    return StudyTestSet(path, _numbered(sources), tuple(references))
 
 
-def from_sacrebleu(spec: str) -> TestSet:
+def from_sacrebleu(spec: str) -> StudyTestSet:
     """A set of sacrebleu's and a language pair, ``wmt24:en-de``, downloaded if it is not here yet."""
     from sacrebleu.dataset import DATASETS
 
@@ -125,17 +125,17 @@ def from_sacrebleu(spec: str) -> TestSet:
         ) from None
     sources, *others = _aligned([fields["src"], *references])
     _check_texts(fields["src"], sources)  # references may be empty where sacrebleu has them so, or scores would differ
-    return TestSet(spec, _numbered(sources), tuple(map(tuple, others)))
+    return StudyTestSet(spec, _numbered(sources), tuple(map(tuple, others)))
 
 
-def from_release(path: str, pair: str | None = None) -> TestSet:
+def from_release(path: str, pair: str | None = None) -> StudyTestSet:
     """A pair of the WMT25 general release, its documents split as its human evaluation did.
 
     The references are those that every segment has; some pairs of the release have none.
     """
     units = wmt25.read(path, _lines(path), pair)
     names = [name for name in units[0].references if all(unit.references.get(name, "").strip() for unit in units)]
-    return TestSet(
+    return StudyTestSet(
         f"{path}:{pair}" if pair else path,
         tuple(Segment(unit.id, unit.source) for unit in units),
         tuple(tuple(unit.references[name] for unit in units) for name in sorted(names)),

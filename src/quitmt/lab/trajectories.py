@@ -21,8 +21,8 @@ from quitmt.calibrate.observe import Observed, observe
 from quitmt.devices import Hardware
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
-from quitmt.lab.sample import Pool
-from quitmt.lab.store import Table, key_of
+from quitmt.lab.sample import FullPool
+from quitmt.lab.store import RowStore, key_of
 from quitmt.lab.study import RerankSettings
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
@@ -41,7 +41,7 @@ WARM_UP = 16
 
 def compute(
     spec: str,
-    pools: Sequence[Pool],
+    pools: Sequence[FullPool],
     settings: RerankSettings,
     languages: Languages,
     folder: Path,
@@ -60,16 +60,16 @@ def compute(
         key_of(reranker.signature, pool.scored_key if isinstance(reranker, Qe) else pool.key, pool.segment.id)
         for pool in pools
     ]
-    table = Table(folder / f"trajectories-{key_of(reranker.signature)}")
+    table = RowStore(folder / f"trajectories-{key_of(reranker.signature)}")
     fitting = fitting_rules(spec, rules, step, budget)
     with ExitStack() as opened:
         tables = {"": opened.enter_context(table)}
         if isinstance(reranker, Mbr):  # the signals of QE are in its scores
             if settings.keep_pairs:
-                tables["pairs"] = opened.enter_context(Table(folder / f"pairs-{key_of(reranker.signature)}"))
+                tables["pairs"] = opened.enter_context(RowStore(folder / f"pairs-{key_of(reranker.signature)}"))
             for name, rule in fitting.items():
                 of_rule = key_of(reranker.signature, rule.at(0.0).signature)
-                tables[name] = opened.enter_context(Table(folder / f"signals-{of_rule}"))
+                tables[name] = opened.enter_context(RowStore(folder / f"signals-{of_rule}"))
         known = set.intersection(*(one.keys() for one in tables.values()))
         missing = [(key, pool) for key, pool in zip(keys, pools, strict=True) if key not in known]
         if progress:
@@ -108,10 +108,10 @@ def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant
 
 
 def _fill(
-    tables: Mapping[str, Table],
+    tables: Mapping[str, RowStore],
     rules: Mapping[str, Threshold],
     reranker: Mbr[Any] | Qe,
-    missing: Sequence[tuple[str, Pool]],
+    missing: Sequence[tuple[str, FullPool]],
     progress: Progress | None,
 ) -> None:
     known = {name: table.keys() for name, table in tables.items()}
@@ -137,7 +137,7 @@ def _columns(table: str, one: Observed, seconds: float, rules: Mapping[str, Thre
 
 
 def _observed(
-    reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, Pool]], *, keep_pairs: bool
+    reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, FullPool]], *, keep_pairs: bool
 ) -> tuple[list[Observed], list[float]]:
     """And the seconds that reranking each took."""
     given = [(pool.segment, pool.candidates) for _, pool in pools]
@@ -147,12 +147,12 @@ def _observed(
     return found, [seconds * len(candidates) for _, candidates in given]
 
 
-def warm_up(reranker: Reranker[Any], pool: Pool) -> None:
+def warm_up(reranker: Reranker[Any], pool: FullPool) -> None:
     """Rerank a few candidates for nothing: what a first call takes to compile and load is no cost of a segment."""
     reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP)])
 
 
-def _gathered(spec: str, signature: str, pools: Sequence[Pool], keys: list[str], table: Table) -> Trajectories:
+def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[str], table: RowStore) -> Trajectories:
     rows = table.read(keys, COLUMNS)
     sizes = np.array([len(pool.candidates) for pool in pools], np.int64)
     shape = len(pools), int(sizes.max())
@@ -178,7 +178,7 @@ def _gathered(spec: str, signature: str, pools: Sequence[Pool], keys: list[str],
 def accelerated(
     trajectories: Trajectories,
     variant: str,
-    pools: Sequence[Pool],
+    pools: Sequence[FullPool],
     settings: RerankSettings,
     languages: Languages,
     folder: Path,
@@ -187,7 +187,7 @@ def accelerated(
     """An accelerated kind of MBR on the whole pools: what it chose, its seconds, and its share of all utilities."""
     reranker: Any = loaded(trajectories.reranker, settings, languages, variant=variant)
     keys = [key_of(reranker.signature, pool.key, pool.segment.id) for pool in pools]
-    table = Table(folder / f"accelerated-{key_of(reranker.signature)}")
+    table = RowStore(folder / f"accelerated-{key_of(reranker.signature)}")
     known = table.keys()
     with table:
         warm = False
@@ -212,7 +212,7 @@ def accelerated(
     return replayed, seconds, float(share)
 
 
-def _whole(reranker: Any, pool: Pool) -> dict[str, Any]:
+def _whole(reranker: Any, pool: FullPool) -> dict[str, Any]:
     began = time.perf_counter()
     state = reranker.open(pool.segment)
     (standings,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates))])
