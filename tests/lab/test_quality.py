@@ -58,7 +58,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         own = metric.evaluate
 
         def counted(test_set: Any, systems: Any, progress: Any = None) -> list[Scores]:
-            texts.extend(text for text in systems[0] if text != "a")  # "a" finds out the signature
+            texts.extend(systems[0])
             return own(test_set, systems, progress)
 
         metric.evaluate = counted
@@ -169,7 +169,10 @@ def test_answers_that_cannot_be_read_are_told_and_the_others_kept(
     pools: list[FullPool], both: list[Trajectories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Judge:
-        name, signature, needs_source, needs_reference, lower_is_better = "J", "j", True, False, False
+        name, needs_source, needs_reference, lower_is_better = "J", True, False, False
+
+        def signature_for(self, references: int) -> str:
+            return "j"
 
         def evaluate(self, test_set: Any, systems: Any, progress: Any = None) -> list[Scores]:
             values = np.arange(float(len(systems[0])))

@@ -53,9 +53,10 @@ class Report:
     systems: tuple[str, ...]
     columns: dict[str, MetricScores] = field(default_factory=dict)
 
-    def add(self, metric: Metric, scores: list[Scores]) -> None:
+    def add(self, metric: Metric, references: int, scores: list[Scores]) -> None:
+        """What a metric found, with so many references a segment."""
         self.columns[metric.name] = MetricScores(
-            metric.signature, metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
+            metric.signature_for(references), metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
         )
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from quitmt.errors import UsageError
-from quitmt.evaluate.metrics import Metric, Setup, TestSet, load, several
+from quitmt.evaluate.metrics import Metric, Setup, TestSet, load
 from quitmt.lab.frames import QualityScores, Replayed, Trajectories
 from quitmt.lab.sample import FullPool
 from quitmt.lab.store import RowStore, key_of
@@ -60,7 +60,7 @@ def evaluate(
 ) -> QualityScores:
     """The scores by one metric."""
     metric = load(spec, setup)
-    signature = _signature(metric, what.references)
+    signature = metric.signature_for(what.references)
     table = RowStore(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
     known = table.keys()
     new = {key: text for key, text in what.texts.items() if key not in known}
@@ -73,15 +73,6 @@ def evaluate(
     for row, index, key in what.places:
         values[row, index] = scores[key]["score"]
     return QualityScores(metric.name, signature, metric.lower_is_better, values)
-
-
-def _signature(metric: Metric, references: int) -> str:
-    """What a metric's numbers depend on. Those of sacrebleu only know after they have scored something."""
-    probe = TestSet(("a",), (("a",),) * references)
-    if not metric.signature:
-        metric.evaluate(probe, [["a"]])
-        return metric.signature
-    return metric.signature + (several(probe) if metric.needs_reference else "")
 
 
 def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:
