@@ -1,1 +1,1 @@
-"""The lab: sample pools once, replay every rule on them, evaluate, and report (METHOD.md)."""
+"""The lab: sample pools once, replay every rule on them, evaluate, and report (docs/lab.md)."""

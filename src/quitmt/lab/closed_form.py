@@ -1,4 +1,4 @@
-"""When QUIT stops on scores that say nothing: the law of its stopping size with QE, without any data (METHOD.md).
+"""When QUIT stops on scores that say nothing: the law of its stopping size with QE, without any data.
 
 With QE the best score is a running maximum. A window stays within alpha = 0 if and only if none of its candidates after
 its first step is a new maximum, that is, if the best of the first b (all up to the window's last candidate) is among

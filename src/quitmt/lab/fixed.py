@@ -1,4 +1,4 @@
-"""Fixed-N*: the rival that spends what QUIT spends, and looks at no score (METHOD.md).
+"""Fixed-N*: the rival that spends what QUIT spends, and looks at no score (docs/lab.md).
 
 Every segment gets its first N candidates, N chosen so that the mean over segments is QUIT's. QUIT's mean is hardly ever
 a whole number, so some segments, drawn by a seed, get N + 1: the sum of candidates is the same to the last one. A pool

@@ -1,4 +1,4 @@
-"""The paper's tables from what the lab computed (METHOD.md, "What is reported").
+"""The paper's tables from what the lab computed (docs/lab.md says what they report).
 
 The numbers come in as plain values; the paper's own value goes beside ours wherever the caller has one for the same
 cell, under the name of the column.

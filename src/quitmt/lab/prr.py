@@ -1,4 +1,4 @@
-"""PRR, the prediction rejection ratio: does the range of a window rank the risk of stopping there? (METHOD.md)
+"""PRR, the prediction rejection ratio: does the range of a window rank the risk of stopping there?
 
 An instance is a segment at the end of a window, whether or not the rule would have stopped before. Its uncertainty is
 how far the best score moved within the window; its risk, how far the translation at hand is from the one at N_max:

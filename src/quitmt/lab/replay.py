@@ -23,7 +23,7 @@ def unaccelerated(trajectories: Trajectories, budget: int) -> Replayed:
 
 
 def quit_rule(trajectories: Trajectories, *, k: int, w: int, alpha: float, budget: int) -> Replayed:
-    """QUIT's window rule (METHOD.md)."""
+    """QUIT's window rule (docs/method.md, "QUIT")."""
     size = np.empty(len(trajectories.ids), np.int64)
     full = np.empty(len(size), np.bool_)
     for pool in np.unique(trajectories.sizes):

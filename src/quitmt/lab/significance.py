@@ -2,7 +2,7 @@
 
 A comparison is of one metric on one data set. It is significant if the 95% interval of the paired bootstrap's mean
 difference, two-sided, excludes 0; n↓ and n↑ of the alpha ablation count those significantly worse and better than
-alpha = 1e-3 (METHOD.md). As many comparisons as there are metrics and data sets are counted, without correction.
+alpha = 1e-3. As many comparisons as there are metrics and data sets are counted, without correction.
 """
 
 from __future__ import annotations
