@@ -234,6 +234,22 @@ def test_at_quality_in_plain_python() -> None:
 def test_versus_a_rival() -> None:
     found = versus(np.array([1.0, 2.0, 3.0, 0.0]), np.array([2.0, 2.0, 2.0, 0.0]))
     assert (found.value, found.rival, found.ratio, found.better) == (1.5, 1.5, 1.0, 0.25)
-    assert found.span == pytest.approx(tuple(np.percentile([0.5, 1.0, 1.5], [5, 95])))
+    assert found.span == pytest.approx(tuple(np.percentile([0.5, 1.0, 1.5, 1.0], [5, 95])))
     nothing = versus(np.array([0.0, 1.0]), np.zeros(2))
     assert (nothing.ratio, nothing.span, nothing.better) == (None, None, 0.0)
+
+
+@pytest.mark.parametrize("zeros", [30, 60, 94])
+def test_a_ratio_lies_in_its_span_also_where_many_rivals_lose_nothing(zeros: int) -> None:
+    rng = np.random.default_rng(2)
+    rival = np.where(np.arange(100) < zeros, 0.0, rng.uniform(1, 2, 100))
+    value = np.where(np.arange(100) < zeros, 9.0, 7 * rival)
+    found = versus(value, rival)
+    assert found.ratio is not None and found.span is not None
+    assert found.span[0] <= found.ratio <= found.span[1] == np.inf
+    both = versus(np.where(rival > 0, 0.5 * rival, 0.0), rival)  # neither loses anything there: they are equal
+    assert both.ratio == pytest.approx(0.5) and both.span == pytest.approx((0.5, 1.0))
+    nearly_all = np.where(np.arange(100) < 97, 0.0, 1.0)
+    assert (versus(np.ones(100), nearly_all).ratio, versus(np.ones(100), nearly_all).span) == (None, None)
+    few = versus(np.where(np.arange(100) == 0, 9.0, 7 * rival), np.where(np.arange(100) == 0, 0.0, rival + 1e-9))
+    assert few.span is not None and np.isfinite(few.span).all()

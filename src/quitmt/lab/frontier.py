@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -97,13 +98,14 @@ class Versus:
     value: float
     rival: float
     span: tuple[float, float] | None
-    """Of the ratio: its 5th and 95th percentile over splits; nothing if the rival has none to compare with."""
+    """Of the ratio: its 5th and 95th percentile over all splits; nothing where there is no ratio."""
     better: float
     """The share of splits in which the rule's is smaller."""
 
     @property
     def ratio(self) -> float | None:
-        return self.value / self.rival if self.rival > 0 else None
+        """Nothing if the rival is 0, or is so in nearly all splits in which the rule's value is not."""
+        return self.value / self.rival if self.span is not None else None
 
 
 def losses(one: Trajectories, qualities: Mapping[str, QualityScores], budget: int) -> Losses:
@@ -223,12 +225,20 @@ def at_quality(curve: Halved, rival: Halved) -> HeldOut:
 
 
 def versus(value: Floats, rival: Floats) -> Versus:
-    """Over splits."""
-    ratios = value[rival > 0] / rival[rival > 0]
+    """Over splits.
+
+    Both the ratio, which is of means, and its span are of all splits. Where the rival is 0, a split's ratio is infinite
+    if the rule's value is not 0, and 1 if it is: they are equal. So the upper end of the span may be infinite; if the
+    lower one is too, there is no ratio.
+    """
     span = None
-    if len(ratios):
-        low, high = np.percentile(ratios, RANGE).tolist()
-        span = low, high
+    if rival.mean() > 0:
+        ratios = np.where(value > 0, np.inf, 1.0)
+        np.divide(value, rival, out=ratios, where=rival > 0)
+        # One cannot interpolate between infinities.
+        method: Literal["linear", "nearest"] = "linear" if np.isfinite(ratios).all() else "nearest"
+        low, high = np.percentile(ratios, RANGE, method=method).tolist()
+        span = (low, high) if np.isfinite(low) else None
     return Versus(float(value.mean()), float(rival.mean()), span, float((value < rival).mean()))
 
 

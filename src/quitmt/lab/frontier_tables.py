@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +17,7 @@ LOSSES_NOTE = (
     "Regret: the whole pool's best score less that of the rule's choice. Δ of a metric: how far the quality of the two "
     "is apart, in units of σ, its standard deviation over segments."
 )
+INFINITE_NOTE = "∞: in those splits the rule loses something and its rival nothing. Where neither does, the ratio is 1."
 
 
 def equal_cost(found: Frontier, headings: Mapping[str, str], splits: int) -> Table:
@@ -47,6 +49,7 @@ def equal_cost(found: Frontier, headings: Mapping[str, str], splits: int) -> Tab
             "− Fixed-N*: on all segments, with the threshold in the table, paired by segment, with its 95% interval. "
             "QUIT is taken as it is, without a choice.",
             LOSSES_NOTE,
+            *_infinite(versus for row in found.costs for versus in row.lost.values()),
         ),
     )
 
@@ -75,6 +78,7 @@ def against_quit(found: Frontier, headings: Mapping[str, str], splits: int) -> T
             "5th and 95th percentile over splits, which share segments. –: QUIT lost nothing there, to which nothing "
             "can be in proportion; the frontier has what the rule lost.",
             LOSSES_NOTE,
+            *_infinite(versus for row in found.quits for versus in row.lost.values()),
         ),
     )
 
@@ -115,6 +119,11 @@ def _quit_cells(row: QuitRow, measures: Sequence[str]) -> tuple[Cell, ...]:
 
 def _ratio(one: Versus) -> Cell:
     return Cell(one.ratio, interval=one.span)
+
+
+def _infinite(found: Iterable[Versus]) -> list[str]:
+    """What ∞ means, if it is there."""
+    return [INFINITE_NOTE] if any(one.span and math.isinf(one.span[1]) for one in found) else []
 
 
 def _heading(measure: str, headings: Mapping[str, str]) -> tuple[str, int]:

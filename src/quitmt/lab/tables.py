@@ -51,8 +51,10 @@ class Column:
         """A value as people read it."""
         if isinstance(value, str):
             return value
-        if value is None or not math.isfinite(value):
+        if value is None or math.isnan(value):
             return NOTHING
+        if math.isinf(value):
+            return "∞" if value > 0 else "−∞"
         if self.scientific:
             digits, power = f"{value:.0e}".split("e")
             return f"{digits}e{int(power)}".replace("-", "−")
@@ -206,6 +208,7 @@ _LATEX = {
     "·": r"$\cdot$",
     "±": r"$\pm$",
     "≤": r"$\leq$",
+    "∞": r"$\infty$",
     "α": r"$\alpha$",
     "σ": r"$\sigma$",
     "Δ": r"$\Delta$",
@@ -229,7 +232,7 @@ def _latex_heading(title: str) -> str:
 def _exact(value: Value) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    if not math.isfinite(value):
+    if math.isnan(value):
         return ""
     # Through float, since NumPy's numbers name their type in repr.
     return repr(float(value)) if isinstance(value, float) else str(value)
