@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_a_line_that_a_kill_cut_off_is_sampled_again(tmp_path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 5
 
 
+def test_cutting_a_torn_line_off_never_writes_the_others_again(tmp_path: Path) -> None:
+    """On a full disk, as in a kill, whatever is written anew is lost."""
+    sampled(Invented(), SETTINGS, SEGMENTS, tmp_path)
+    [path] = tmp_path.iterdir()
+    whole = b"".join(path.read_bytes().splitlines(keepends=True)[:3])
+    path.write_bytes(whole + b'{"id": "7", "sou')
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            sampled(Invented(), SETTINGS, SEGMENTS, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == whole
+
+
 def test_another_seed_budget_or_source_is_another_pool(tmp_path: Path) -> None:
     sampled(Invented(), SETTINGS, SEGMENTS, tmp_path)
     for generator, settings in ((Invented(1), SETTINGS), (Invented(), ModelSettings(budget=8))):
@@ -90,6 +107,16 @@ def test_a_damaged_line_is_named(line: str, tmp_path: Path) -> None:
     path.write_text(path.read_text("utf-8") + line + "\n", "utf-8")
     with pytest.raises(InputError, match=r"pools-.*, line 2 is damaged: .* \(delete the line"):
         sampled(Invented(), SETTINGS, SEGMENTS[:1], tmp_path)
+
+
+def test_pools_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
+    sampled(Invented(), SETTINGS, SEGMENTS[:1], tmp_path)
+    [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes() + b'{"id": "1", "source": "caf\xe9", "candidates": ["a"]}\n')
+    with pytest.raises(InputError, match=r"pools-.*, line 2 is damaged: it is not UTF-8 \(delete the line"):
+        sampled(Invented(), SETTINGS, SEGMENTS, tmp_path)
+    with pytest.raises(InputError, match=r"line 2.*UTF-8"):
+        recorded(str(path), SEGMENTS, 12)
 
 
 def test_recorded_pools_by_id_in_any_order(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from quitmt.errors import InputError
-from quitmt.lab.study import SECTIONS, LiveSettings, Study, TestSetSettings, load, parse, template
+from quitmt.evaluate.equivalence import MOST_RESAMPLES
+from quitmt.lab.study import MOST, SECTIONS, LiveSettings, Study, TestSetSettings, load, parse, template
 
 FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""
@@ -99,6 +100,18 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
         (TEST_SET + "[rules]\nsplits = 0", "{path}, [rules], splits must be 1 or more, not 0"),
         (TEST_SET + "[rules]\ncosts = [0]", "{path}, [rules], costs must be 1 or more, not 0"),
         (TEST_SET + "[rules]\nbeyond = [3]", "{path}, [rules], beyond must be a text, not 3"),
+        (TEST_SET + "limit = " + "9" * 5000, "{path} cannot be read: a number in it has too many digits"),
+        (TEST_SET + "limit = 0x" + "f" * 5000, "{path}, [test_set], limit is too large a number"),
+        ("title = 0x" + "f" * 5000 + "\n" + TEST_SET, "{path}, title must be a text, not one that is too long to show"),
+        (TEST_SET + "[rules]\nalpha = 1" + "0" * 400, "{path}, [rules], alpha is too large a number"),
+        (TEST_SET + "[rules]\nwindows = " + "[" * 5000 + "]" * 5000, "{path} cannot be read: it is nested too deeply"),
+        (TEST_SET + "[model.options" + ".a" * 5000 + "]", "{path}, [model], options is nested too deeply"),
+        (TEST_SET + "[model]\nbudget = 1_000_001", "[model], budget must be 1,000,000 or less, not 1,000,001"),
+        (TEST_SET + "[rules]\nwindows = [4, 99999999]", "[rules], windows must be 1,000,000 or less, not 99,999,999"),
+        (TEST_SET + "[rules]\nsteps = [99999999]", "[rules], steps must be 1,000,000 or less"),
+        (TEST_SET + "[rules]\nsplits = 99999999", "[rules], splits must be 100,000 or less"),
+        (TEST_SET + "[evaluate]\nresamples = 99999999", "[evaluate], resamples must be 10,000,000 or less"),
+        (TEST_SET + "[live]\nwindows = [99999999]", "[live], windows must be 1,000,000 or less"),
         (TEST_SET + '[rerank]\naccelerated = ["prune", "prune"]', "{path}, [rerank], accelerated has 'prune' twice"),
         (TEST_SET + '[rules]\nbeyond = ["loss", "loss"]', "{path}, [rules], beyond has 'loss' twice"),
         (TEST_SET + '[live]\nrules = ["loss", "loss"]', "{path}, [live], rules has 'loss' twice"),
@@ -112,6 +125,10 @@ def test_what_is_wrong_is_said_in_one_sentence(text: str, message: str, tmp_path
         load(str(path))
     assert message.format(path=path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_resamples_have_the_limit_of_comparisons() -> None:
+    assert MOST["[evaluate], resamples"] == MOST_RESAMPLES
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,22 +105,27 @@ def sampled(
 
 
 def _read(path: Path) -> dict[tuple[str, str], FullPool]:
-    """What is kept; a last line that a kill cut off is cut off for good."""
+    """What is kept; a last line that a kill cut off is cut off for good.
+
+    Only the file's end is touched: whatever happens here, the lines before it stay.
+    """
     found: dict[tuple[str, str], FullPool] = {}
     if not path.exists():
         return found
     data = path.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
-        path.write_bytes(whole)
+        os.truncate(path, len(whole))
     # Not splitlines: other line breaks than ours may be part of a text.
-    for number, line in enumerate(whole.decode("utf-8").split("\n")[:-1], start=1):
+    for number, encoded in enumerate(whole.split(b"\n")[:-1], start=1):
         try:
+            line = encoded.decode("utf-8")
             pool = parse_pool(line)
             seconds = float(json.loads(line)["generate_seconds"])
         except (InputError, KeyError, TypeError, ValueError) as error:
+            reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
             raise InputError(
-                f"{path}, line {number} is damaged: {error}", hint="delete the line: it will be sampled again"
+                f"{path}, line {number} is damaged: {reason}", hint="delete the line: it will be sampled again"
             ) from None
         found[pool.segment.id, pool.segment.source] = FullPool(pool.segment, pool.candidates, seconds)
     return found

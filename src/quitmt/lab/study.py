@@ -18,6 +18,10 @@ from quitmt.errors import InputError, unknown
 
 WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
 ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+LARGEST = 2**63
+DEEPEST = 16
+SHOWN = 80
+"""Characters of a wrong value that a sentence repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,20 @@ class Study:
     paper: PaperSettings = field(default_factory=PaperSettings)
 
 
+MOST = {
+    "[model], budget": 1_000_000,
+    "[model], in_flight": 1_000_000,
+    "[rules], k": 1_000_000,
+    "[rules], windows": 1_000_000,
+    "[rules], alpha_windows": 1_000_000,
+    "[rules], steps": 1_000_000,
+    "[rules], costs": 1_000_000,
+    "[rules], splits": 100_000,
+    "[evaluate], resamples": 10_000_000,
+    "[live], windows": 1_000_000,
+}
+"""Numbers above these are typing errors: no pool is so large, and nothing could be computed."""
+
 SECTIONS = {
     "test_set": TestSetSettings,
     "model": ModelSettings,
@@ -141,6 +159,10 @@ def load(path: str) -> Study:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="quitmt lab init writes one") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} cannot be read: it is nested too deeply") from None
+    except ValueError:
+        raise InputError(f"{path} cannot be read: a number in it has too many digits") from None
     return parse(found, path)
 
 
@@ -189,6 +211,8 @@ def _check(study: Study, where: str) -> None:
         for one in value if isinstance(value, tuple) else () if value is None else (value,):
             if not (math.isfinite(one) and one >= lowest):
                 raise InputError(f"{where}, {name} must be {lowest} or more, not {one}")
+            if one > MOST.get(name, one):
+                raise InputError(f"{where}, {name} must be {MOST[name]:,} or less, not {one:,}")
     lists: dict[str, tuple[object, ...]] = {
         "[rerank], rerankers": study.rerank.rerankers,
         "[rules], windows": rules.windows,
@@ -226,12 +250,13 @@ def _converted(value: Any, target: Any, where: str) -> Any:
     wanted = str(target.type)
     if wanted.startswith("tuple["):
         if not isinstance(value, list):
-            raise InputError(f"{where} must be a list, not {value!r}")
+            raise InputError(f"{where} must be a list, not {_shown(value)}")
         inner = wanted[len("tuple[") :].partition(",")[0]
         return tuple(_scalar(one, inner, where) for one in value)
     if wanted.startswith("Mapping"):
         if not isinstance(value, dict):
-            raise InputError(f"{where} must be a table, not {value!r}")
+            raise InputError(f"{where} must be a table, not {_shown(value)}")
+        _check_depth(value, where)
         return value
     return _scalar(value, wanted.removesuffix(" | None"), where)
 
@@ -240,8 +265,31 @@ def _scalar(value: Any, wanted: str, where: str) -> Any:
     kinds: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
     right = isinstance(value, kinds[wanted]) and (wanted == "bool" or not isinstance(value, bool))
     if not right:
-        raise InputError(f"{where} must be {'a text' if wanted == 'str' else f'of type {wanted}'}, not {value!r}")
+        raise InputError(f"{where} must be {'a text' if wanted == 'str' else f'of type {wanted}'}, not {_shown(value)}")
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise InputError(f"{where} is too large a number")
     return float(value) if wanted == "float" else value
+
+
+def _shown(value: object) -> str:
+    """A value in a sentence; one that cannot be written, or is long, is not shown whole."""
+    try:
+        found = repr(value)
+    except (ValueError, RecursionError):
+        return "one that is too long to show"
+    return found if len(found) <= SHOWN else f"{found[:SHOWN]}…"
+
+
+def _check_depth(found: object, where: str) -> None:
+    level = [found]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise InputError(f"{where} is nested too deeply")
+
+
+def _inside(value: object) -> list[object]:
+    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
 def _wrong(where: str, name: str, known: Any) -> InputError:
