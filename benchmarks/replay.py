@@ -32,7 +32,8 @@ from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pipeline import Results, replayed
 from quitmt.lab.prr import window_prr
 from quitmt.lab.sample import FullPool
-from quitmt.lab.study import RerankSettings, Study, TestSetSettings
+from quitmt.lab.study import Study
+from quitmt.lab.study.settings import RerankSettings, TestSetSettings
 from quitmt.lab.testsets import StudyTestSet
 from quitmt.lab.trajectories import compute
 from quitmt.types import Candidate, Segment

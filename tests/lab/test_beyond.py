@@ -15,7 +15,8 @@ from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.lab import beyond
 from quitmt.lab.pipeline import check
 from quitmt.lab.sample import FullPool
-from quitmt.lab.study import RerankSettings, Study, parse
+from quitmt.lab.study import Study, parse
+from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.testsets import StudyTestSet
 from quitmt.lab.trajectories import compute
 from quitmt.types import Candidate, Segment, Verdict

@@ -20,7 +20,7 @@ from quitmt.lab.quality import evaluate, wanted
 from quitmt.lab.replay import quit_rule
 from quitmt.lab.sample import FullPool
 from quitmt.lab.store import RowStore
-from quitmt.lab.study import RerankSettings
+from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.trajectories import accelerated, compute
 from quitmt.types import Candidate, Segment
 from tests.lab.arrays import fixed

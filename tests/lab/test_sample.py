@@ -11,7 +11,7 @@ import pytest
 
 from quitmt.errors import InputError, UsageError
 from quitmt.lab.sample import FullPool, languages, recorded, sampled, sampler
-from quitmt.lab.study import ModelSettings
+from quitmt.lab.study.settings import ModelSettings
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import Invented, write_pools
 

@@ -11,7 +11,9 @@ import pytest
 
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import MOST_RESAMPLES
-from quitmt.lab.study import MOST, SECTIONS, LiveSettings, Study, TestSetSettings, load, parse, template
+from quitmt.lab.study import Study, load, parse, template
+from quitmt.lab.study.file import MOST, SECTIONS
+from quitmt.lab.study.settings import LiveSettings, TestSetSettings
 
 FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""

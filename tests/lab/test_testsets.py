@@ -13,7 +13,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from quitmt.errors import InputError, UsageError
-from quitmt.lab import study
+from quitmt.lab.study.settings import TestSetSettings
 from quitmt.lab.testsets import StudyTestSet, from_columns, from_files, from_release, from_sacrebleu, load
 from quitmt.types import Segment
 
@@ -278,19 +278,19 @@ def test_ids_are_unique_and_texts_as_many_as_segments() -> None:
 
 def test_what_a_study_names() -> None:
     write("a", "one", "two"), write("b", "um", "dois")
-    plain = load(study.TestSetSettings(sources="a", references=("b",), limit=1))
+    plain = load(TestSetSettings(sources="a", references=("b",), limit=1))
     assert (plain.segments, plain.references) == ((Segment("1", "one"),), (("um",),))
-    assert load(study.TestSetSettings(tsv=write("c.txt", "one\tum", "two\tdois"))).references == (("um", "dois"),)
+    assert load(TestSetSettings(tsv=write("c.txt", "one\tum", "two\tdois"))).references == (("um", "dois"),)
     path = release(document(), document("en-de_DE_#_n_#_1"))
-    assert load(study.TestSetSettings(jsonl=f"{path}:en-cs")).segments[0].id == "en-cs_CZ_#_news_#_d1_#_0"
+    assert load(TestSetSettings(jsonl=f"{path}:en-cs")).segments[0].id == "en-cs_CZ_#_news_#_d1_#_0"
     with refused(UsageError, "there is no test set 'wmt42'"):
-        load(study.TestSetSettings(name="wmt42:en-de"))
+        load(TestSetSettings(name="wmt42:en-de"))
     with refused(UsageError, "only a plain file of sources has its references in files"):
-        load(study.TestSetSettings(tsv="c.txt", references=("b",)))
+        load(TestSetSettings(tsv="c.txt", references=("b",)))
     with refused(UsageError, "no test set is named"):
-        load(study.TestSetSettings())
+        load(TestSetSettings())
 
 
 def test_a_colon_in_a_files_name_is_a_colon() -> None:
     path = release(document(), name="x:en-de")
-    assert len(load(study.TestSetSettings(jsonl=path)).segments) == 2
+    assert len(load(TestSetSettings(jsonl=path)).segments) == 2

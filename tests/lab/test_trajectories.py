@@ -14,7 +14,7 @@ from quitmt.errors import UsageError
 from quitmt.lab import trajectories as module
 from quitmt.lab.sample import FullPool
 from quitmt.lab.store import RowStore
-from quitmt.lab.study import RerankSettings
+from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.trajectories import accelerated, compute, loaded
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update

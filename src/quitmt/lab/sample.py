@@ -20,7 +20,7 @@ from quitmt.engine.driver import Driver
 from quitmt.errors import InputError, UsageError
 from quitmt.files.pools import format_pool, parse_pool, read_pools
 from quitmt.lab.store import key_of
-from quitmt.lab.study import ModelSettings
+from quitmt.lab.study.settings import ModelSettings
 from quitmt.protocols import Generator
 from quitmt.rerank import qe
 from quitmt.sampling import Sampling

@@ -23,7 +23,7 @@ from quitmt.engine.bridge import iterate
 from quitmt.errors import InputError, UsageError, unknown
 from quitmt.files.lines import read_lines
 from quitmt.lab import wmt25
-from quitmt.lab.study import TestSetSettings
+from quitmt.lab.study.settings import TestSetSettings
 from quitmt.types import Segment
 
 _PAIR = re.compile(r"[a-z]{2,3}(_\w+)?-[a-z]{2,3}(_\w+)?")

@@ -23,7 +23,7 @@ from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.sample import FullPool
 from quitmt.lab.store import RowStore, key_of
-from quitmt.lab.study import RerankSettings
+from quitmt.lab.study.settings import RerankSettings
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
