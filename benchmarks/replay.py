@@ -27,15 +27,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads of BLAS spin,
 import numpy as np
 
 from quitmt.files.pools import read_pools
-from quitmt.lab import assemble
 from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pipeline import Results, replayed
-from quitmt.lab.prr import window_prr
-from quitmt.lab.sample import FullPool
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.trajectories import compute
+from quitmt.lab.replay.prr import window_prr
+from quitmt.lab.report import assemble
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import RerankSettings, TestSetSettings
-from quitmt.lab.testsets import StudyTestSet
-from quitmt.lab.trajectories import compute
+from quitmt.lab.study.testsets import StudyTestSet
 from quitmt.types import Candidate, Segment
 
 N = 512

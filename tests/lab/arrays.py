@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from quitmt.lab.frames import Floats, Replayed, Trajectories
-from quitmt.lab.replay import replayed_sizes
+from quitmt.lab.replay.rules import replayed_sizes
 
 
 def running_best(

@@ -66,7 +66,9 @@ def write_template(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from quitmt.lab import functions, pipeline, publish
+    from quitmt.lab import pipeline
+    from quitmt.lab.report import publish
+    from quitmt.lab.study import functions
 
     settings = study.load(args.study)
     if args.no_functions:

@@ -18,12 +18,15 @@ from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
-from quitmt.lab import beyond, paper, quality, replay, sample, store, testsets, trajectories
-from quitmt.lab.fixed import matched_fixed
 from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
-from quitmt.lab.live import Live
-from quitmt.lab.live import run as run_live
-from quitmt.lab.study import Study
+from quitmt.lab.paper import printed as paper
+from quitmt.lab.pools import quality, sample, store, trajectories
+from quitmt.lab.replay import beyond
+from quitmt.lab.replay import rules as replay
+from quitmt.lab.replay.fixed import matched_fixed
+from quitmt.lab.replay.live import Live
+from quitmt.lab.replay.live import run as run_live
+from quitmt.lab.study import Study, testsets
 from quitmt.protocols import Generator
 from quitmt.rerank import is_neural, variants
 from quitmt.types import Segment
