@@ -19,7 +19,7 @@ from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
 from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
-from quitmt.lab.paper import printed as paper
+from quitmt.lab.paper import printed
 from quitmt.lab.pools import quality, sample, store, trajectories
 from quitmt.lab.replay import beyond
 from quitmt.lab.replay import rules as replay
@@ -124,7 +124,7 @@ def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *
         raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
     beyond.check(study)
     for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
-        known = {row[name] for row in paper.table("results")}
+        known = {row[name] for row in printed.table("results")}
         if asked is None and (study.paper.dataset or study.paper.model):
             raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
         if asked is not None and asked not in known:

@@ -2,7 +2,7 @@
 
 Its tables are of k = 8, α = 1e-3 and 512 candidates unless they sweep them, and of COMET as MBR's utility; with chrF as
 the utility there is one table, of windows. Where a study differs, nothing stands beside its cell. Its speedups count as
-estimated (see ``paper.runtime``).
+estimated (see ``printed.runtime``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from quitmt.lab.frames import QualityScores, Replayed
-from quitmt.lab.paper import printed as paper
+from quitmt.lab.paper import printed
 from quitmt.lab.replay import runtime
 from quitmt.lab.rows import Printed
 from quitmt.lab.study import Study
@@ -26,7 +26,7 @@ def rule(study: Study, spec: str, replayed: Replayed, judges: Iterable[QualitySc
     """Of the main table, or of the one about chrF."""
     if not _same(study, k=True, alpha=True):
         return {}
-    keys: dict[str, paper.Key] = {"dataset": study.paper.dataset or "", "model": study.paper.model or ""}
+    keys: dict[str, printed.Key] = {"dataset": study.paper.dataset or "", "model": study.paper.model or ""}
     if spec == CHRF:
         keys["window"] = replayed.name.removeprefix("QUIT ")
         return _cells("chrf_utility", keys, judges)
@@ -38,10 +38,10 @@ def alpha(study: Study, spec: str, replayed: Replayed, judges: Iterable[QualityS
     """Of the sweep of thresholds, which the paper gives for all models and data sets together."""
     if spec == CHRF or not _same(study, k=True):
         return {}
-    keys: dict[str, paper.Key] = {"reranker": _kind(spec), "w": replayed.settings["w"]}
+    keys: dict[str, printed.Key] = {"reranker": _kind(spec), "w": replayed.settings["w"]}
     keys["alpha"] = replayed.settings["alpha"]
     found = _cells("alpha", keys, judges)
-    counts = paper.cell("alpha", "worse_better", **keys)
+    counts = printed.cell("alpha", "worse_better", **keys)
     worse, slash, better = counts.text.partition("/") if counts else ("", "", "")
     return {**found, "worse": Printed(float(worse)), "better": Printed(float(better))} if slash else found
 
@@ -49,7 +49,7 @@ def alpha(study: Study, spec: str, replayed: Replayed, judges: Iterable[QualityS
 def mean_size(study: Study, spec: str, k: int, w: int) -> float | None:
     if spec == CHRF or not _same(study, alpha=True):
         return None
-    found = paper.cell("mean_n_by_k", "mean_n", k=k, w=w, reranker=_kind(spec))
+    found = printed.cell("mean_n_by_k", "mean_n", k=k, w=w, reranker=_kind(spec))
     return found.value if found else None
 
 
@@ -58,7 +58,7 @@ def prr(study: Study, spec: str, w: int, quality: QualityScores | None) -> float
         return None
     risk = "proxy" if quality is None else _column(quality)
     keys = {"dataset": study.paper.dataset or "", "model": study.paper.model or ""}
-    found = paper.cell("prr", "prr", w=w, reranker=_kind(spec), risk=risk, **keys)
+    found = printed.cell("prr", "prr", w=w, reranker=_kind(spec), risk=risk, **keys)
     return found.value if found else None
 
 
@@ -67,7 +67,7 @@ def seconds(study: Study, spec: str, replayed: Replayed) -> Mapping[str, float]:
     if spec == CHRF or _kind(spec) != "MBR" or not _same(study, k=True, alpha=True):
         return {}
     names = study.paper.dataset or "", study.paper.model or ""
-    found, whole = paper.runtime(*names, replayed.name), paper.runtime(*names, runtime.UNACCELERATED)
+    found, whole = printed.runtime(*names, replayed.name), printed.runtime(*names, runtime.UNACCELERATED)
     if found is None:
         return {}
     parts = {"generation_seconds": found.generate, "reranking_seconds": found.rerank, "total_seconds": found.total}
@@ -92,11 +92,11 @@ def _column(quality: QualityScores) -> str:
     return "gemba" if quality.metric.startswith("GEMBA-MQM") else NAMES.get(quality.metric, "")
 
 
-def _cells(name: str, keys: dict[str, paper.Key], judges: Iterable[QualityScores]) -> dict[str, Printed]:
+def _cells(name: str, keys: dict[str, printed.Key], judges: Iterable[QualityScores]) -> dict[str, Printed]:
     columns = {"mean_n": "mean_n", "full_percent": "full_percent", "speedup_estimated": "speedup", "rerank": "rerank"}
     columns |= {NAMES.get(one.metric, one.metric.lower()): _column(one) for one in judges}
     found = {}
     for shown, column in columns.items():
-        if column in paper.table(name)[0] and (cell := paper.cell(name, column, **keys)):
+        if column in printed.table(name)[0] and (cell := printed.cell(name, column, **keys)):
             found[shown] = Printed(cell.value, cell.mark)
     return found
