@@ -27,8 +27,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from quitmt.files.pools import read_pools
-from quitmt.lab import frontier
 from quitmt.lab.frames import Trajectories
+from quitmt.lab.replay import frontier
 from quitmt.stop.headroom import Headroom
 
 Floats = np.ndarray

@@ -27,14 +27,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads of BLAS spin,
 import numpy as np
 
 from quitmt.files.pools import read_pools
-from quitmt.lab import assemble
-from quitmt.lab.frames import Quality, Trajectories
+from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pipeline import Results, replayed
-from quitmt.lab.prr import window_prr
-from quitmt.lab.sample import Pool
-from quitmt.lab.study import RerankSettings, Study, TestSetSettings
-from quitmt.lab.testsets import TestSet
-from quitmt.lab.trajectories import compute
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.trajectories import compute
+from quitmt.lab.replay.prr import window_prr
+from quitmt.lab.report import assemble
+from quitmt.lab.study import Study
+from quitmt.lab.study.settings import RerankSettings, TestSetSettings
+from quitmt.lab.study.testsets import StudyTestSet
 from quitmt.types import Candidate, Segment
 
 N = 512
@@ -59,7 +60,7 @@ def replay(segments: int) -> None:
     rng = np.random.default_rng(0)
     study = Study(TestSetSettings(tsv="made up"))
     all_of = {"mbr:made-up": wandering(segments, rng), "qe:made-up": maxima(segments, rng)}
-    quality = {name: Quality(name, name, False, rng.random((segments, N))) for name in ("chrF++", "xCOMET")}
+    quality = {name: QualityScores(name, name, False, rng.random((segments, N))) for name in ("chrF++", "xCOMET")}
     print(f"{segments:,} segments × {N}, {len(all_of)} rerankers, {len(quality)} metrics; {memory():,.0f} MB made up\n")
     print("| part | CPU seconds | peak memory, MB |\n|---|---:|---:|")
     with timed("all rules: w × 8, α × 5 × 3, k × 3 × 3, and Fixed-N* for each"):
@@ -70,15 +71,15 @@ def replay(segments: int) -> None:
                 for risk in (None, quality["xCOMET"]):
                     window_prr(one, risk, study.rules.k, w, N)
     places = tuple(Segment(str(row), "x") for row in range(segments))
-    test_set = TestSet("made up", places, (("r",) * segments,), (None,) * segments)
-    none = tuple(Pool(segment, (), 1.0) for segment in places)
+    test_set = StudyTestSet("made up", places, (("r",) * segments,), (None,) * segments)
+    none = tuple(FullPool(segment, (), 1.0) for segment in places)
     results = Results(study, test_set, none, all_of, replays, quality, {})
-    judges = [assemble.Judge("rerank", "Rerank", None)]
-    judges += [assemble.Judge(name, name, one) for name, one in quality.items()]
+    judges = [assemble.Criterion("rerank", "Rerank", None)]
+    judges += [assemble.Criterion(name, name, one) for name, one in quality.items()]
     for spec in all_of:
         kind = spec.partition(":")[0].upper()
         with timed(f"all comparisons of {kind}, {study.evaluate.resamples:,} resamples") as told:
-            rows = assemble.Rows(results, spec, judges)
+            rows = assemble.RerankerRows(results, spec, judges)
             told(f"{len(rows.main() + rows.windows() + rows.alphas() + rows.steps())} rows")
     print(f"| in all | {sum(SPENT):.1f} | {memory():,.0f} |")
 
@@ -118,7 +119,7 @@ def made_up(spec: str, best: np.ndarray, score: np.ndarray, final: np.ndarray) -
     return Trajectories(spec, spec, ids, np.full(segments, N), best.astype(np.int64), score, final, seconds, seconds)
 
 
-def store(segments: int, found: list[Pool]) -> None:
+def store(segments: int, found: list[FullPool]) -> None:
     distinct = np.mean([len({one.text for one in pool.candidates}) for pool in found])
     print(f"\n{len(found)} pools of {N}, {distinct:.0f} distinct texts each on average\n")
     print(f"| kept | KB a segment | of {segments:,} segments, GB | CPU seconds to compute and write |")
@@ -135,7 +136,7 @@ def store(segments: int, found: list[Pool]) -> None:
         print(f"| {name} | {size / 1e3:.1f} | {size * segments / 1e9:.2f} | {seconds:.1f} |", flush=True)
 
 
-def pools(path: str | None) -> list[Pool]:
+def pools(path: str | None) -> list[FullPool]:
     rng = np.random.default_rng(1)
 
     async def read() -> list[list[str]]:
@@ -147,7 +148,7 @@ def pools(path: str | None) -> list[Pool]:
         own = texts[number % len(texts)]
         scores = {text: float(rng.beta(8, 3)) for text in own}
         candidates = tuple(Candidate(text, scores={"q": scores[text]}) for text in own)
-        found.append(Pool(Segment(str(number), str(number)), candidates, 1.0))
+        found.append(FullPool(Segment(str(number), str(number)), candidates, 1.0))
     return found
 
 

@@ -26,11 +26,11 @@ from quitmt.calibrate.observe import observe
 from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
-from quitmt.lab import frontier
-from quitmt.lab.frames import Quality, Trajectories
-from quitmt.lab.frontier import Curve, Halved, Versus
-from quitmt.lab.replay import quit_rule
-from quitmt.lab.trajectories import fitting_rules
+from quitmt.lab.frames import QualityScores, Trajectories
+from quitmt.lab.pools.trajectories import fitting_rules
+from quitmt.lab.replay import frontier
+from quitmt.lab.replay.frontier import Curve, Halved, Versus
+from quitmt.lab.replay.rules import quit_rule
 
 COSTS = (64, 100, 150, 200, 250)
 WINDOWS = (2, 4, 8, 16)
@@ -117,7 +117,7 @@ def changes(held: frontier.HeldOut) -> str:
     return "".join(f" {one.value:.4f} | {one.rival:.4f} | {shown(one)} |" for one in found)
 
 
-def changed(one: Trajectories, pools: list[RecordedPool], path: str) -> Quality:
+def changed(one: Trajectories, pools: list[RecordedPool], path: str) -> QualityScores:
     """chrF++ of every candidate that is the best at some size."""
     lines = Path(path).read_text("utf-8").splitlines()
     references = {source: reference for source, reference, *_ in (line.split("\t") for line in lines)}
@@ -132,7 +132,7 @@ def changed(one: Trajectories, pools: list[RecordedPool], path: str) -> Quality:
             if (number, text) not in known:
                 known[number, text] = metric.sentence_score(text, [references[pool.segment.source]]).score
             values[row, index] = known[number, text]
-    return Quality("chrf++", "", lower_is_better=False, values=values)
+    return QualityScores("chrf++", "", lower_is_better=False, values=values)
 
 
 def shuffled(order: int, number: int, size: int) -> Any:

@@ -24,7 +24,7 @@ from simulation.server import SERVERS, parse_server
 from simulation.study import Case, Study
 
 FASTER = (1, 3.5, 50)
-"""Rerankers to compare: as the paper's, with COMET's pair head split (METHOD.md), and chrF's order of magnitude."""
+"""Rerankers to compare: as the paper's, with COMET's pair head split, and chrF's order of magnitude."""
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def tokens(candidate: Candidate) -> int:
 
 
 def stopping_sizes(scores: npt.NDArray[np.float64], stride: int, window: int, alpha: float) -> npt.NDArray[np.int64]:
-    """Where QUIT stops, for all pools at once, straight from its definition (METHOD.md)."""
+    """Where QUIT stops, for all pools at once, straight from its definition (docs/method.md)."""
     pools, steps = scores.shape
     whole = scores[:, : steps // window * window].reshape(pools, -1, window)
     stable = whole.max(axis=2) - whole.min(axis=2) <= alpha

@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import Ran
 from tests.lab.studies import write_pools, write_tsv
 
-from quitmt.lab import drawing, pipeline
+from quitmt.calibrate import drawing
+from quitmt.lab import pipeline
 from quitmt.lab.study import load
 
 Quitmt = Callable[..., Ran]
@@ -148,7 +149,7 @@ SLOWLY = """
 import sys
 from tqdm import tqdm
 from quitmt.cli import lab, main
-from quitmt.lab import drawing
+from quitmt.calibrate import drawing
 
 drawing.encoded = lambda figure, form: b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
 
@@ -174,3 +175,19 @@ def on_a_terminal(command: list[str]) -> tuple[int, str]:
             pass
         os.close(ours)
     return process.returncode, shown.decode()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("action", ["run", "live"])
+def test_functions_can_be_refused_and_are_then_not_imported(
+    action: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("evil_metrics.py").write_text("open('imported', 'w')\ndef score(translation, reference): return 1.0\n")
+    path = study_file(tmp_path, metrics='"evil_metrics:score"')
+    ran = quitmt("lab", action, path, "--no-functions")
+    assert ran.code == 2 and not Path("imported").exists()
+    assert (
+        f"{path}, [evaluate], metrics: 'evil_metrics:score' names a function, and functions are not allowed" in ran.err
+    )
+    assert quitmt("lab", "run", study_file(tmp_path), "--no-functions", "-q").code == 0

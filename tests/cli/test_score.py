@@ -17,7 +17,7 @@ from tests.conftest import Ran
 
 from quitmt.cli import compare, score, scoring
 from quitmt.evaluate.metrics import Scores
-from quitmt.evaluate.report import Column, Report
+from quitmt.evaluate.report import MetricScores, Report
 from quitmt.metrics.scorer import Example
 
 Quitmt = Callable[..., Ran]
@@ -256,11 +256,11 @@ def test_columns_stand_as_asked_whatever_is_loaded_first(quitmt: Quitmt, monkeyp
 
 
 def test_what_is_no_json_is_never_written() -> None:
-    report = Report(("a",), {"m": Column("", False, {"a": Scores(np.ones(1), np.inf)})})
+    report = Report(("a",), {"m": MetricScores("", False, {"a": Scores(np.ones(1), np.inf)})})
     with pytest.raises(ValueError, match="not JSON compliant"):
         list(score.as_json(report, segments=False))
     with pytest.raises(ValueError, match="not JSON compliant"):
-        list(compare.as_json(compare.Result(report, "a", [], {"seed": np.nan})))
+        list(compare.as_json(compare.Compared(report, "a", [], {"seed": np.nan})))
 
 
 def test_help_teaches(quitmt: Quitmt) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.evaluate.metrics import TestSet, load
@@ -30,15 +33,24 @@ def systems(make_pool: MakePool) -> list[list[str]]:
     return found
 
 
+def _signed(metric: Any, system: list[str], references: Any) -> str:
+    """What sacrebleu itself says after it has scored."""
+    metric.corpus_score(system, references)
+    return str(metric.get_signature())
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("words", [0, 2])
 def test_chrf(words: int, count: int, test_set: TestSet, systems: list[list[str]]) -> None:
     metric = load("chrf++" if words else "chrf")
+    before = metric.signature_for(count)
     references = test_set.references[:count]
     found = metric.evaluate(TestSet(None, references), systems)
     assert metric.name == ("chrF++" if words else "chrF") and not metric.lower_is_better
-    assert metric.signature.startswith(f"nrefs:{count}|case:mixed|eff:yes|nc:6|nw:{words}|space:no|version:")
+    assert metric.signature_for(count) == before
+    assert before.startswith(f"nrefs:{count}|case:mixed|eff:yes|nc:6|nw:{words}|space:no|version:")
     for system, scores in zip(systems, found, strict=True):
+        assert before == _signed(CHRF(word_order=words), system, references)
         assert scores.system == sacrebleu.corpus_chrf(system, references, word_order=words).score
         expected = [
             sacrebleu.sentence_chrf(text, each, word_order=words).score
@@ -51,12 +63,15 @@ def test_chrf(words: int, count: int, test_set: TestSet, systems: list[list[str]
 @pytest.mark.parametrize("tokenizer", ["", "zh", "char"])
 def test_bleu(tokenizer: str, count: int, test_set: TestSet, systems: list[list[str]]) -> None:
     metric = load(f"bleu:{tokenizer}" if tokenizer else "bleu")
+    before = metric.signature_for(count)
     references = test_set.references[:count]
     found = metric.evaluate(TestSet(None, references), systems)
     tokenize = tokenizer or "13a"
     assert metric.name == (f"BLEU:{tokenizer}" if tokenizer else "BLEU")
-    assert metric.signature.startswith(f"nrefs:{count}|case:mixed|eff:no|tok:{tokenize}|smooth:exp|version:")
+    assert metric.signature_for(count) == before
+    assert before.startswith(f"nrefs:{count}|case:mixed|eff:no|tok:{tokenize}|smooth:exp|version:")
     for system, scores in zip(systems, found, strict=True):
+        assert before == _signed(BLEU(tokenize=tokenize), system, references)
         assert scores.system == sacrebleu.corpus_bleu(system, references, tokenize=tokenize).score
         expected = [
             sacrebleu.sentence_bleu(text, each, tokenize=tokenize, use_effective_order=True).score

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quitmt.lab.frames import Floats, Trajectories
+from quitmt.lab.frames import Floats, Replayed, Trajectories
+from quitmt.lab.replay.rules import replayed_sizes
 
 
 def running_best(
@@ -24,3 +25,8 @@ def running_best(
     ids = tuple(f"s{row}" for row in range(segments))
     seconds = np.arange(1.0, segments + 1)
     return Trajectories(reranker, "made up", ids, counts, best, score, final, seconds, 0.5 * seconds)
+
+
+def fixed(trajectories: Trajectories, size: int, budget: int, *, name: str = "Fixed") -> Replayed:
+    """The first ``size`` candidates of every segment."""
+    return replayed_sizes(name, trajectories, np.minimum(trajectories.sizes, size), budget, {"n": size})

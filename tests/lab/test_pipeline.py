@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from quitmt.errors import MissingExtra, QuitmtError, UsageError
-from quitmt.lab import pipeline, quality, sample, trajectories
+from quitmt.lab import pipeline
 from quitmt.lab.pipeline import Results, run
+from quitmt.lab.pools import quality, sample, trajectories
 from quitmt.lab.study import Study
 from quitmt.rerank.mbr import Mbr
 from tests.lab.studies import Bars, Invented, recorded_study, write_pools, write_tsv

@@ -1,4 +1,4 @@
-"""PruneMBR: against a plain version of METHOD.md that knows nothing of duplicates, at its edges, and its promise."""
+"""PruneMBR: against a plain version of the paper's that knows nothing of duplicates, at its edges, and its promise."""
 
 from __future__ import annotations
 

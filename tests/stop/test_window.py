@@ -1,4 +1,4 @@
-"""The window rule against the definition, written down as METHOD has it."""
+"""The window rule against the definition, written down as docs/method.md has it."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from quitmt import generate, stop
 from quitmt.calibrate import auto, choose, observe, profile
+from quitmt.calibrate import figure as profile_figure
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile
@@ -23,7 +24,6 @@ from quitmt.errors import InputError, UsageError
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
-from quitmt.lab import profile_figure
 from quitmt.names import without_options
 from quitmt.protocols import Reranker
 from quitmt.recipe import Recipe, StopRecipe

@@ -16,7 +16,7 @@ from quitmt.cli import score, scoring
 from quitmt.errors import UsageError, unknown
 from quitmt.evaluate import equivalence
 from quitmt.evaluate.equivalence import MARGINS, MOST_RESAMPLES, RESAMPLES, Comparison, Pair
-from quitmt.evaluate.report import Column, Report, parse
+from quitmt.evaluate.report import MetricScores, Report, parse
 from quitmt.files.outputs import Output
 
 DESCRIPTION = """\
@@ -72,7 +72,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Compared:
     report: Report
     base: str
     rows: list[Row]
@@ -145,15 +145,15 @@ def _write(output: Output, report: Report, base: str, args: argparse.Namespace) 
     rows = [Row(*name, comparison) for name, comparison in zip(names, found, strict=True)]
     settings = {"resamples": args.resamples, "seed": args.seed, "margins": args.margins}
     render = {"text": as_text, "json": as_json, "csv": as_csv}[args.format]
-    for line in render(Result(report, base, rows, settings)):
+    for line in render(Compared(report, base, rows, settings)):
         output.write(line)
 
 
-def _pair(column: Column, base: str, system: str) -> Pair:
+def _pair(column: MetricScores, base: str, system: str) -> Pair:
     return Pair(column.scores[base].segments, column.scores[system].segments, column.lower_is_better)
 
 
-def as_text(result: Result) -> Iterator[str]:
+def as_text(result: Compared) -> Iterator[str]:
     report, resamples, seed = result.report, result.settings["resamples"], result.settings["seed"]
     yield f"base: {result.base}; {report.segments:,} segments, {resamples:,} resamples, seed {seed}"
     yield ""
@@ -165,7 +165,7 @@ def as_text(result: Result) -> Iterator[str]:
     yield from score.signatures(report)
 
 
-def _cells(result: Result, row: Row) -> list[str]:
+def _cells(result: Compared, row: Row) -> list[str]:
     column, found = result.report.columns[row.metric], row.comparison
     decimals = column.decimals
     base, other = column.scores[result.base].system, column.scores[row.system].system
@@ -188,7 +188,7 @@ def _left(table: Sequence[list[str]], column: int) -> list[list[str]]:
     return [[*row[:column], row[column].ljust(width), *row[column + 1 :]] for row in table]
 
 
-def _legend(result: Result) -> Iterator[str]:
+def _legend(result: Compared) -> Iterator[str]:
     marks = [f"{DAGGER * count} within {m:g}σ" for count, m in enumerate(result.settings["margins"], start=1)]
     yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies inside ±that"
     yield "σ is the standard deviation of the base's segment scores; difference is other − base, of mean segment scores"
@@ -204,11 +204,11 @@ def _legend(result: Result) -> Iterator[str]:
         yield f"lower is better for {', '.join(down)}: a negative difference is an improvement, a lower score a win"
 
 
-def _of_whole_corpora(column: Column) -> bool:
+def _of_whole_corpora(column: MetricScores) -> bool:
     return not all(math.isclose(scores.system, np.nanmean(scores.segments)) for scores in column.scores.values())
 
 
-def as_json(result: Result) -> Iterator[str]:
+def as_json(result: Compared) -> Iterator[str]:
     fields = {
         "base": result.base,
         "segments": result.report.segments,
@@ -222,7 +222,7 @@ def as_json(result: Result) -> Iterator[str]:
     yield json.dumps(fields, ensure_ascii=False, indent=2, allow_nan=False)
 
 
-def _fields(result: Result, row: Row) -> dict[str, Any]:
+def _fields(result: Compared, row: Row) -> dict[str, Any]:
     column, found = result.report.columns[row.metric], row.comparison
     base, other = column.scores[result.base], column.scores[row.system]
     compared = _pair(column, result.base, row.system).scored
@@ -246,7 +246,7 @@ def _fields(result: Result, row: Row) -> dict[str, Any]:
     }
 
 
-def as_csv(result: Result) -> Iterator[str]:
+def as_csv(result: Compared) -> Iterator[str]:
     """A row a comparison; what is a list in JSON has a column for each of its items."""
     names: list[str] = []
     for row in result.rows:
@@ -257,7 +257,7 @@ def as_csv(result: Result) -> Iterator[str]:
         yield score.csv_line([cells[name] for name in names])
 
 
-def _flat(fields: dict[str, Any], result: Result) -> dict[str, Any]:
+def _flat(fields: dict[str, Any], result: Compared) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for name, value in fields.items():
         if name.startswith("interval"):

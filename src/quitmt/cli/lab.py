@@ -41,6 +41,11 @@ def add_parser(commands: Any) -> None:
     for name, what in (("run", "sample, replay, evaluate, report"), ("live", "the same, and run rules live")):
         action = actions.add_parser(name, help=what)
         action.add_argument("study", metavar="STUDY.toml")
+        action.add_argument(
+            "--no-functions",
+            action="store_true",
+            help="refuse a study that names functions (MODULE:NAME), whose code it would run",
+        )
         action.add_argument("-q", "--quiet", action="store_true", help="no progress bars")
         action.set_defaults(act=run)
 
@@ -60,10 +65,13 @@ def write_template(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from quitmt.lab import pipeline, publish
+    from quitmt.lab import pipeline
+    from quitmt.lab.report import publish
+    from quitmt.lab.study import functions
 
     settings = study.load(args.study)
-
+    if args.no_functions:
+        functions.refuse(settings, args.study)
     quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
 
     def bar(what: str, total: int, unit: str) -> Any:

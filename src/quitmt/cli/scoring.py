@@ -95,7 +95,8 @@ class Scoring:
             metric = self.metrics.popleft()  # its memory is free for the next one when it has finished
             with self._bar(metric.name, len(texts) * len(texts[0])) as bar, _quiet_judges():
                 try:
-                    self.report.add(metric, metric.evaluate(self.test_set, texts, bar.update))
+                    scores = metric.evaluate(self.test_set, texts, bar.update)
+                    self.report.add(metric, len(self.test_set.references), scores)
                 except Exception as error:
                     log.debug("%s failed", metric.name, exc_info=error)
                     if isinstance(error, QuitmtError):

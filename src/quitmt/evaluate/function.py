@@ -34,7 +34,6 @@ class FunctionMetric:
         self.lower_is_better = bool(getattr(self._function, "lower_is_better", False))
         self._spec = spec
         self._signed = f"function:{spec}{code(self._function)}"
-        self.signature = self._signed
 
     def evaluate(
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
@@ -54,8 +53,10 @@ class FunctionMetric:
                 row[number] = sum(found) / len(found)
             if progress:
                 progress(len(systems))
-        self.signature = f"{self._signed}{several(test_set)}"
         return [Scores(row, float(row.mean())) for row in segments]
+
+    def signature_for(self, references: int) -> str:
+        return f"{self._signed}{several(references)}"
 
     def _score(self, number: int, example: Sequence[str]) -> float:
         try:

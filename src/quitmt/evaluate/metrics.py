@@ -61,9 +61,8 @@ class Metric(Protocol):
         """As it is written over a column: chrF++, COMET."""
         ...
 
-    @property
-    def signature(self) -> str:
-        """What its numbers depend on; the number of references is in it after ``evaluate``."""
+    def signature_for(self, references: int) -> str:
+        """What its numbers depend on, with so many references a segment."""
         ...
 
     @property
@@ -103,7 +102,7 @@ class ScorerMetric:
         self.needs_source = needs_source
         self.needs_reference = needs_reference
         self.lower_is_better = lower_is_better
-        self.signature = scorer.signature
+        self._signed = scorer.signature
         self._gaps = gaps
 
     def evaluate(
@@ -122,9 +121,10 @@ class ScorerMetric:
         report = scorers.scaled(progress, len(places), len(systems) * len(sources))
         found = self._checked(list(places), report)[order]
         scores = found.reshape(len(systems), len(references), len(sources)).mean(axis=1)
-        if self.needs_reference:
-            self.signature = self._scorer.signature + several(test_set)
         return [self._averaged(segments) for segments in (-scores if self.lower_is_better else scores)]
+
+    def signature_for(self, references: int) -> str:
+        return self._signed + (several(references) if self.needs_reference else "")
 
     def _checked(self, examples: list[Example], progress: Progress | None) -> Floats:
         scores = np.asarray(self._scorer.score(examples, progress), np.float64)
@@ -138,15 +138,14 @@ class ScorerMetric:
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]
         if not there.size:
-            hint = "the model may be too small for a judge, or its answers cut off: --max-tokens N"
+            hint = "the model may be too small for a judge, or its answers cut off by max_tokens"
             raise RerankError(f"{self.name}: none of the {segments.size} answers about a system can be read", hint=hint)
         return Scores(segments, float(there.mean()))
 
 
-def several(test_set: TestSet) -> str:
+def several(references: int) -> str:
     """What a signature says of a metric that has one reference at a time, if there are several."""
-    count = len(test_set.references)
-    return f"|refs:{count},mean" if count > 1 else ""
+    return f"|refs:{references},mean" if references > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MetricScores:
     """One metric's scores, by the name of the system."""
 
     signature: str
@@ -51,11 +51,12 @@ class Column:
 @dataclass(slots=True)
 class Report:
     systems: tuple[str, ...]
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, MetricScores] = field(default_factory=dict)
 
-    def add(self, metric: Metric, scores: list[Scores]) -> None:
-        self.columns[metric.name] = Column(
-            metric.signature, metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
+    def add(self, metric: Metric, references: int, scores: list[Scores]) -> None:
+        """What a metric found, with so many references a segment."""
+        self.columns[metric.name] = MetricScores(
+            metric.signature_for(references), metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
         )
 
     @property
@@ -106,7 +107,9 @@ def parse(text: str, path: str) -> Report:
         scores = {
             system: _scores(_object(systems, system, path).get(name), f"{path}, {system}, {name}") for system in systems
         }
-        report.columns[name] = Column(str(facts.get("signature", "")), facts.get("lower_is_better") is True, scores)
+        report.columns[name] = MetricScores(
+            str(facts.get("signature", "")), facts.get("lower_is_better") is True, scores
+        )
     _check_sizes(report, path)
     return report
 

@@ -26,7 +26,6 @@ class SurfaceMetric:
 
     def __init__(self, name: str, of_systems: Callable[..., Any], of_segments: Any) -> None:
         self.name = name
-        self.signature = ""
         self._of_systems = of_systems
         self._of_segments = of_segments
 
@@ -45,8 +44,11 @@ class SurfaceMetric:
                 progress(len(systems))
         whole = self._of_systems(references=test_set.references)
         scores = [float(whole.corpus_score(translations, None).score) for translations in systems]
-        self.signature = str(whole.get_signature())
         return [Scores(row, score) for row, score in zip(segments, scores, strict=True)]
+
+    def signature_for(self, references: int) -> str:
+        """sacrebleu's, which has the number of references as soon as there are any; which ones makes no difference."""
+        return str(self._of_systems(references=(("a",),) * references).get_signature())
 
 
 def chrf(argument: str, *, words: int) -> SurfaceMetric:

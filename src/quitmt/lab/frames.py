@@ -6,7 +6,8 @@ Invariants:
 - ``best[s, n - 1]`` is the index of the winner among the first n candidates of segment s, ``score[s, n - 1]`` its score
   there: exactly what a live run over the same pool would have seen. Where a pool has fewer than n candidates, its last
   standing is repeated.
-- Seconds that were measured live and seconds estimated from a replay never meet in one column: ``Seconds`` says which.
+- Seconds that were measured live and seconds estimated from a replay never meet in one column: ``RuleSeconds`` says
+  which they are.
 """
 
 from __future__ import annotations
@@ -68,12 +69,21 @@ class Replayed:
     """k, w, alpha, n of QUIT; n of a fixed size."""
 
     @property
+    def key(self) -> str:
+        """The name with the settings: tells the rules of one reranker apart, as QUIT w=8 with different α and k.
+
+        Rules with the same key chose the same.
+        """
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{self.name} ({settings})" if settings else self.name
+
+    @property
     def mean_size(self) -> float:
         return float(self.size.mean())
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class QualityScores:
     """One external metric's scores of candidates, in its published direction and scale."""
 
     metric: str
@@ -88,7 +98,7 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class RuleSeconds:
     """What a rule cost in all; ``live`` if it was measured in a run of that rule, else estimated from a replay."""
 
     generate: float

@@ -18,12 +18,15 @@ from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
-from quitmt.lab import beyond, paper, quality, replay, sample, store, testsets, trajectories
-from quitmt.lab.fixed import matched_fixed
-from quitmt.lab.frames import Floats, Quality, Replayed, Trajectories
-from quitmt.lab.live import Live
-from quitmt.lab.live import run as run_live
-from quitmt.lab.study import Study
+from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
+from quitmt.lab.paper import printed
+from quitmt.lab.pools import quality, sample, store, trajectories
+from quitmt.lab.replay import beyond
+from quitmt.lab.replay import rules as replay
+from quitmt.lab.replay.fixed import matched_fixed
+from quitmt.lab.replay.live import Live
+from quitmt.lab.replay.live import run as run_live
+from quitmt.lab.study import Study, testsets
 from quitmt.protocols import Generator
 from quitmt.rerank import Reranking, variants
 from quitmt.types import Segment
@@ -34,7 +37,7 @@ Bar = Callable[[str, int, str], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Accelerated:
+class AcceleratedReplay:
     """An accelerated kind of MBR on the whole pools."""
 
     replayed: Replayed
@@ -55,7 +58,7 @@ class Replays:
     alphas_fixed: tuple[Replayed, ...]
     steps: tuple[Replayed, ...]
     steps_fixed: tuple[Replayed, ...]
-    accelerated: tuple[Accelerated, ...]
+    accelerated: tuple[AcceleratedReplay, ...]
     beyond: tuple[Replayed, ...] = ()
     """Rules with a threshold that are, or could be, run live."""
     beyond_fixed: tuple[Replayed, ...] = ()
@@ -66,11 +69,11 @@ class Results:
     """Everything that tables, figures and the report are made of."""
 
     study: Study
-    test_set: testsets.TestSet
-    pools: tuple[sample.Pool, ...]
+    test_set: testsets.StudyTestSet
+    pools: tuple[sample.FullPool, ...]
     trajectories: dict[str, Trajectories]
     replays: dict[str, Replays]
-    quality: dict[str, Quality]
+    quality: dict[str, QualityScores]
     live: dict[str, list[Live]]
 
 
@@ -112,7 +115,7 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     return Results(study, test_set, tuple(pools), found, replays, scores, measured)
 
 
-def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, live: bool = False) -> None:
+def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *, live: bool = False) -> None:
     """Raise what would otherwise come up only after hours of sampling."""
     store.require()
     if find_spec("matplotlib") is None:
@@ -121,7 +124,7 @@ def check(study: Study, test_set: testsets.TestSet, languages: Languages, *, liv
         raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
     beyond.check(study)
     for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
-        known = {row[name] for row in paper.table("results")}
+        known = {row[name] for row in printed.table("results")}
         if asked is None and (study.paper.dataset or study.paper.model):
             raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
         if asked is not None and asked not in known:
@@ -152,7 +155,7 @@ def _replays(
     study: Study,
     one: Trajectories,
     windows: tuple[int, ...],
-    pools: list[sample.Pool],
+    pools: list[sample.FullPool],
     languages: Languages,
     folder: Path,
     bar: Bar,
@@ -161,17 +164,17 @@ def _replays(
     for variant in study.rerank.accelerated if one.is_mbr else ():
         with _counted(bar, f"{one.reranker} with {variant}", len(pools)) as step:
             found = trajectories.accelerated(one, variant, pools, study.rerank, languages, folder, step)
-            faster.append(Accelerated(*found))
+            faster.append(AcceleratedReplay(*found))
     return replayed(study, one, windows, tuple(faster))
 
 
 def replayed(
-    study: Study, one: Trajectories, windows: tuple[int, ...], faster: tuple[Accelerated, ...] = ()
+    study: Study, one: Trajectories, windows: tuple[int, ...], faster: tuple[AcceleratedReplay, ...] = ()
 ) -> Replays:
     """Every rule of a study on one reranker."""
     rules, budget = study.rules, study.model.budget
 
-    @cache  # one rule is one object, in whichever sweep it is
+    @cache  # a rule may be in several sweeps
     def window(k: int, w: int, alpha: float) -> Replayed:
         return replay.quit_rule(one, k=k, w=w, alpha=alpha, budget=budget)
 
@@ -203,13 +206,13 @@ def replayed(
 
 def _evaluated(
     study: Study,
-    pools: list[sample.Pool],
-    test_set: testsets.TestSet,
+    pools: list[sample.FullPool],
+    test_set: testsets.StudyTestSet,
     chosen: list[Trajectories | Replayed],
     languages: Languages,
     folder: Path,
     bar: Bar,
-) -> dict[str, Quality]:
+) -> dict[str, QualityScores]:
     judging = study.evaluate
     setup = Setup(Hardware(judging.device, judging.dtype, judging.batch_tokens), languages, judging.options)
     wanted = quality.wanted(pools, test_set.references, chosen)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from quitmt.errors import UsageError
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.frames import Replayed, Seconds
+from quitmt.lab.frames import Replayed, RuleSeconds
 
 UNACCELERATED = "Unaccelerated"
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricColumn:
     """How a metric is shown."""
 
     name: str
@@ -131,8 +131,8 @@ class RuntimeRow:
 
     reranker: str
     rule: str
-    estimated: Seconds | None = None
-    live: Seconds | None = None
+    estimated: RuleSeconds | None = None
+    live: RuleSeconds | None = None
     paper: Mapping[str, float] = field(default_factory=dict)
     """By the column's key: ``generation_seconds_live``, ``speedup_estimated`` and so on."""
 
@@ -140,5 +140,5 @@ class RuntimeRow:
         if (self.estimated and self.estimated.live) or (self.live and not self.live.live):
             raise UsageError(f"estimated and live seconds of {self.rule} are mixed up")
 
-    def seconds(self, basis: str) -> Seconds | None:
+    def seconds(self, basis: str) -> RuleSeconds | None:
         return self.live if basis == "live" else self.estimated

@@ -1,7 +1,7 @@
 """The compiled inner loops of chrF: texts to bits, and bits to F-scores.
 
 A *feature* is the j-th occurrence of an n-gram within a text, so that the clipped match count Σ min(a, b) of two texts
-is the number of features they share (METHOD.md). The feature of the first occurrence also stands for the n-gram itself:
+is the number of features they share. The feature of the first occurrence also stands for the n-gram itself:
 it is a *node* of a trie, found by (node of its prefix, next code point).
 
 Invariants:

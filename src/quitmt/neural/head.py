@@ -2,7 +2,7 @@
 
 COMET's features of (translation t, reference r, source s) are [t, r, t∘r, |t−r|, t∘s, |t−s|]. The first layer is
 linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same both ways
-round (METHOD.md). The first two are computed once a text; the third once an unordered pair, for both of its scores:
+round. The first two are computed once a text; the third once an unordered pair, for both of its scores:
 for 512 candidates 3.5 times fewer operations than one row of features an ordered pair.
 """
 

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the candidate that the others agree with most (METHOD.md).
+"""Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
 r(h) = mean over the support of u(h, h'), and the support is the pool itself, the candidate included. Exact and
 incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over the

@@ -1,4 +1,4 @@
-"""QUIT: stop when the best score has stopped moving (METHOD.md).
+"""QUIT: stop when the best score has stopped moving (docs/method.md, "QUIT").
 
 Steps of k candidates, windows of w steps that do not overlap. At the end of a window, if its best scores R lie within
 alpha of each other, the segment is stable; else the window is emptied. A last window with fewer than w steps is never

@@ -1,0 +1,1 @@
+"""The QUIT study's own numbers, to stand beside ours."""

@@ -1,0 +1,99 @@
+"""External metrics of what rules might choose: each winner of each reranker at any pool size, and nothing else.
+
+References are seen here and nowhere before. Scores are kept by metric, source, translation and references, so another
+rule or another reranker costs only the translations that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from quitmt.errors import UsageError
+from quitmt.evaluate.metrics import Metric, Setup, TestSet, load
+from quitmt.lab.frames import QualityScores, Replayed, Trajectories
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.store import RowStore, key_of
+
+Progress = Callable[[int], object]
+Text = tuple[str, str, tuple[str, ...]]
+"""Source, translation, references."""
+
+AT_ONCE = 2048
+"""Translations scored in one call, and kept after it: enough for an encoder's batches, few enough to lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Translations to be scored, each once."""
+
+    texts: dict[str, Text]
+    """By key."""
+    places: list[tuple[int, int, str]]
+    """Segment, candidate, key."""
+    shape: tuple[int, int]
+    references: int
+
+
+def wanted(
+    pools: Sequence[FullPool], references: Sequence[Sequence[str]], chosen: Sequence[Trajectories | Replayed]
+) -> Wanted:
+    """Whatever a rule might choose; ``references`` are sets, each with a text a segment."""
+    texts: dict[str, Text] = {}
+    places = []
+    for row, pool in enumerate(pools):
+        own = tuple(one[row] for one in references)
+        for index in sorted(_indices(chosen, row)):
+            text = pool.candidates[index].text
+            key = key_of(pool.segment.source, text, *own)
+            texts[key] = pool.segment.source, text, own
+            places.append((row, index, key))
+    return Wanted(texts, places, (len(pools), max(len(pool.candidates) for pool in pools)), len(references))
+
+
+def evaluate(
+    spec: str, what: Wanted, folder: Path, setup: Setup | None = None, progress: Progress | None = None
+) -> QualityScores:
+    """The scores by one metric."""
+    metric = load(spec, setup)
+    signature = metric.signature_for(what.references)
+    table = RowStore(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
+    known = table.keys()
+    new = {key: text for key, text in what.texts.items() if key not in known}
+    if progress:
+        progress(len(what.texts) - len(new))
+    with table:
+        _score(metric, new, table, progress)
+    scores = table.read(what.texts, ("score",))
+    values = np.full(what.shape, np.nan)
+    for row, index, key in what.places:
+        values[row, index] = scores[key]["score"]
+    return QualityScores(metric.name, signature, metric.lower_is_better, values)
+
+
+def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:
+    found: set[int] = set()
+    for one in chosen:
+        found |= {int(one.index[row])} if isinstance(one, Replayed) else set(np.unique(one.best[row]).tolist())
+    return found
+
+
+def _score(metric: Metric, new: dict[str, Text], table: RowStore, progress: Progress | None) -> None:
+    waiting, unread = iter(new.items()), 0
+    while part := dict(islice(waiting, AT_ONCE)):
+        sources = tuple(source for source, _, _ in part.values())
+        references = tuple(zip(*(own for _, _, own in part.values()), strict=True))
+        (scores,) = metric.evaluate(TestSet(sources, references), [[text for _, text, _ in part.values()]], progress)
+        for key, score in zip(part, scores.segments.tolist(), strict=True):
+            if np.isnan(score):
+                unread += 1
+            else:
+                table.add({"key": key, "score": score})
+        table.flush()
+    if unread:
+        hint = "take a better judge, or leave the metric out; the others' scores are kept"
+        raise UsageError(f"{metric.name} gave no readable score for {unread} of {len(new)} translations", hint=hint)

@@ -1,0 +1,166 @@
+"""Full pools for a study: sampled once and kept, or read from a file.
+
+Kept pools are lines of JSON that ``quitmt rerank`` reads as well, with the seconds that sampling took. They belong to
+what they were sampled with: another model or seed is another file; more segments, or a larger test set with the same
+ones in it, are added to it. A run that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quitmt import generate, stop
+from quitmt.engine.driver import Driver
+from quitmt.errors import InputError, UsageError
+from quitmt.files.pools import format_pool, parse_pool, read_pools
+from quitmt.lab.pools.store import key_of
+from quitmt.lab.study.settings import ModelSettings
+from quitmt.protocols import Generator
+from quitmt.rerank import qe
+from quitmt.sampling import Sampling
+from quitmt.types import Candidate, Segment, Verdict
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class FullPool:
+    segment: Segment
+    candidates: tuple[Candidate, ...]
+    generate_seconds: float
+    """Measured when it was sampled; NaN for pools from elsewhere."""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.segment.source, *(candidate.text for candidate in self.candidates))
+
+    @property
+    def scored_key(self) -> str:
+        """Of the scores as well that its candidates came with."""
+        scores = [sorted((candidate.scores or {}).items()) for candidate in self.candidates]
+        return key_of(self.key, json.dumps(scores))
+
+
+def languages(settings: ModelSettings) -> tuple[str | None, str | None]:
+    """Source and target, which an embedded model knows by itself."""
+    if settings.pools is not None:
+        return settings.source_language, settings.target_language
+    return generate.resolve(settings.name, settings.source_language, settings.target_language)[1:]
+
+
+def sampler(settings: ModelSettings) -> Generator:
+    """The generator of a study."""
+    sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.epsilon, settings.seed)
+    return generate.load(settings.name, sampling, languages=languages(settings), options=settings.options)
+
+
+def in_flight(settings: ModelSettings) -> int:
+    backend = generate.find(settings.name)
+    return settings.in_flight or (backend.in_flight if backend else 16)
+
+
+def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:
+    """Pools that were sampled elsewhere, by the ids of the segments, or by their order if no id is known."""
+
+    async def collect() -> list[Any]:
+        return [pool async for pool in read_pools(path)]
+
+    pools = asyncio.run(collect())
+    by_id = {pool.segment.id: pool for pool in pools}
+    if not any(segment.id in by_id for segment in segments):
+        by_id = {segment.id: pool for segment, pool in zip(segments, pools, strict=False)}
+    found = []
+    for segment in segments:
+        if segment.id not in by_id:
+            raise InputError(f"{path} has no pool for segment {segment.id}")
+        pool = by_id[segment.id]
+        if pool.segment.source and pool.segment.source != segment.source:
+            raise InputError(f"{path}: the pool of segment {segment.id} has another source than the test set")
+        found.append(FullPool(segment, pool.candidates[:budget], float("nan")))
+    return found
+
+
+def sampled(
+    generator: Generator,
+    settings: ModelSettings,
+    segments: Sequence[Segment],
+    folder: Path,
+    progress: Progress | None = None,
+) -> list[FullPool]:
+    """A pool of ``budget`` candidates for each segment, those kept in ``folder`` among them."""
+    path = folder / f"pools-{key_of(generator.signature, str(settings.budget))}.jsonl"
+    kept = _read(path)
+    missing = [segment for segment in segments if (segment.id, segment.source) not in kept]
+    if progress:
+        progress(len(segments) - len(missing))
+    if missing:
+        asyncio.run(_sample(generator, settings.budget, missing, in_flight(settings), path, progress))
+        kept = _read(path)
+    return [kept[segment.id, segment.source] for segment in segments]
+
+
+def _read(path: Path) -> dict[tuple[str, str], FullPool]:
+    """What is kept; a last line that a kill cut off is cut off for good.
+
+    Only the file's end is touched: whatever happens here, the lines before it stay.
+    """
+    found: dict[tuple[str, str], FullPool] = {}
+    if not path.exists():
+        return found
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    # Not splitlines: other line breaks than ours may be part of a text.
+    for number, encoded in enumerate(whole.split(b"\n")[:-1], start=1):
+        try:
+            line = encoded.decode("utf-8")
+            pool = parse_pool(line)
+            seconds = float(json.loads(line)["generate_seconds"])
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise InputError(
+                f"{path}, line {number} is damaged: {reason}", hint="delete the line: it will be sampled again"
+            ) from None
+        found[pool.segment.id, pool.segment.source] = FullPool(pool.segment, pool.candidates, seconds)
+    return found
+
+
+async def _sample(
+    generator: Generator,
+    budget: int,
+    segments: Sequence[Segment],
+    width: int,
+    path: Path,
+    progress: Progress | None,
+) -> None:
+    rule = stop.load("full", k=min(8, budget), w=2, alpha=0.0, n=budget)
+    driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=width)
+    await driver.check()
+    failed: list[str] = []
+    with path.open("a", encoding="utf-8") as file:
+        async for finished in _finished(driver, segments):
+            outcome = finished.outcome
+            if outcome.stop is Verdict.FAILED:
+                failed.append(f"segment {outcome.id}: {outcome.error}")
+            else:
+                fields = json.loads(format_pool(finished.segment, finished.candidates, generator.signature))
+                fields["generate_seconds"] = outcome.seconds.generate
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                file.flush()
+            if progress:
+                progress(1)
+    if failed:
+        hint = "run it again: what was sampled is kept"
+        raise UsageError(f"{len(failed)} segments could not be sampled; the first: {failed[0]}", hint=hint)
+
+
+async def _finished(driver: Driver, segments: Sequence[Segment]) -> AsyncIterator[Any]:
+    async for _, finished in driver.run(list(segments)):
+        yield finished

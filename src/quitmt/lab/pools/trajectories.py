@@ -1,0 +1,227 @@
+"""Where a reranker stands after every candidate of every pool: computed once, kept, and enough for any replay.
+
+Accelerated kinds of MBR are run on the whole pools only. The signals that MBR gives to rules with a threshold, and the
+utilities of all pairs, if they are wanted, have tables of their own: whoever asks for them later loses nothing, nor
+does whoever no longer does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quitmt import rerank, stop
+from quitmt.calibrate.observe import Observed, observe
+from quitmt.devices import Hardware
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.store import RowStore, key_of
+from quitmt.lab.study.settings import RerankSettings
+from quitmt.protocols import Reranker, Update
+from quitmt.rerank.mbr import Mbr
+from quitmt.rerank.qe import Qe
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Standing
+
+Progress = Callable[[int], object]
+Languages = tuple[str | None, str | None]
+COLUMNS = ("best", "score", "final", "rerank_seconds")
+POOLS_AT_ONCE = 8
+"""Reranked in one call: enough for an encoder's batches."""
+WARM_UP = 16
+"""Candidates."""
+
+
+def compute(
+    spec: str,
+    pools: Sequence[FullPool],
+    settings: RerankSettings,
+    languages: Languages,
+    folder: Path,
+    progress: Progress | None = None,
+    rules: Sequence[str] = (),
+    *,
+    step: int = 8,
+    budget: int = 512,
+) -> Trajectories:
+    """``rules`` with a threshold whose signals are wanted, of those that fit the reranker."""
+    reranker: Any = loaded(spec, settings, languages)
+    if not isinstance(reranker, Mbr | Qe):
+        raise UsageError(f"the lab replays mbr: and qe: rerankers, not {spec}")
+    # QE may look at the scores that came with the candidates.
+    keys = [
+        key_of(reranker.signature, pool.scored_key if isinstance(reranker, Qe) else pool.key, pool.segment.id)
+        for pool in pools
+    ]
+    table = RowStore(folder / f"trajectories-{key_of(reranker.signature)}")
+    fitting = fitting_rules(spec, rules, step, budget)
+    with ExitStack() as opened:
+        tables = {"": opened.enter_context(table)}
+        if isinstance(reranker, Mbr):  # the signals of QE are in its scores
+            if settings.keep_pairs:
+                tables["pairs"] = opened.enter_context(RowStore(folder / f"pairs-{key_of(reranker.signature)}"))
+            for name, rule in fitting.items():
+                of_rule = key_of(reranker.signature, rule.at(0.0).signature)
+                tables[name] = opened.enter_context(RowStore(folder / f"signals-{of_rule}"))
+        known = set.intersection(*(one.keys() for one in tables.values()))
+        missing = [(key, pool) for key, pool in zip(keys, pools, strict=True) if key not in known]
+        if progress:
+            progress(len(pools) - len(missing))
+        _fill(tables, fitting, reranker, missing, progress)
+    found = _gathered(spec, reranker.signature, pools, keys, table)
+    if isinstance(reranker, Mbr):
+        rows = {name: tables[name].read(keys, ("signal",)) for name in fitting}
+        signals = {name: tuple(rows[name][key]["signal"] for key in keys) for name in fitting}
+    else:
+        signals = {name: _signals_of_scores(rule, found) for name, rule in fitting.items()}
+    return replace(found, signals=signals)
+
+
+def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
+    """The rules with a threshold that can be used with a reranker, by their names in the study."""
+    loaded = {name: stop.load(name, k=step, n=budget) for name in rules}
+    traits = rerank.Reranking(spec).traits
+    return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}
+
+
+def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
+    looks = list(rule.sizes())[:-1]
+    return tuple(
+        np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
+        for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)
+    )
+
+
+def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant: str = "exact") -> Reranker[Any]:
+    hardware = (
+        Hardware(settings.device, settings.dtype, settings.batch_tokens) if rerank.Reranking(spec).neural else None
+    )
+    return rerank.load(spec, languages=languages, hardware=hardware, variant=variant)
+
+
+def _fill(
+    tables: Mapping[str, RowStore],
+    rules: Mapping[str, Threshold],
+    reranker: Mbr[Any] | Qe,
+    missing: Sequence[tuple[str, FullPool]],
+    progress: Progress | None,
+) -> None:
+    known = {name: table.keys() for name, table in tables.items()}
+    if missing:
+        warm_up(reranker, missing[0][1])
+    for start in range(0, len(missing), POOLS_AT_ONCE):
+        batch = missing[start : start + POOLS_AT_ONCE]
+        observed = _observed(reranker, batch, keep_pairs="pairs" in tables)
+        for (key, pool), one, seconds in zip(batch, *observed, strict=True):
+            for name, table in tables.items():
+                if key not in known[name]:
+                    table.add({"key": key, "id": pool.segment.id, **_columns(name, one, seconds, rules)})
+            if progress:
+                progress(1)
+
+
+def _columns(table: str, one: Observed, seconds: float, rules: Mapping[str, Threshold]) -> dict[str, Any]:
+    if table in rules:
+        return {"signal": one.signals(rules[table])}
+    if table == "pairs":
+        return one.pairs
+    return {"rerank_seconds": seconds, "best": one.best.astype(np.int32), "score": one.score, "final": one.final}
+
+
+def _observed(
+    reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, FullPool]], *, keep_pairs: bool
+) -> tuple[list[Observed], list[float]]:
+    """And the seconds that reranking each took."""
+    given = [(pool.segment, pool.candidates) for _, pool in pools]
+    began = time.perf_counter()
+    found = observe(reranker, given, keep_pairs=keep_pairs)
+    seconds = (time.perf_counter() - began) / sum(len(candidates) for _, candidates in given)
+    return found, [seconds * len(candidates) for _, candidates in given]
+
+
+def warm_up(reranker: Reranker[Any], pool: FullPool) -> None:
+    """Rerank a few candidates for nothing: what a first call takes to compile and load is no cost of a segment."""
+    reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP)])
+
+
+def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[str], table: RowStore) -> Trajectories:
+    rows = table.read(keys, COLUMNS)
+    sizes = np.array([len(pool.candidates) for pool in pools], np.int64)
+    shape = len(pools), int(sizes.max())
+    best, score, final = np.empty(shape, np.int64), np.empty(shape), np.full(shape, np.nan)
+    for place, (key, size) in enumerate(zip(keys, sizes.tolist(), strict=True)):
+        row = rows[key]
+        best[place, :size], best[place, size:] = row["best"], row["best"][-1]
+        score[place, :size], score[place, size:] = row["score"], row["score"][-1]
+        final[place, :size] = row["final"]
+    return Trajectories(
+        spec,
+        signature,
+        tuple(pool.segment.id for pool in pools),
+        sizes,
+        best,
+        score,
+        final,
+        np.array([pool.generate_seconds for pool in pools]),
+        np.array([rows[key]["rerank_seconds"] for key in keys]),
+    )
+
+
+def accelerated(
+    trajectories: Trajectories,
+    variant: str,
+    pools: Sequence[FullPool],
+    settings: RerankSettings,
+    languages: Languages,
+    folder: Path,
+    progress: Progress | None = None,
+) -> tuple[Replayed, Floats, float]:
+    """An accelerated kind of MBR on the whole pools: what it chose, its seconds, and its share of all utilities."""
+    reranker: Any = loaded(trajectories.reranker, settings, languages, variant=variant)
+    keys = [key_of(reranker.signature, pool.key, pool.segment.id) for pool in pools]
+    table = RowStore(folder / f"accelerated-{key_of(reranker.signature)}")
+    known = table.keys()
+    with table:
+        warm = False
+        for key, pool in zip(keys, pools, strict=True):
+            if key not in known:
+                if not warm:
+                    warm_up(reranker, pool)
+                    warm = True
+                table.add({"key": key, "id": pool.segment.id, **_whole(reranker, pool)})
+            if progress:
+                progress(1)
+    rows = table.read(keys, ("best", "rerank_seconds", "evaluations", "possible"))
+    index: Ints = np.array([rows[key]["best"] for key in keys], np.int64)
+    score = trajectories.final[np.arange(len(index)), index]
+    name = {"prune": "PruneMBR", "lowrank": "PMBR", "centroid": "CentroidMBR", "aggregate": "Aggregate"}.get(
+        variant, variant
+    )
+    full = np.ones(len(index), np.bool_)
+    replayed = Replayed(name, trajectories.reranker, trajectories.sizes.copy(), index, score, full)
+    seconds: Floats = np.array([rows[key]["rerank_seconds"] for key in keys])
+    share = sum(row["evaluations"] for row in rows.values()) / sum(row["possible"] for row in rows.values())
+    return replayed, seconds, float(share)
+
+
+def _whole(reranker: Any, pool: FullPool) -> dict[str, Any]:
+    began = time.perf_counter()
+    state = reranker.open(pool.segment)
+    (standings,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates))])
+    seconds = time.perf_counter() - began
+    if isinstance(standings, QuitmtError):
+        raise standings
+    effort = reranker.effort(state)
+    return {
+        "best": standings[-1].best,
+        "rerank_seconds": seconds,
+        "evaluations": effort.evaluations,
+        "possible": effort.possible,
+    }

@@ -1,0 +1,114 @@
+"""PRR, the prediction rejection ratio: does the range of a window rank the risk of stopping there?
+
+An instance is a segment at the end of a window, whether or not the rule would have stopped before. Its uncertainty is
+how far the best score moved within the window; its risk, how far the translation at hand is from the one at N_max:
+|quality(ŷ at the window's end) − quality(ŷ at N_max)|, or by proxy |R_bw − R_end|. Instances are rejected in descending
+uncertainty, and the curve is the mean risk of those retained, n of them down to one:
+
+    PRR = (AUC_random − AUC_uncertainty) / (AUC_random − AUC_oracle)
+
+An area is the mean of its curve. Random rejection retains the overall mean throughout; the oracle rejects by risk.
+1 is as good as the oracle, 0 no better than chance, below 0 worse.
+
+Invariants:
+- Tied uncertainties count at their expected value over all orders of the tied, so the order of instances is irrelevant.
+- A window that ends where the segment does is no instance (its risk is 0 by definition), nor one of fewer than w steps.
+- N_max of a pool that has fewer candidates than the budget is its own size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quitmt.errors import InputError
+from quitmt.lab.frames import Floats, Ints, QualityScores, Trajectories
+from quitmt.lab.replay.rules import steps, window_ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Arrays of one length, an entry for each segment and window."""
+
+    row: Ints
+    """Which segment."""
+    end: Ints
+    """The pool size at the end of the window."""
+    last: Ints
+    """The pool size at the end of the segment."""
+    uncertainty: Floats
+
+
+def prr(uncertainty: Floats, risk: Floats) -> float | None:
+    """The ratio, or None where it is undefined: no order is better than another if all risks are equal.
+
+    >>> risk = np.array([0.3, 0.0, 0.1])
+    >>> prr(risk, risk), prr(np.zeros(3), np.zeros(3))
+    (1.0, None)
+    """
+    if uncertainty.shape != risk.shape:
+        raise InputError(f"{len(uncertainty)} uncertainties do not go with {len(risk)} risks")
+    for name, values in (("uncertainty", uncertainty), ("risk", risk)):
+        for index in np.flatnonzero(~np.isfinite(values)):
+            raise InputError(f"the {name} of instance {index + 1} is {values[index]}, not a finite number")
+    if not len(risk) or risk.min() == risk.max():
+        return None
+    by_chance = float(risk.mean())
+    by_risk = _area(np.sort(risk))
+    return (by_chance - _area(_expected(uncertainty, risk))) / (by_chance - by_risk)
+
+
+def window_prr(trajectories: Trajectories, quality: QualityScores | None, k: int, w: int, budget: int) -> float | None:
+    """The PRR of one reranker's windows, of the risk in an external metric or, without one, of the proxy."""
+    found = instances(trajectories, k, w, budget)
+    if quality is None:
+        score = trajectories.score
+        risk = score[found.row, found.end - 1] - score[found.row, found.last - 1]
+    else:
+        risk = _qualities(trajectories, quality, found.row, found.end)
+        risk -= _qualities(trajectories, quality, found.row, found.last)
+    return prr(found.uncertainty, np.abs(risk))
+
+
+def instances(trajectories: Trajectories, k: int, w: int, budget: int) -> Instances:
+    """Every window of every segment but the one that ends where the segment does."""
+    parts: list[tuple[Ints, Ints, Ints, Floats]] = []
+    for pool in np.unique(trajectories.sizes):
+        rows = np.flatnonzero(trajectories.sizes == pool)
+        looked = steps(int(pool), k, budget)
+        windows = looked[: len(looked) // w * w].reshape(-1, w)
+        windows = windows[windows[:, -1] < looked[-1]]
+        shape = (len(rows), len(windows))
+        ranges = window_ranges(trajectories.score[rows], windows) if len(windows) else np.empty(shape)
+        ends = np.broadcast_to(windows[:, -1], shape)
+        parts.append((np.repeat(rows, len(windows)), ends.ravel(), np.full(ranges.size, looked[-1]), ranges.ravel()))
+    row, end, last, uncertainty = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Instances(row, end, last, uncertainty)
+
+
+def _expected(uncertainty: Floats, risk: Floats) -> Floats:
+    """The risks in ascending uncertainty, each the mean of its ties.
+
+    The sum over the m first is linear in the risks, and each of the tied is as likely as the others to be among the m:
+    its expected value is the sum with every risk replaced by the mean of its ties.
+    """
+    _, tie, count = np.unique(uncertainty, return_inverse=True, return_counts=True)
+    return np.repeat(np.bincount(tie, risk) / count, count)
+
+
+def _area(ascending: Floats) -> float:
+    """The mean over m of the mean of the first m."""
+    return float((np.cumsum(ascending) / np.arange(1, len(ascending) + 1)).mean())
+
+
+def _qualities(trajectories: Trajectories, quality: QualityScores, row: Ints, size: Ints) -> Floats:
+    chosen = trajectories.best[row, size - 1]
+    values = np.asarray(quality.values[row, chosen])
+    for index in np.flatnonzero(~np.isfinite(values)):
+        raise InputError(
+            f"segment {trajectories.ids[row[index]]}: the winner of the first {size[index]} candidates "
+            f"(number {chosen[index] + 1}) has no score by {quality.metric}",
+            hint="PRR needs the winner at the end of every window evaluated, also after the stop",
+        )
+    return values

@@ -1,0 +1,239 @@
+"""From results to rows: every comparison and every speedup that a table, a figure or a sentence shows.
+
+Invariants:
+- All comparisons of one reranker, by whichever metric, are on the same resamples, drawn once.
+- Speedups are of one kind each: estimated ones of all segments, live ones of those that were run live. Where their
+  seconds stand side by side, both are of the segments that were run live.
+- The paper's value stands only beside the same cell: the same rule with the same step, threshold and budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quitmt.evaluate.equivalence import Comparison, compare
+from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
+from quitmt.lab.paper import values as paper_values
+from quitmt.lab.pipeline import Results
+from quitmt.lab.replay import runtime
+from quitmt.lab.replay.prr import window_prr
+from quitmt.lab.replay.significance import direction, pair_of
+from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
+
+RERANK = "rerank"
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    metrics: tuple[MetricColumn, ...]
+    main: tuple[RuleRow, ...]
+    windows: tuple[RuleRow, ...]
+    alphas: tuple[RuleRow, ...]
+    steps: tuple[RuleRow, ...]
+    mean_sizes: tuple[MeanSize, ...]
+    prr: tuple[Prr, ...]
+    runtimes: tuple[RuntimeRow, ...]
+
+
+def assemble(results: Results) -> Assembled:
+    judges = [Criterion(RERANK, "Rerank score", None)]
+    judges += [Criterion(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
+    metrics = tuple(judge.shown(results) for judge in judges)
+    main, windows, alphas, steps = [], [], [], []
+    for spec in results.trajectories:
+        rows = RerankerRows(results, spec, judges)
+        main += rows.main()
+        windows += rows.windows()
+        alphas += rows.alphas()
+        steps += rows.steps()
+    return Assembled(
+        metrics,
+        tuple(main),
+        tuple(windows),
+        tuple(alphas),
+        tuple(steps),
+        tuple(_mean_sizes(results)),
+        tuple(_prr(results)),
+        tuple(_runtimes(results)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
+
+    name: str
+    heading: str
+    quality: QualityScores | None
+
+    def values(self, replayed: Replayed) -> Floats:
+        return replayed.score if self.quality is None else self.quality.of(replayed)
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.quality is not None and self.quality.lower_is_better
+
+    def shown(self, results: Results) -> MetricColumn:
+        one = next(iter(results.replays.values())).unaccelerated
+        large = abs(float(np.nanmean(self.values(one)))) >= 10
+        return MetricColumn(self.name, self.heading, 2 if large else 4, self.lower_is_better)
+
+
+class RerankerRows:
+    """The rows of one reranker."""
+
+    def __init__(self, results: Results, spec: str, judges: Sequence[Criterion]) -> None:
+        self._results, self._spec, self._judges = results, spec, judges
+        self._replays = results.replays[spec]
+        self._trajectories = results.trajectories[spec]
+        self._live = {one.rule: one.seconds for one in results.live.get(spec, [])}
+        self._usual = {
+            one.settings["w"]: one
+            for one in self._replays.alphas
+            if np.isclose(one.settings["alpha"], results.study.rules.alpha, rtol=1e-9, atol=0)
+        }
+        """By window, what other thresholds are compared with."""
+        self._compared = self._comparisons()
+
+    def main(self) -> list[RuleRow]:
+        found = [self._row(self._replays.unaccelerated)]
+        found += [self._row(one.replayed, rerank=one.rerank_seconds) for one in self._replays.accelerated]
+        own = self._replays
+        for rule, fixed in zip((*own.windows, *own.beyond), (*own.fixed, *own.beyond_fixed), strict=True):
+            found += [self._row(rule, fixed=fixed), self._row(fixed)]
+        return found
+
+    def windows(self) -> list[RuleRow]:
+        pairs = zip(self._replays.windows, self._replays.fixed, strict=True)
+        return [self._row(window, fixed=fixed) for window, fixed in pairs]
+
+    def alphas(self) -> list[RuleRow]:
+        found = []
+        for one, fixed in zip(self._replays.alphas, self._replays.alphas_fixed, strict=True):
+            base = self._usual.get(one.settings["w"])
+            counted = None
+            if base is not None and base.key != one.key:
+                external = [judge for judge in self._judges if judge.quality]
+                signs = [
+                    direction(self._compared[base.key, one.key, judge.name], lower_is_better=judge.lower_is_better)
+                    for judge in external
+                ]
+                counted = sum(sign < 0 for sign in signs), sum(sign > 0 for sign in signs)
+            beside = paper_values.alpha(self._results.study, self._spec, one, self._results.quality.values())
+            found.append(self._row(one, fixed=fixed, worse_better=counted, beside=beside))
+        return found
+
+    def steps(self) -> list[RuleRow]:
+        pairs = zip(self._replays.steps, self._replays.steps_fixed, strict=True)
+        return [self._row(one, fixed=fixed, beside={}) for one, fixed in pairs]
+
+    def _comparisons(self) -> dict[tuple[str, str, str], Comparison]:
+        """By the keys of two rules and the name of a judge: all that the rows ask for, on one set of resamples."""
+        own = self._replays
+        against_base = [*(one.replayed for one in own.accelerated), *own.windows, *own.fixed, *own.alphas, *own.steps]
+        against_base += [*own.beyond, *own.beyond_fixed]
+        pairs = [(own.unaccelerated, one) for one in against_base]
+        pairs += zip(own.fixed, own.windows, strict=True)
+        pairs += zip(own.alphas_fixed, own.alphas, strict=True)
+        pairs += zip(own.steps_fixed, own.steps, strict=True)
+        pairs += zip(own.beyond_fixed, own.beyond, strict=True)
+        pairs += [(self._usual[one.settings["w"]], one) for one in own.alphas if one.settings["w"] in self._usual]
+        wanted = {(base.key, other.key): (base, other) for base, other in pairs}
+        keys = [(*key, judge) for key in wanted for judge in self._judges]
+        scored = [pair_of(*wanted[base, other], judge.quality) for base, other, judge in keys]
+        settings = self._results.study.evaluate
+        found = compare(scored, resamples=settings.resamples, rng=settings.seed)
+        return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
+
+    def _row(
+        self,
+        replayed: Replayed,
+        *,
+        fixed: Replayed | None = None,
+        rerank: Floats | None = None,
+        worse_better: tuple[int, int] | None = None,
+        beside: dict[str, Printed] | None = None,
+    ) -> RuleRow:
+        base, scores = self._replays.unaccelerated, {}
+        for judge in self._judges:
+            to_base = self._compared[base.key, replayed.key, judge.name] if replayed.key != base.key else None
+            to_fixed = self._compared[fixed.key, replayed.key, judge.name] if fixed is not None else None
+            scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed)
+        whole = runtime.estimated(self._trajectories, base)
+        seconds = _estimated(self._trajectories, replayed, rerank)
+        run_live = {one.key for one in (base, *self._replays.windows, *self._replays.beyond)}
+        live = self._live.get(replayed.name) if replayed.key in run_live else None
+        if beside is None:
+            beside = paper_values.rule(self._results.study, self._spec, replayed, self._results.quality.values())
+        return RuleRow.of(
+            replayed,
+            scores,
+            estimated=runtime.speedup(whole, seconds),
+            live=runtime.speedup(self._live[base.name], live) if live else None,
+            worse_better=worse_better,
+            paper=beside,
+            dataset=self._results.test_set.name,
+        )
+
+
+def _estimated(trajectories: Trajectories, replayed: Replayed, rerank: Floats | None) -> RuleSeconds:
+    """What a rule would have cost; the reranking of accelerated MBR was measured."""
+    seconds = runtime.estimated(trajectories, replayed)
+    return seconds if rerank is None else RuleSeconds(seconds.generate, float(rerank.sum()), live=False)
+
+
+def key_of(quality: QualityScores) -> str:
+    return paper_values.NAMES.get(quality.metric, quality.metric.lower())
+
+
+def _mean_sizes(results: Results) -> list[MeanSize]:
+    found = []
+    for spec, replays in results.replays.items():
+        for one in replays.steps:
+            k, w = int(one.settings["k"]), int(one.settings["w"])
+            printed = paper_values.mean_size(results.study, spec, k, w)
+            found.append(MeanSize(spec, k, w, one.mean_size, printed))
+    return found
+
+
+def _prr(results: Results) -> list[Prr]:
+    found = []
+    rules, budget = results.study.rules, results.study.model.budget
+    judged = [("proxy", None), *((key_of(quality), quality) for quality in results.quality.values())]
+    for spec, one in results.trajectories.items():
+        for w in rules.windows:
+            for risk, quality in judged:
+                printed = paper_values.prr(results.study, spec, w, quality)
+                found.append(Prr(spec, w, risk, window_prr(one, quality, rules.k, w, budget), printed))
+    return found
+
+
+def _runtimes(results: Results) -> list[RuntimeRow]:
+    """Estimated and live seconds, of the same segments."""
+    found = []
+    for spec, replays in results.replays.items():
+        live = {one.rule: one for one in results.live.get(spec, [])}
+        count = min((len(one.sizes) for one in live.values()), default=len(results.pools))
+        few = _first(results.trajectories[spec], count)
+        faster = {one.replayed.key: one.rerank_seconds[:count] for one in replays.accelerated}
+        rules = (*(one.replayed for one in replays.accelerated), *replays.windows, *replays.beyond)
+        for one in (replays.unaccelerated, *rules):
+            seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(one.key))
+            known = seconds if np.isfinite(seconds.total) else None
+            measured = live[one.name].seconds if one.name in live else None
+            printed = paper_values.seconds(results.study, spec, one)
+            found.append(RuntimeRow(spec, one.name, known, measured, printed))
+    return found
+
+
+def _first(trajectories: Trajectories, count: int) -> Trajectories:
+    """The first segments only, as far as seconds are concerned."""
+    return replace(
+        trajectories,
+        sizes=trajectories.sizes[:count],
+        generate_seconds=trajectories.generate_seconds[:count],
+        rerank_seconds=trajectories.rerank_seconds[:count],
+    )

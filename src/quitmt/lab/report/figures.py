@@ -1,0 +1,197 @@
+"""The paper's figures about stopping: when, how the score moved, and what windows and steps change.
+
+Each is a function from rows and arrays to a Figure; ``drawing`` has the style and ``save``. Figures about cost are in
+``cost_figures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quitmt.calibrate.drawing import legend_below, looks, panels, styled
+from quitmt.lab.frames import Floats, Ints
+from quitmt.lab.rows import MetricColumn, RuleRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 4
+"""Panels beside each other, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """How the best score of one segment moved, and where rules stopped."""
+
+    id: str
+    reranker: str
+    sizes: Ints
+    """Candidates drawn at each look."""
+    score: Floats
+    """The best score at each look."""
+    stops: Mapping[str, int]
+    """By the rule's name: the size at which it stopped."""
+
+
+@styled
+def stopping_distribution(sizes: Mapping[str, Mapping[int, Ints]], *, budget: int, bins: int = 16) -> Figure:
+    """Histograms of the stop sizes, ``sizes[reranker][w]``: a panel each."""
+    most = max(len(windows) for windows in sizes.values())
+    columns = -(-most // -(-most // COLUMNS))
+    rows = sum(-(-len(windows) // columns) for windows in sizes.values())
+    figure, axes = panels(rows, columns, "Where segments stop", width=2.3, height=1.9, sharex=True, sharey=True)
+    used, free = [], iter(axes)
+    for reranker, windows in sizes.items():
+        for place in range(-(-len(windows) // columns) * columns):
+            panel = next(free)
+            if place >= len(windows):
+                panel.set_axis_off()
+                continue
+            w, stops = list(windows.items())[place]
+            _histogram(panel, stops, budget, bins)
+            panel.set_title(f"{reranker}, w={w}")
+            used.append(panel)
+    for panel in axes[::columns]:
+        panel.set_ylabel("segments (%)")
+    for column in range(columns):
+        lowest = [panel for panel in axes[column::columns] if panel in used][-1]
+        lowest.set_xlabel("candidates")
+        lowest.tick_params(labelbottom=True)
+    legend_below(figure, used)
+    return figure
+
+
+def _histogram(panel: Axes, stops: Ints, budget: int, bins: int) -> None:
+    # A bin holds its right end: stops fall on multiples of k·w, and the last bin must hold the budget.
+    place = np.clip(-(-stops * bins // budget) - 1, 0, bins - 1)
+    early = np.bincount(place[stops < budget], minlength=bins) * 100 / len(stops)
+    width = budget / bins
+    at = (np.arange(bins) + 0.5) * width
+    panel.bar(at, early, width, color="#9ecae1", edgecolor="black", linewidth=0.6, label="stopped early")
+    full = 100 * float((stops >= budget).mean())
+    panel.bar(
+        at[-1], full, width, bottom=early[-1], color="white", edgecolor="black", linewidth=0.6, hatch="////",
+        label="whole budget",
+    )  # fmt: skip
+    panel.axvline(float(stops.mean()), color="black", linestyle="--", label="mean")
+    panel.set_xlim(0, budget)
+
+
+@styled
+def window_sweep(
+    rows: Sequence[RuleRow], base: Sequence[RuleRow], metrics: Sequence[MetricColumn], *, budget: int
+) -> Figure:
+    """Mean N and each metric against w, a line a reranker.
+
+    ``base`` are the Unaccelerated rows, drawn as level lines; bars are the 95% interval of the paired difference to
+    them. Rerankers' own scores have different scales, so each gets a panel.
+    """
+    rerankers = list(dict.fromkeys(row.reranker for row in rows))
+    wanted: list[tuple[MetricColumn | None, list[str]]] = [(None, rerankers)]
+    for metric in metrics:
+        wanted += [(metric, [one]) for one in rerankers] if metric.name == "rerank" else [(metric, rerankers)]
+    columns = min(3, len(wanted))
+    figure, axes = panels(-(-len(wanted) // columns), columns, "What the window costs and what it buys")
+    for panel, (metric_or_none, shown) in zip(axes, wanted, strict=False):
+        for reranker in shown:
+            look = looks(len(rerankers))[rerankers.index(reranker)]
+            mine = sorted((row for row in rows if row.reranker == reranker), key=lambda row: row.settings["w"])
+            level = next((row for row in base if row.reranker == reranker), None)
+            w = [row.settings["w"] for row in mine]
+            if metric_or_none is None:
+                panel.plot(w, [row.mean_size for row in mine], **look.of(reranker))
+            else:
+                points = [(row.settings["w"], *_with_bars(row, metric_or_none)) for row in mine]
+                x, y, below, above = np.array(points).T
+                panel.errorbar(x, y, yerr=[below, above], capsize=2, elinewidth=0.8, **look.of(reranker))
+                if level is not None and metric_or_none.name in level.scores:
+                    value = level.scores[metric_or_none.name].value
+                    panel.axhline(value, color=look.colour, linestyle=":", label=f"{reranker}, Unaccelerated")
+            panel.set_xticks(w)
+        panel.set_xlabel("window w (steps)")
+        if metric_or_none is None:
+            panel.set_ylabel("mean candidates a segment")
+            panel.set_ylim(0, budget)
+        else:
+            panel.set_ylabel(metric_label(metric_or_none))
+            panel.set_title(shown[0] if metric_or_none.name == "rerank" else "")
+    for panel in axes[len(wanted) :]:
+        panel.set_axis_off()
+    legend_below(figure, axes)
+    return figure
+
+
+def _with_bars(row: RuleRow, metric: MetricColumn) -> tuple[float, float, float]:
+    """The score, and how far its bar reaches below and above it."""
+    score = row.scores[metric.name]
+    if score.base is None:
+        return score.value, 0.0, 0.0
+    low, high = score.base.interval
+    # A bootstrap interval can miss the difference itself by a hair; a bar cannot be shorter than nothing.
+    return score.value, max(0.0, score.base.difference - low), max(0.0, high - score.base.difference)
+
+
+def metric_label(metric: MetricColumn) -> str:
+    """For an axis: says which way is better."""
+    return f"{metric.heading} ({'lower' if metric.lower_is_better else 'higher'} is better)"
+
+
+@styled
+def score_evolution(curves: Sequence[Evolution]) -> Figure:
+    """The best score of single segments as candidates come in, with the point where each rule stopped."""
+    columns = min(3, len(curves))
+    figure, axes = panels(-(-len(curves) // columns), columns, "How the best score moves, and where rules stop")
+    rules = list(dict.fromkeys(rule for curve in curves for rule in curve.stops))
+    for panel, curve in zip(axes, curves, strict=False):
+        panel.plot(curve.sizes, curve.score, drawstyle="steps-post", color="#555555", label="best score")
+        for rule, look in zip(rules, looks(len(rules)), strict=True):
+            if rule in curve.stops:
+                at = int(np.searchsorted(curve.sizes, curve.stops[rule], side="right")) - 1
+                panel.plot(
+                    [curve.stops[rule]], [curve.score[at]], look.marker, color=look.colour,
+                    markerfacecolor="white", markeredgewidth=1.4, markersize=7, label=rule,
+                )  # fmt: skip
+        panel.set_title(f"segment {curve.id}")
+        panel.set_xlabel("candidates")
+        panel.set_ylabel(f"best score, {curve.reranker}")
+        panel.ticklabel_format(axis="y", useOffset=False)
+    for panel in axes[len(curves) :]:
+        panel.set_axis_off()
+    legend_below(figure, axes, 5)
+    return figure
+
+
+@styled
+def step_sizes(rows: Sequence[RuleRow], metric: MetricColumn | None = None, *, w: int, product: int) -> Figure:
+    """Mean N, and a metric if there is one, against k: at a fixed window w, and at a fixed k·w."""
+    kept = [
+        (f"window w={w}", [row for row in rows if row.settings["w"] == w]),
+        (f"k·w={product} candidates", [row for row in rows if row.settings["k"] * row.settings["w"] == product]),
+    ]
+    rerankers = list(dict.fromkeys(row.reranker for row in rows))
+    figure, axes = panels(2 if metric else 1, 2, "What the step size changes", sharex=True, sharey="row")
+    for number, panel in enumerate(axes):
+        title, shown = kept[number % 2]
+        for reranker, look in zip(rerankers, looks(len(rerankers)), strict=True):
+            mine = sorted((row for row in shown if row.reranker == reranker), key=lambda row: row.settings["k"])
+            y = [row.scores[metric.name].value if metric and number > 1 else row.mean_size for row in mine]
+            k = [row.settings["k"] for row in mine]
+            panel.plot(k, y, **look.of(reranker))
+        panel.set_xscale("log", base=2)
+        steps = sorted({row.settings["k"] for _, each in kept for row in each})
+        panel.set_xticks(steps, [f"{k:.0f}" for k in steps])
+        if number < 2:
+            panel.set_title(f"at a fixed {title}")
+        if number >= len(axes) - 2:
+            panel.set_xlabel("step k (candidates)")
+    axes[0].set_ylabel("mean candidates a segment")
+    axes[0].set_ylim(bottom=0)
+    if metric:
+        axes[2].set_ylabel(metric_label(metric))
+    legend_below(figure, axes)
+    return figure

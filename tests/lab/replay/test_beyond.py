@@ -1,0 +1,113 @@
+"""Rules with a threshold in a study: their replay is the engine's run over the same pools, segment by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quitmt.api import Translator
+from quitmt.errors import UsageError
+from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.lab.pipeline import check
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.trajectories import compute
+from quitmt.lab.replay import beyond
+from quitmt.lab.study import Study, parse
+from quitmt.lab.study.settings import RerankSettings
+from quitmt.lab.study.testsets import StudyTestSet
+from quitmt.types import Candidate, Segment, Verdict
+from tests.lab.studies import recorded_study
+
+MakePool = Callable[[int, int], list[str]]
+SIZES = [60] * 6 + [1, 2, 7, 21, 23, 24, 40, 48, 59]
+
+
+def study_of(budget: int, step: int, rules: list[str], **more: Any) -> Study:
+    found = {
+        "test_set": {"tsv": "none.tsv"},
+        "model": {"budget": budget},
+        "rules": {"k": step, **more},
+        "live": {"rules": rules},
+    }
+    return parse(found, "test")
+
+
+@pytest.fixture
+def pools(make_pool: MakePool) -> list[RecordedPool]:
+    rng = np.random.default_rng(5)
+    found = []
+    for number, size in enumerate(SIZES):
+        scores = rng.beta(2, 5, size).round(2)
+        texts = make_pool(number, size)
+        candidates = (Candidate(text, scores={"q": float(q)}) for text, q in zip(texts, scores, strict=True))
+        found.append(RecordedPool(Segment(f"s{number}"), tuple(candidates)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reranker", "rule"),
+    [
+        ("mbr:chrf", "loss:most=0.01,minimum=6"),
+        ("mbr:chrf", "loss:most=0.03"),
+        ("mbr:chrf", "race:epsilon=0.05,minimum=8"),
+        ("mbr:chrf", "race:z=1,epsilon=0.02"),
+        ("qe:recorded:q", "headroom:share=0.02,minimum=4"),
+        ("qe:recorded:q", "headroom:share=0.05,top=2"),
+    ],
+)
+@pytest.mark.parametrize(("step", "budget"), [(4, 60), (3, 50), (8, 64)])
+def test_a_replay_is_the_run(
+    reranker: str, rule: str, step: int, budget: int, pools: list[RecordedPool], tmp_path: Path
+) -> None:
+    study = study_of(budget, step, [rule], beyond=["loss", "race", "headroom"])
+    own = [FullPool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
+    one = compute(
+        reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=beyond.observed(study), step=step, budget=budget
+    )
+    (replayed,) = beyond.replayed(study, one)
+    translator = Translator(RecordedGenerator(pools), reranker=reranker, rule=rule, k=step, n=budget)
+    outcomes = translator.translate([Segment(pool.segment.id, "x") for pool in pools])
+    assert replayed.name == rule
+    assert [one.error for one in outcomes] == [None] * len(SIZES)
+    assert replayed.size.tolist() == [one.size for one in outcomes]
+    assert replayed.index.tolist() == [one.index for one in outcomes]
+    assert replayed.full.tolist() == [one.size == budget for one in outcomes]
+    if step == 4:  # else the above would say less than it seems to
+        assert {one.stop for one in outcomes} >= {Verdict.DECIDED, Verdict.EXHAUSTED}
+
+
+def test_rules_that_see_the_same_are_observed_once() -> None:
+    study = study_of(64, 8, ["loss:most=0.01", "race:z=1,epsilon=0.5", "headroom"], beyond=["loss", "race:z=1", "race"])
+    assert beyond.observed(study) == ("loss", "race:z=1", "race", "headroom")
+    assert beyond.observed(study_of(64, 8, [], beyond=[])) == ()
+
+
+def test_only_what_was_observed_is_replayed(pools: list[RecordedPool], tmp_path: Path) -> None:
+    own = [FullPool(pool.segment, pool.candidates, 0.0) for pool in pools]
+    one = compute("qe:recorded:q", own, RerankSettings(), ("en", "pt"), tmp_path)
+    assert beyond.replayed(study_of(512, 8, ["headroom", "loss"]), one) == ()
+
+
+@pytest.mark.parametrize(
+    ("section", "rules", "message"),
+    [
+        ("rules", {"beyond": ["quit"]}, r"\[rules\], beyond: 'quit' is no rule with a threshold \(there is loss, race"),
+        ("rules", {"beyond": ["los"]}, r"unknown stopping rule 'los' \(did you mean 'loss'\?\)"),
+        ("rules", {"beyond": ["race:y=2"]}, r"unknown option of --stop race 'y'"),
+        (
+            "rules",
+            {"beyond": ["loss:most=1"]},
+            r"all thresholds of 'loss:most=1' are tried.* \(leave out most\)",
+        ),
+        ("live", {"rules": ["fixed:8"]}, r"\[live\], rules: 'fixed:8' is no rule with a threshold"),
+    ],
+)
+def test_what_cannot_be_is_refused(section: str, rules: dict[str, Any], message: str, tmp_path: Path) -> None:
+    study = recorded_study(tmp_path, **{section: rules})
+    segments = (Segment("1", "x"),)
+    with pytest.raises(UsageError, match=message):
+        check(study, StudyTestSet("x", segments, (("r",),)), ("en", "pt"))

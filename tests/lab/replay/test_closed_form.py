@@ -1,0 +1,92 @@
+"""The law of QUIT's stopping size on scores that say nothing, against simulation through the replay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quitmt.errors import UsageError
+from quitmt.lab.frames import Floats, Ints, Trajectories
+from quitmt.lab.replay.closed_form import qe_stopping
+from quitmt.lab.replay.rules import quit_rule
+
+SEGMENTS = 20_000
+SETTINGS = [
+    (8, 4, 512),
+    (4, 8, 128),
+    (8, 16, 256),
+    (3, 4, 50),  # the last step is shorter, and completes no window
+    (7, 3, 60),  # the last step is shorter, and completes a window
+    (5, 2, 64),  # the last window is of one step
+    (16, 8, 100),  # no window is ever complete
+    (1, 2, 30),
+]
+
+
+def simulated(scores: Floats, k: int, w: int, budget: int) -> Ints:
+    best = np.maximum.accumulate(scores, axis=1)
+    rows, size = best.shape
+    nothing = np.zeros(best.shape, np.int64)
+    trajectories = Trajectories(
+        "qe:noise", "", ("",) * rows, np.full(rows, size), nothing, best, best, np.ones(rows), np.ones(rows)
+    )
+    return quit_rule(trajectories, k=k, w=w, alpha=0.0, budget=budget).size
+
+
+@pytest.mark.parametrize(("w", "mean", "digits"), [(4, 67.7, 1), (8, 153.5, 1), (16, 321.8, 1)])
+def test_the_means_of_the_method(w: int, mean: float, digits: int) -> None:
+    assert round(qe_stopping(8, w, 512).mean, digits) == mean
+
+
+@pytest.mark.parametrize(("k", "w", "budget"), SETTINGS)
+@pytest.mark.parametrize("distribution", ["uniform", "lognormal"])
+def test_simulated_scores_stop_by_it_whatever_their_distribution(
+    k: int, w: int, budget: int, distribution: str
+) -> None:
+    law = qe_stopping(k, w, budget)
+    scores = getattr(np.random.default_rng(11), distribution)(size=(SEGMENTS, budget))
+    sizes = simulated(scores, k, w, budget)
+    assert set(sizes.tolist()) <= set(law.sizes.tolist())
+    for size, probability in zip(law.sizes, law.probability, strict=True):
+        error = np.sqrt(probability * (1 - probability) / SEGMENTS)
+        assert abs((sizes == size).mean() - probability) <= 4.5 * error + 1e-12
+    assert abs(sizes.mean() - law.mean) <= 4.5 * law.deviation / np.sqrt(SEGMENTS)
+    assert abs((sizes == budget).mean() - law.full) <= 4.5 * np.sqrt(law.full * (1 - law.full) / SEGMENTS) + 1e-12
+
+
+def test_a_window_passes_with_the_probability_of_the_method() -> None:
+    k, w = 8, 8
+    law, reached = qe_stopping(k, w, 512), 1.0
+    for b, (size, probability) in enumerate(zip(law.sizes[:-1], law.probability[:-1], strict=True), start=1):
+        assert size == b * k * w
+        assert probability / reached == pytest.approx(1 - (w - 1) / (w * b))
+        reached -= probability
+
+
+def test_with_ties_it_stops_earlier() -> None:
+    scores = np.random.default_rng(12).random((SEGMENTS, 256))
+    law = qe_stopping(8, 8, 256)
+    means = [simulated(scores.round(digits), 8, 8, 256).mean() for digits in (4, 2, 1)]
+    error = law.deviation / np.sqrt(SEGMENTS)
+    assert law.mean + 4 * error > means[0] > means[1] + 10 * error > means[2] + 20 * error
+
+
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(1, 300))
+def test_it_is_a_distribution_over_sizes_up_to_the_budget(k: int, w: int, budget: int) -> None:
+    law = qe_stopping(k, w, budget)
+    assert law.probability.sum() == pytest.approx(1)
+    assert (law.probability >= 0).all()
+    assert (np.diff(law.sizes) > 0).all() and law.sizes[-1] == budget
+    assert law.sizes[0] <= law.mean <= budget
+
+
+def test_one_step_always_stops() -> None:
+    law = qe_stopping(8, 1, 64)
+    assert law.mean == 8 and law.full == 0
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(UsageError, match="w must be"):
+        qe_stopping(8, 0, 512)

@@ -1,0 +1,67 @@
+"""Significant differences: who is counted as worse, better or neither, and how often by mistake."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quitmt.errors import InputError
+from quitmt.evaluate.equivalence import Pair, compare
+from quitmt.lab.frames import QualityScores
+from quitmt.lab.replay.fixed import matched_fixed
+from quitmt.lab.replay.rules import quit_rule, unaccelerated
+from quitmt.lab.replay.significance import direction, pair_of
+from tests.lab.arrays import running_best
+
+
+def shifted(shift: float, *, lower_is_better: bool = False, segments: int = 300, seed: int = 0) -> Pair:
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=segments)
+    return Pair(base, base + shift + 0.1 * rng.normal(size=segments), lower_is_better)
+
+
+def test_the_interval_is_of_95_percent_and_two_sided() -> None:
+    """Without a difference, 5% of comparisons come out significant, half of them on either side."""
+    rng = np.random.default_rng(2)
+    pairs = [Pair(base := rng.normal(size=200), base + rng.normal(size=200)) for _ in range(2_000)]
+    # Each with resamples of its own, or all would be wrong together.
+    found = [
+        direction(compare([pair], resamples=400, rng=seed)[0], lower_is_better=False) for seed, pair in enumerate(pairs)
+    ]
+    # Percentiles of 400 resamples of 200 segments are a little narrow: nearer 5.5% in all. Four standard errors.
+    assert 0.013 < found.count(-1) / 2_000 < 0.042
+    assert 0.013 < found.count(1) / 2_000 < 0.042
+
+
+def test_direction_is_the_side_of_the_interval() -> None:
+    for shift, sign in ((0.3, 1), (-0.3, -1)):
+        (found,) = compare([shifted(shift)], resamples=500)
+        assert direction(found, lower_is_better=False) == sign
+        assert direction(found, lower_is_better=True) == -sign
+
+
+def test_rules_are_compared_pairwise_by_what_they_chose() -> None:
+    rng = np.random.default_rng(3)
+    trajectories = running_best(rng.random((60, 32)))
+    quality = QualityScores("metricx", "m", True, rng.random((60, 32)))
+    base = unaccelerated(trajectories, 32)
+    rule = quit_rule(trajectories, k=2, w=2, alpha=0.0, budget=32)
+    rival = matched_fixed(trajectories, rule.mean_size, 32)
+    found = compare([pair_of(base, one, quality) for one in (rule, rival)], resamples=500)
+    for one, comparison in zip((rule, rival), found, strict=True):
+        difference = quality.values[np.arange(60), one.index] - quality.values[np.arange(60), base.index]
+        assert comparison.difference == pytest.approx(difference.mean())
+        assert comparison.losses == (difference > 0).sum() > 0  # lower is better
+    (own,) = compare([pair_of(base, rule, None)], resamples=500)
+    assert own.difference == pytest.approx((rule.score - base.score).mean())
+    assert own.wins == 0 < own.losses  # by its own score, nothing beats the whole pool
+
+
+def test_what_was_not_evaluated_is_refused() -> None:
+    trajectories = running_best(np.random.default_rng(4).random((5, 8)))
+    base = unaccelerated(trajectories, 8)
+    values = np.ones((5, 8))
+    values[3, base.index[3]] = np.nan
+    message = f"segment 4: candidate {base.index[3] + 1}, which Unaccelerated chose, has no score by xcomet"
+    with pytest.raises(InputError, match=message):
+        pair_of(base, base, QualityScores("xcomet", "x", False, values))

@@ -1,0 +1,79 @@
+"""The summary says what the numbers show, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from quitmt.evaluate.equivalence import Comparison
+from quitmt.lab.report.facts import EqualCost, Kept, Pools, RiskRanking, Saving, facts, listed, sentences
+from quitmt.lab.rows import MetricColumn, Prr, RuleRow, Score
+
+CHRF = MetricColumn("chrfpp", "chrF++")
+METRICX = MetricColumn("metricx", "MetricX", lower_is_better=True)
+
+
+def compared(low: float, high: float, sigma: float = 1.0) -> Comparison:
+    return Comparison((low + high) / 2, (low, high), (low, high), sigma, (0.05, 0.02), (0.1, 0.2), 1, 1, 1)
+
+
+def row(scores: dict[str, Score] | None = None, rule: str = "QUIT w=8", **speedups: float) -> RuleRow:
+    return RuleRow("mbr:chrf", rule, 128.0, 0.125, scores or {}, **speedups)  # type: ignore[arg-type]
+
+
+def test_a_saving_names_live_and_estimated_speedups_apart() -> None:
+    said = Saving(row(live=3.5, estimated=3.75), 512).sentence()
+    assert said == (
+        "mbr:chrf: QUIT w=8 draws 128.0 of 512 candidates a segment on average (75% fewer); 12.5% of the segments use "
+        "the whole budget. Speedup over Unaccelerated: 3.50× measured live, 3.75× estimated from the replay."
+    )
+    assert "live" not in Saving(row(estimated=3.75), 512).sentence()
+    assert Saving(row(), 512).sentence().endswith("budget.")
+
+
+def test_equivalence_is_said_by_margin() -> None:
+    scores = {"chrfpp": Score(50, compared(-0.01, 0.01)), "metricx": Score(5, compared(-0.3, 0.1))}
+    assert Kept(row(scores), [CHRF, METRICX]).sentence() == (
+        "Its choices are equivalent to the whole pool's within 0.02σ by chrF++; not shown to be equivalent within "
+        "0.05σ by MetricX."
+    )
+    wider = {"chrfpp": Score(50, compared(-0.04, 0.01))}
+    assert "within 0.05σ by chrF++." in Kept(row(wider), [CHRF]).sentence()
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "verdict"),
+    [
+        (CHRF, (0.1, 0.3), "it is better by chrF++ (+0.20, 95% interval +0.10 to +0.30)"),
+        (CHRF, (-0.3, -0.1), "it is worse by chrF++ (−0.20, 95% interval −0.30 to −0.10)"),
+        (CHRF, (-0.1, 0.3), "no difference shows by chrF++ (+0.10, 95% interval −0.10 to +0.30)"),
+        (METRICX, (0.1, 0.3), "it is worse by MetricX (+0.20, 95% interval +0.10 to +0.30)"),
+        (METRICX, (-0.3, -0.1), "it is better by MetricX (−0.20, 95% interval −0.30 to −0.10)"),
+    ],
+)
+def test_a_difference_at_equal_cost_has_its_direction(
+    metric: MetricColumn, ends: tuple[float, float], verdict: str
+) -> None:
+    said = EqualCost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric]).sentence()
+    assert said == f"Against a fixed number of candidates at equal mean cost, {verdict}."
+
+
+def test_an_undefined_prr_is_said() -> None:
+    assert "a PRR of −0.125 (" in RiskRanking(Prr("qe", 8, "proxy", -0.125), "proxy").sentence()
+    assert "undefined PRR" in RiskRanking(Prr("qe", 8, "proxy", None), "proxy").sentence()
+
+
+def test_facts_are_about_quit_unless_others_are_named() -> None:
+    rows = [row(rule=rule) for rule in ("Unaccelerated", "QUIT w=4", "Fixed-N* (w=4)", "PruneMBR")]
+    said = sentences(facts(rows, [CHRF], budget=512))
+    assert len(said) == 1
+    assert "QUIT w=4" in said[0]
+    (named,) = sentences(facts(rows, [CHRF], budget=512, rules=["PruneMBR"]))
+    assert "PruneMBR" in named
+
+
+def test_facts_without_anything_to_say_are_left_out() -> None:
+    assert sentences([Kept(row(), [CHRF]), EqualCost(row(), [CHRF])]) == ()
+    assert sentences([Pools(1997, 512, "bergamot")]) == (
+        "1,997 segments, up to 512 candidates each, sampled from bergamot.",
+    )
+    assert [listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == ["a", "a and b", "a, b and c"]

@@ -1,0 +1,183 @@
+"""Figures: each is drawn from small arrays, labelled, saved in all formats, and the same twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from quitmt.calibrate.drawing import encoded, looks, save
+from quitmt.evaluate.equivalence import Comparison
+from quitmt.lab.frames import RuleSeconds
+from quitmt.lab.report.cost_figures import (
+    CostCurves,
+    Trace,
+    alpha_tradeoff,
+    quality_against_cost,
+    regret_against_cost,
+    runtime_breakdown,
+)
+from quitmt.lab.report.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
+from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
+
+METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
+RERANKERS = ["mbr:chrf", "qe:kiwi"]
+COMPARED = Comparison(0.1, (-0.1, 0.3), (0.0, 0.2), 1.0, (0.05,), (0.5,), 1, 1, 1)
+
+
+def row(reranker: str, rule: str, size: float, **settings: float) -> RuleRow:
+    scores = {metric.name: Score(size / 100, COMPARED, COMPARED) for metric in METRICS}
+    return RuleRow(reranker, rule, size, 0.0, scores, settings=settings)
+
+
+def distribution() -> Figure:
+    stops = np.array([16, 32, 64, 64, 128])
+    return stopping_distribution({name: dict.fromkeys((2, 4, 8, 12, 16), stops) for name in RERANKERS}, budget=128)
+
+
+def sweep() -> Figure:
+    rows = [row(name, f"QUIT w={w}", 30.0 * w, w=w) for name in RERANKERS for w in (2, 4, 8)]
+    base = [row(name, "Unaccelerated", 256.0) for name in RERANKERS]
+    return window_sweep(rows, base, METRICS, budget=256)
+
+
+def evolution() -> Figure:
+    sizes = np.arange(8, 65, 8)
+    curves = [Evolution(str(i), "mbr:chrf", sizes, np.sqrt(sizes) + i, {"QUIT w=4": 32, "Fixed": 37}) for i in range(4)]
+    return score_evolution(curves)
+
+
+def steps() -> Figure:
+    rows = [row(name, "QUIT", 8.0 * k + w, k=k, w=w) for name in RERANKERS for k in (4, 8, 16) for w in (4, 8, 16)]
+    return step_sizes(rows, METRICS[1], w=8, product=64)
+
+
+def cost() -> Figure:
+    line = {"loss": (np.array([16.0, 200.0]), np.array([2.0, 3.0]))}
+    frontiers = {name: CostCurves(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0]), line) for name in RERANKERS}
+    rules = [("Unaccelerated", 512.0), ("QUIT w=4", 80.0), ("QUIT w=8", 160.0), ("Fixed-N* (w=4)", 80.0)]
+    rules += [("loss:most=0.1", 90.0), ("Fixed-N* (loss:most=0.1)", 90.0)]
+    return quality_against_cost(frontiers, [row(name, *rule) for name in RERANKERS for rule in rules], METRICS[1])
+
+
+def regret() -> Figure:
+    sizes = np.array([1.0, 16.0, 128.0, 512.0])
+    names = ["Fixed N", "loss", "race", "QUIT w=4, all α"]
+    own = [Trace(name, sizes[bool(place) :], (place + 1) / sizes[bool(place) :]) for place, name in enumerate(names)]
+    lossless = [own[0], Trace("headroom", sizes, np.zeros(4))]
+    return regret_against_cost({"mbr:chrf": own, "qe:kiwi": lossless, "qe:other": [Trace("Fixed N", sizes, 0 * sizes)]})
+
+
+def runtime() -> Figure:
+    rows = [
+        RuntimeRow("mbr", "Unaccelerated", RuleSeconds(9, 3, False), RuleSeconds(10, 3, True)),
+        RuntimeRow("mbr", "PruneMBR", RuleSeconds(9, 1, False)),
+    ]
+    return runtime_breakdown(rows)
+
+
+def alphas() -> Figure:
+    return alpha_tradeoff(
+        [
+            row(n, "QUIT", 10.0 * w - np.log10(a), w=w, alpha=a)
+            for n in RERANKERS
+            for w in (4, 16)
+            for a in (1e-4, 1e-3)
+        ],
+        METRICS[1],
+    )
+
+
+ALL = [distribution, sweep, evolution, steps, cost, regret, runtime, alphas]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_every_figure_has_a_title_labels_and_a_legend(make: Callable[[], Figure]) -> None:
+    figure = make()
+    assert figure.get_suptitle()
+    assert figure.legends
+    drawn = [panel for panel in figure.axes if panel.axison]
+    # Where panels share an axis the outer ones name it: every row has a name for y, every column one for x.
+    places = [(panel.get_subplotspec(), panel) for panel in drawn]
+    for row_ in {place.rowspan.start for place, _ in places if place}:
+        assert any(panel.get_ylabel() for place, panel in places if place and place.rowspan.start == row_)
+    for column in {place.colspan.start for place, _ in places if place}:
+        assert any(panel.get_xlabel() for place, panel in places if place and place.colspan.start == column)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_every_figure_is_drawn_the_same_twice(make: Callable[[], Figure]) -> None:
+    assert encoded(make(), "svg") == encoded(make(), "svg")
+
+
+def test_three_formats_are_saved_and_are_the_same_twice(tmp_path: Path) -> None:
+    paths = save(runtime(), tmp_path / "one", "figure")
+    assert [path.name for path in paths] == ["figure.svg", "figure.pdf", "figure.png"]
+    assert [path.read_bytes()[:4] for path in paths] == [b"<?xm", b"%PDF", b"\x89PNG"]
+    again = save(runtime(), tmp_path / "two", "figure")
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+
+
+def test_text_stays_text_and_no_date_is_written() -> None:
+    text = encoded(sweep(), "svg").decode()
+    assert "window w (steps)" in text
+    assert "dc:date" not in text
+
+
+def test_a_histogram_counts_every_segment_once_with_whole_budgets_apart() -> None:
+    panel = distribution().axes[0]
+    early, whole = panel.containers
+    assert sum(bar.get_height() for bar in early) == pytest.approx(80)
+    assert [bar.get_height() for bar in whole] == pytest.approx([20])
+    # A bin holds its right end: 16 of 128 in 16 bins of 8 candidates is the second.
+    assert early[1].get_height() == pytest.approx(20)
+
+
+def test_stops_lie_on_the_line_also_between_looks() -> None:
+    line, on_step, between = evolution().axes[0].lines
+    sizes, scores = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    assert (on_step.get_xdata()[0], on_step.get_ydata()[0]) == (32, scores[sizes == 32][0])  # type: ignore[index]
+    assert (between.get_xdata()[0], between.get_ydata()[0]) == (37, scores[sizes == 32][0])  # type: ignore[index]
+
+
+def test_steps_are_shown_at_a_fixed_window_and_at_a_fixed_product() -> None:
+    at_window, at_product = steps().axes[:2]
+    assert np.asarray(at_window.lines[0].get_ydata()).tolist() == [8 * k + 8 for k in (4, 8, 16)]
+    assert np.asarray(at_product.lines[0].get_ydata()).tolist() == [8 * k + 64 / k for k in (4, 8, 16)]
+
+
+def test_bars_are_the_paired_interval_around_the_rule() -> None:
+    panel = cost().axes[0]
+    ends = sorted(tuple(segment[:, 1]) for bars in panel.collections for segment in bars.get_segments())  # type: ignore[attr-defined]
+    # QUIT at 80 candidates scores 0.8, the difference to Fixed-N* is 0.1 with an interval from −0.1 to 0.3.
+    assert ends[0] == pytest.approx((0.6, 1.0))
+
+
+def test_a_rule_has_one_look_on_its_line_and_at_its_point() -> None:
+    labels = {line.get_label(): line for line in cost().axes[0].lines}
+    loss = [bars.lines[0] for bars in cost().axes[0].containers if bars.get_label() == "loss"]  # type: ignore[attr-defined]
+    assert [one.get_marker() for one in loss] == [labels["loss"].get_marker()]
+    assert "Fixed-N*" not in labels
+
+
+def test_fixed_sizes_are_drawn_from_where_rules_begin() -> None:
+    panel = regret().axes[0]
+    assert np.asarray(panel.lines[0].get_xdata()).tolist() == [16, 128, 512]
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert len({(line.get_marker(), line.get_linestyle()) for line in panel.lines}) == 4
+
+
+def test_rules_that_were_not_run_live_say_so() -> None:
+    estimated, live = runtime().axes
+    assert "Estimated" in estimated.get_title()
+    assert "live" in live.get_title()
+    assert [text.get_text().strip() for text in live.texts] == ["not measured"]
+    assert not estimated.texts
+
+
+def test_series_differ_without_colour() -> None:
+    seen = {(look.marker, look.line) for look in looks(7)}
+    assert len(seen) == 7

@@ -1,0 +1,152 @@
+"""Study files: what the template says, and what is refused, each in one sentence."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from quitmt.errors import InputError
+from quitmt.evaluate.equivalence import MOST_RESAMPLES
+from quitmt.lab.study import Study, load, parse, template
+from quitmt.lab.study.file import MOST, SECTIONS
+from quitmt.lab.study.settings import LiveSettings, TestSetSettings
+
+FEW_LIVE = LiveSettings(limit=20)
+"""Live runs take long: the template says so, and asks for few."""
+TEST_SET = '[test_set]\ntsv = "a.tsv"\n'
+
+
+def uncommented(text: str, *, without: tuple[str, ...]) -> str:
+    """The template with its settings in force, but for some fields."""
+    lines = [re.sub(r"^# (?=\w+ = |\[)", "", line) for line in text.splitlines()]
+    return "\n".join(line for line in lines if line.partition(" ")[0] not in without)
+
+
+def test_the_template_is_a_study_of_defaults() -> None:
+    found = parse(tomllib.loads(template("news.tsv")), "template")
+    assert found == Study(TestSetSettings(tsv="news.tsv", limit=200), live=FEW_LIVE)
+
+
+def test_what_is_commented_out_is_the_default() -> None:
+    """But for what has none: another test set, pools, languages, cut-offs, hardware, options and the paper."""
+    others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight"
+    text = uncommented(template(), without=(*others.split(), "options", "device", "dtype", "batch_tokens", "dataset"))
+    text = text.replace('model = "Qwen3"', "")
+    assert parse(tomllib.loads(text), "template") == Study(TestSetSettings(tsv="NEWS.tsv", limit=200), live=FEW_LIVE)
+
+
+def test_the_template_names_every_field() -> None:
+    text = template()
+    blocks = dict(re.findall(r"^(?:# )?\[(\w+)\](.*?)(?=^(?:# )?\[|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert blocks.keys() == SECTIONS.keys()
+    for section, kind in SECTIONS.items():
+        named = set(re.findall(r"^(?:# )?(\w+) = ", blocks[section], re.MULTILINE))
+        assert named == {one.name for one in fields(kind)}, section
+
+
+@pytest.mark.parametrize("name", ['a "b" \\ c.tsv', "néws.tsv", "a # b.tsv", "NEWS.tsv"])
+def test_the_template_takes_any_file_name(name: str) -> None:
+    found = parse(tomllib.loads(template(name, limit=7, output="x/é")), "template")
+    assert found == Study(TestSetSettings(tsv=name, limit=7), output="x/é", live=FEW_LIVE)
+
+
+def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'title = "T"\noutput = "out"\n[test_set]\nsources = "a.en"\nreferences = ["a.pt", "b.pt"]\n'
+        '[model]\nbudget = 64\ntemperature = 1\noptions = { base_url = "http://x" }\n'
+        "[rerank]\nkeep_pairs = true\n[rules]\nalphas = [0, 1e-2]\n",
+        "utf-8",
+    )
+    found = load(str(path))
+    assert (found.title, found.output, found.test_set.references) == ("T", "out", ("a.pt", "b.pt"))
+    assert (found.model.budget, found.model.temperature) == (64, 1.0)
+    assert isinstance(found.model.temperature, float)
+    assert found.model.options == {"base_url": "http://x"}
+    assert found.rerank.keep_pairs is True
+    assert found.rules.alphas == (0.0, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = ", "{path} is not TOML: Invalid value (at end of document)"),
+        ("", "{path} names no test set (a section [test_set] with tsv, sources, name or jsonl)"),
+        ("[test_set]", "{path}, [test_set]: exactly one of tsv, sources, name and jsonl must be there"),
+        (TEST_SET + 'name = "wmt24:en-de"', "exactly one of tsv, sources, name and jsonl must be there"),
+        (TEST_SET + "[rule]", "{path}: unknown field 'rule' (did you mean 'rules'?)"),
+        (TEST_SET + "[rules]\nwindow = [2]", "{path}, [rules]: unknown field 'window' (did you mean 'windows'?)"),
+        (TEST_SET + "[model]\nbugdet = 2", "{path}, [model]: unknown field 'bugdet' (did you mean 'budget'?)"),
+        ("title = 3\n" + TEST_SET, "{path}, title must be a text, not 3"),
+        ("rules = 3\n" + TEST_SET, "{path}: [rules] must be a section"),
+        (TEST_SET + "[rules]\nk = 8.5", "{path}, [rules], k must be of type int, not 8.5"),
+        (TEST_SET + "[rules]\nk = true", "{path}, [rules], k must be of type int, not True"),
+        (TEST_SET + '[rules]\nalpha = "low"', "{path}, [rules], alpha must be of type float, not 'low'"),
+        (TEST_SET + "[rules]\nwindows = 8", "{path}, [rules], windows must be a list, not 8"),
+        (TEST_SET + '[rules]\nwindows = ["8"]', "{path}, [rules], windows must be of type int, not '8'"),
+        (TEST_SET + "[model]\nname = 3", "{path}, [model], name must be a text, not 3"),
+        (TEST_SET + "[model]\noptions = 3", "{path}, [model], options must be a table, not 3"),
+        (TEST_SET + "[rerank]\nkeep_pairs = 1", "{path}, [rerank], keep_pairs must be of type bool, not 1"),
+        (TEST_SET + "[rules]\nk = 0", "{path}, [rules], k must be 1 or more, not 0"),
+        (TEST_SET + "[rules]\nwindows = [4, 1]", "{path}, [rules], windows must be 2 or more, not 1"),
+        (TEST_SET + "[rules]\nalpha = nan", "{path}, [rules], alpha must be 0 or more, not nan"),
+        (TEST_SET + "[model]\nbudget = 0", "{path}, [model], budget must be 1 or more, not 0"),
+        (TEST_SET + "limit = 0", "{path}, [test_set], limit must be 1 or more, not 0"),
+        (TEST_SET + "[rerank]\nrerankers = []", "{path}, [rerank], rerankers must not be empty"),
+        (TEST_SET + "[rules]\nsteps = []", "{path}, [rules], steps must not be empty"),
+        (TEST_SET + "[rules]\nwindows = [4, 4]", "{path}, [rules], windows has 4 twice"),
+        (TEST_SET + "[rules]\nsplits = 0", "{path}, [rules], splits must be 1 or more, not 0"),
+        (TEST_SET + "[rules]\ncosts = [0]", "{path}, [rules], costs must be 1 or more, not 0"),
+        (TEST_SET + "[rules]\nbeyond = [3]", "{path}, [rules], beyond must be a text, not 3"),
+        (TEST_SET + "limit = " + "9" * 5000, "{path} cannot be read: a number in it has too many digits"),
+        (TEST_SET + "limit = 0x" + "f" * 5000, "{path}, [test_set], limit is too large a number"),
+        ("title = 0x" + "f" * 5000 + "\n" + TEST_SET, "{path}, title must be a text, not one that is too long to show"),
+        (TEST_SET + "[rules]\nalpha = 1" + "0" * 400, "{path}, [rules], alpha is too large a number"),
+        (TEST_SET + "[rules]\nwindows = " + "[" * 5000 + "]" * 5000, "{path} cannot be read: it is nested too deeply"),
+        (TEST_SET + "[model.options" + ".a" * 5000 + "]", "{path}, [model], options is nested too deeply"),
+        (TEST_SET + "[model]\nbudget = 1_000_001", "[model], budget must be 1,000,000 or less, not 1,000,001"),
+        (TEST_SET + "[rules]\nwindows = [4, 99999999]", "[rules], windows must be 1,000,000 or less, not 99,999,999"),
+        (TEST_SET + "[rules]\nsteps = [99999999]", "[rules], steps must be 1,000,000 or less"),
+        (TEST_SET + "[rules]\nsplits = 99999999", "[rules], splits must be 100,000 or less"),
+        (TEST_SET + "[evaluate]\nresamples = 99999999", "[evaluate], resamples must be 10,000,000 or less"),
+        (TEST_SET + "[live]\nwindows = [99999999]", "[live], windows must be 1,000,000 or less"),
+        (TEST_SET + '[rerank]\naccelerated = ["prune", "prune"]', "{path}, [rerank], accelerated has 'prune' twice"),
+        (TEST_SET + '[rules]\nbeyond = ["loss", "loss"]', "{path}, [rules], beyond has 'loss' twice"),
+        (TEST_SET + '[live]\nrules = ["loss", "loss"]', "{path}, [live], rules has 'loss' twice"),
+        (TEST_SET + '[evaluate]\nmetrics = ["chrf", "chrf"]', "{path}, [evaluate], metrics has 'chrf' twice"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as raised:
+        load(str(path))
+    assert message.format(path=path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_resamples_have_the_limit_of_comparisons() -> None:
+    assert MOST["[evaluate], resamples"] == MOST_RESAMPLES
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*: No such file or directory \(quitmt lab init writes one\)"):
+        load(str(tmp_path / "nowhere.toml"))
+    with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
+        load(str(tmp_path))
+    (tmp_path / "latin").write_bytes(b"# \xe9\n")
+    with pytest.raises(InputError, match=r"is not TOML: .*utf-8"):
+        load(str(tmp_path / "latin"))
+
+
+def test_rules_with_a_threshold_can_be_switched_off() -> None:
+    found = parse({"test_set": {"tsv": "a"}, "rules": {"beyond": [], "costs": []}, "live": {"rules": []}}, "x")
+    assert (found.rules.beyond, found.rules.costs, found.live.rules) == ((), (), ())
+
+
+def test_no_metric_is_a_study_too() -> None:
+    assert parse({"test_set": {"tsv": "a"}, "evaluate": {"metrics": []}}, "x").evaluate.metrics == ()
