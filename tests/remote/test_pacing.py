@@ -58,7 +58,7 @@ def test_one_sender_among_others_does_not_change_the_width() -> None:
     width = Width(256)
     for _ in range(10):
         answers(width, int(width) // 2, too_much=True, sender="poisoned")
-        answers(width, int(width) - int(width) // 2)
+        answers(width, int(width) - int(width) // 2, sender="another")
     assert int(width) == 256
 
 
