@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[case.name for case in CASES], help="all kills for one command")
-    parser.add_argument("--size", type=int, default=4, help="of the inputs (4)")
+    parser.add_argument("--size", type=int, default=2, help="of the inputs (2)")
     args = parser.parse_args()
     lab = -(-args.kills // 10)
     shares = {"translate": (args.kills - lab + 1) // 2, "rerank": (args.kills - lab) // 2, "lab run": lab}
