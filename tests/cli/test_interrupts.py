@@ -81,13 +81,14 @@ def test_ctrl_c_while_every_line_is_in_flight(tmp_path: Path) -> None:
             assert process.wait() == 130
         assert "interrupted; to continue: quitmt translate" in error and "Traceback" not in error
         assert not (tmp_path / "x.txt").read_text()
+        drawn = wanted(server)
         with translate(server, tmp_path, "x", "--resume") as resumed:
             assert resumed.stderr
             error = resumed.stderr.read().decode()
             assert resumed.wait() == 0
     assert re.search("continuing after 0 finished segments, with the candidates of [12] unfinished ones", error)
     # Lost are the requests that were under way, and what came before one of them did.
-    assert wanted(server) < everything + 8 * 8
+    assert wanted(server) < everything * 1.1 < everything * 1.25 <= everything + drawn
     assert (tmp_path / "x.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
     assert outcomes(tmp_path, "x") == outcomes(tmp_path, "whole")
     assert not (tmp_path / "x.txt.journal").exists()

@@ -20,7 +20,8 @@ from quitmt.files.lines import read_lines
 
 def read(path: Path | str) -> list[str]:
     async def collect() -> list[str]:
-        return [line async for line in read_lines(str(path))]
+        async with asyncio.timeout(60):
+            return [line async for line in read_lines(str(path))]
 
     return asyncio.run(collect())
 

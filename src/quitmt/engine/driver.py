@@ -28,7 +28,7 @@ from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
-LOOKAHEAD = 8
+LOOKAHEAD = 32
 """How many times ``in_flight`` the run may get ahead of its slowest segment."""
 
 NO_DEADLINES = Deadlines()

@@ -18,6 +18,7 @@ from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
 from quitmt.lab.paper import printed
 from quitmt.lab.pools import quality, sample, store, trajectories
@@ -27,8 +28,10 @@ from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.live import Live
 from quitmt.lab.replay.live import run as run_live
 from quitmt.lab.study import Study, testsets
-from quitmt.protocols import Generator
-from quitmt.rerank import Reranking, variants
+from quitmt.protocols import Generator, Reranker
+from quitmt.recipe.build import NOTHING, Given, build_generator, build_reranker
+from quitmt.recipe.build import check as check_recipe
+from quitmt.rerank import Reranking
 from quitmt.types import Segment
 
 Languages = tuple[str | None, str | None]
@@ -84,14 +87,17 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     folder = Path(study.output) / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     segments = test_set.segments
-    generator = None if study.model.pools is not None else sample.sampler(study.model)
+    generator = None if study.model.pools is not None else build_generator(study.model)
     with _counted(bar, "sampling", len(segments)) as step:
         if generator is None:
             pools = sample.recorded(study.model.pools or "", segments, study.model.budget)
         else:
             pools = sample.sampled(generator, study.model, segments, folder, step)
-    found = {}
+    found, replays, measured = dict[str, Trajectories](), dict[str, Replays](), dict[str, list[Live]]()
+    windows = _windows(study, live=live)
     for spec in study.rerank.rerankers:
+        # Held until all that needs it is done: its scoring model is loaded once, and no two of them at a time.
+        reranker = build_reranker(study.rerank.recipe(spec), languages)
         with _counted(bar, f"scoring with {spec}", len(pools)) as step:
             found[spec] = trajectories.compute(
                 spec,
@@ -104,14 +110,12 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
                 step=study.rules.k,
                 budget=study.model.budget,
             )
-    windows = _windows(study, live=live)
-    replays = {spec: _replays(study, one, windows, pools, languages, folder, bar) for spec, one in found.items()}
+        replays[spec] = _replays(study, found[spec], windows, pools, languages, folder, bar)
+        if live and generator is not None:
+            measured[spec] = _live(study, generator, spec, reranker, segments, folder, bar)
+        del reranker
     faster = [one.replayed for own in replays.values() for one in own.accelerated]
     scores = _evaluated(study, pools, test_set, [*found.values(), *faster], languages, folder, bar)
-    measured = {}
-    if live and generator is not None:
-        for spec in study.rerank.rerankers:
-            measured[spec] = _live(study, generator, spec, languages, segments, folder, bar)
     return Results(study, test_set, tuple(pools), found, replays, scores, measured)
 
 
@@ -129,12 +133,13 @@ def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *
             raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
         if asked is not None and asked not in known:
             raise unknown(f"{name} of the paper", asked, known)
+    given = NOTHING if study.model.pools is None else Given(RecordedGenerator())
     for spec in study.rerank.rerankers:
-        kinds = ["exact", *study.rerank.accelerated] if spec.startswith("mbr:") else ["exact"]
-        for kind in kinds:
-            variants.load(kind)
+        for kind in ["exact", *study.rerank.accelerated] if spec.startswith("mbr:") else ["exact"]:
+            recipe = study.recipe_of(spec, kind)
+            check_recipe(recipe, given)
             if not Reranking(spec).neural:  # scoring models are too large to load for a look
-                trajectories.loaded(spec, study.rerank, languages, variant=kind)
+                build_reranker(recipe.rerank, languages)
     for spec in study.evaluate.metrics:
         entry, _ = metrics.find(spec)
         if entry.needs_reference and not test_set.references:
@@ -227,13 +232,12 @@ def _live(
     study: Study,
     generator: Generator,
     spec: str,
-    languages: Languages,
+    reranker: Reranker[Any],
     segments: tuple[Segment, ...],
     folder: Path,
     bar: Bar,
 ) -> list[Live]:
     chosen = segments[: study.live.limit]
-    reranker = trajectories.loaded(spec, study.rerank, languages)
     rules = 1 + len(study.live.windows) + len(beyond.fitting(study, spec, study.live.rules))
     with _counted(bar, f"{spec}, live", len(chosen) * rules) as step:
         return run_live(study, generator, spec, reranker, chosen, folder, step)

@@ -14,6 +14,11 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from quitmt.errors import InputError, unknown
 
+LARGEST = 2**63
+DEEPEST = 16
+SHOWN = 80
+"""Characters of a wrong value that a sentence repeats."""
+
 Section = TypeVar("Section")
 Where = Callable[[str], str]
 """From the name of a field to where it stands, for errors: ``my.toml, line 3, [model] top_k``."""
@@ -35,6 +40,8 @@ class Declared:
 
     name: str
     types: tuple[type, ...]
+    inner: type | None
+    """What a list is of."""
     default: Any
     meaning: str
     flags: tuple[str, ...]
@@ -56,22 +63,45 @@ class Declared:
         """A value from a file or a caller, as the type of the field, or an error that says what is allowed."""
         if value is None and NoneType in self.types:
             return None
-        if isinstance(value, bool) and bool not in self.types:
-            raise self.wrong(value, where)
-        if float in self.types and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value) if int not in self.types else value
         if tuple in self.types and isinstance(value, list | tuple):
-            return tuple(value)
-        if dict in self.types and isinstance(value, Mapping):
-            return dict(value)
-        if not isinstance(value, self.types):
-            raise self.wrong(value, where)
-        return value
+            return tuple(_converted(one, (self.inner or str,), where) for one in value)
+        return _converted(value, self.types, where)
 
-    def wrong(self, value: Any, where: str) -> InputError:
+
+def _converted(value: Any, types: tuple[type, ...], where: str) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST:
+        raise InputError(f"{where} is too large a number")
+    if float in types and type(value) in (int, float):
+        return float(value)
+    if dict in types and isinstance(value, Mapping):
+        _check_depth(value, where)
+        return dict(value)
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         told = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
-        allowed = " or ".join(told.get(one, "a list") for one in self.types if one is not NoneType)
-        return InputError(f"{where} must be {allowed}, not {value!r}")
+        allowed = " or ".join(told.get(one, "a list") for one in types if one is not NoneType)
+        raise InputError(f"{where} must be {allowed}, not {shown(value)}")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value in a sentence; one that cannot be written, or is long, is not shown whole."""
+    try:
+        found = repr(value)
+    except (ValueError, RecursionError):
+        return "one that is too long to show"
+    return found if len(found) <= SHOWN else f"{found[:SHOWN]}…"
+
+
+def _check_depth(found: object, where: str) -> None:
+    level = [found]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise InputError(f"{where} is nested too deeply")
+
+
+def _inside(value: object) -> list[object]:
+    return list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
 
 
 @cache
@@ -88,10 +118,12 @@ def _declared(one: dataclasses.Field[Any], hint: Any) -> Declared:
     hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     types = tuple(dict if (get_origin(each) or each) is Mapping else (get_origin(each) or each) for each in hints)
     default = one.default_factory() if one.default_factory is not MISSING else one.default
+    inner = next((get_args(each)[0] for each in hints if get_origin(each) is tuple), None)
     about = one.metadata
     return Declared(
         one.name,
         types,
+        inner,
         default,
         about.get("meaning", ""),
         about.get("flags", ()),

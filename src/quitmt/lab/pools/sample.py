@@ -22,8 +22,9 @@ from quitmt.files.pools import format_pool, parse_pool, read_pools
 from quitmt.lab.pools.store import key_of
 from quitmt.lab.study.settings import ModelSettings
 from quitmt.protocols import Generator
+from quitmt.recipe import Recipe, RunRecipe
+from quitmt.recipe.build import effective
 from quitmt.rerank import qe
-from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Segment, Verdict
 
 Progress = Callable[[int], object]
@@ -54,15 +55,8 @@ def languages(settings: ModelSettings) -> tuple[str | None, str | None]:
     return generate.resolve(settings.name, settings.source_language, settings.target_language)[1:]
 
 
-def sampler(settings: ModelSettings) -> Generator:
-    """The generator of a study."""
-    sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.epsilon, settings.seed)
-    return generate.load(settings.name, sampling, languages=languages(settings), options=settings.options)
-
-
 def in_flight(settings: ModelSettings) -> int:
-    backend = generate.find(settings.name)
-    return settings.in_flight or (backend.in_flight if backend else 16)
+    return effective(Recipe(settings, run=RunRecipe(in_flight=settings.in_flight))).run.in_flight or 1
 
 
 def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:

@@ -18,13 +18,13 @@ import numpy as np
 
 from quitmt import rerank, stop
 from quitmt.calibrate.observe import Observed, observe
-from quitmt.devices import Hardware
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.protocols import Reranker, Update
+from quitmt.recipe.build import build_reranker
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
@@ -52,7 +52,7 @@ def compute(
     budget: int = 512,
 ) -> Trajectories:
     """``rules`` with a threshold whose signals are wanted, of those that fit the reranker."""
-    reranker: Any = loaded(spec, settings, languages)
+    reranker: Any = build_reranker(settings.recipe(spec), languages)
     if not isinstance(reranker, Mbr | Qe):
         raise UsageError(f"the lab replays mbr: and qe: rerankers, not {spec}")
     # QE may look at the scores that came with the candidates.
@@ -97,13 +97,6 @@ def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ..
         np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
         for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)
     )
-
-
-def loaded(spec: str, settings: RerankSettings, languages: Languages, *, variant: str = "exact") -> Reranker[Any]:
-    hardware = (
-        Hardware(settings.device, settings.dtype, settings.batch_tokens) if rerank.Reranking(spec).neural else None
-    )
-    return rerank.load(spec, languages=languages, hardware=hardware, variant=variant)
 
 
 def _fill(
@@ -184,7 +177,7 @@ def accelerated(
     progress: Progress | None = None,
 ) -> tuple[Replayed, Floats, float]:
     """An accelerated kind of MBR on the whole pools: what it chose, its seconds, and its share of all utilities."""
-    reranker: Any = loaded(trajectories.reranker, settings, languages, variant=variant)
+    reranker: Any = build_reranker(settings.recipe(trajectories.reranker, variant), languages)
     keys = [key_of(reranker.signature, pool.key, pool.segment.id) for pool in pools]
     table = RowStore(folder / f"accelerated-{key_of(reranker.signature)}")
     known = table.keys()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt.errors import InputError, unknown
+from quitmt.errors import InputError
 from quitmt.lab.study.settings import (
     EvaluateSettings,
     LiveSettings,
@@ -25,11 +25,8 @@ from quitmt.lab.study.settings import (
     Study,
     TestSetSettings,
 )
-
-LARGEST = 2**63
-DEEPEST = 16
-SHOWN = 80
-"""Characters of a wrong value that a sentence repeats."""
+from quitmt.recipe import files
+from quitmt.recipe.fields import read, written
 
 MOST = {
     "[model], budget": 1_000_000,
@@ -45,7 +42,7 @@ MOST = {
 }
 """Numbers above these are typing errors: no pool is so large, and nothing could be computed."""
 
-SECTIONS = {
+SECTIONS: dict[str, type[Any]] = {
     "test_set": TestSetSettings,
     "model": ModelSettings,
     "rerank": RerankSettings,
@@ -54,6 +51,15 @@ SECTIONS = {
     "live": LiveSettings,
     "paper": PaperSettings,
 }
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """What stands above the sections."""
+
+    title: str | None = None
+    output: str | None = None
+    recipe: str | None = None
 
 
 def load(path: str) -> Study:
@@ -71,16 +77,18 @@ def load(path: str) -> Study:
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
-    given: dict[str, Any] = {}
-    for name, value in found.items():
-        if name in SECTIONS:
-            if not isinstance(value, dict):
-                raise InputError(f"{where}: [{name}] must be a section")
-            given[name] = _section(SECTIONS[name], value, f"{where}, [{name}]")
-        elif name in ("title", "output"):
-            given[name] = _scalar(value, "str", f"{where}, {name}")
-        else:
-            raise _wrong(where, name, ["title", "output", *SECTIONS])
+    texts = read(
+        _Texts, {name: value for name, value in found.items() if name not in SECTIONS}, _place(where), "a study"
+    )
+    given: dict[str, Any] = dict(written(texts))
+    defaults = _of_recipe(texts.recipe, where) if texts.recipe is not None else {}
+    for name, kind in SECTIONS.items():
+        value = found.get(name, {})
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: [{name}] must be a section")
+        if name in found or name in defaults:
+            whole = {**defaults.get(name, {}), **value}
+            given[name] = read(kind, whole, _place(f"{where}, [{name}]"), f"[{name}]")
     if "test_set" not in given:
         raise InputError(f"{where} names no test set", hint="a section [test_set] with tsv, sources, name or jsonl")
     study = Study(**given)
@@ -139,66 +147,25 @@ def _check(study: Study, where: str) -> None:
             raise InputError(f"{where}, {name} has {twice[0]!r} twice")
 
 
-def _section(kind: Any, found: Mapping[str, Any], where: str) -> Any:
-    known = {one.name: one for one in fields(kind)}
-    given = {}
-    for name, value in found.items():
-        if name not in known:
-            raise _wrong(where, name, known)
-        given[name] = _converted(value, known[name], f"{where}, {name}")
-    return kind(**given)
+def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
+    """What a recipe says of a study, section by section."""
+    recipe = files.read(path).recipe
+    if recipe.rerank.filter is not None:
+        raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
+    faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
+    scoring = {name: getattr(recipe.rerank, name) for name in ("device", "dtype", "batch_tokens")}
+    model = {**dict(written(recipe.model)), "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
+    found = {
+        "model": model,
+        "rerank": {"rerankers": [recipe.rerank.name], **({"accelerated": faster} if faster else {}), **scoring},
+        "rules": {"k": recipe.stop.k, "alpha": recipe.stop.alpha},
+        "live": {"windows": [recipe.stop.w]} if recipe.stop.rule in (None, "quit") else {},
+    }
+    return {name: {key: one for key, one in own.items() if one is not None} for name, own in found.items()}
 
 
-def _converted(value: Any, target: Any, where: str) -> Any:
-    """The value as its field's type, which the annotation and the default tell."""
-    wanted = str(target.type)
-    if wanted.startswith("tuple["):
-        if not isinstance(value, list):
-            raise InputError(f"{where} must be a list, not {_shown(value)}")
-        inner = wanted[len("tuple[") :].partition(",")[0]
-        return tuple(_scalar(one, inner, where) for one in value)
-    if wanted.startswith("Mapping"):
-        if not isinstance(value, dict):
-            raise InputError(f"{where} must be a table, not {_shown(value)}")
-        _check_depth(value, where)
-        return value
-    return _scalar(value, wanted.removesuffix(" | None"), where)
-
-
-def _scalar(value: Any, wanted: str, where: str) -> Any:
-    kinds: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
-    right = isinstance(value, kinds[wanted]) and (wanted == "bool" or not isinstance(value, bool))
-    if not right:
-        raise InputError(f"{where} must be {'a text' if wanted == 'str' else f'of type {wanted}'}, not {_shown(value)}")
-    if isinstance(value, int) and abs(value) >= LARGEST:
-        raise InputError(f"{where} is too large a number")
-    return float(value) if wanted == "float" else value
-
-
-def _shown(value: object) -> str:
-    """A value in a sentence; one that cannot be written, or is long, is not shown whole."""
-    try:
-        found = repr(value)
-    except (ValueError, RecursionError):
-        return "one that is too long to show"
-    return found if len(found) <= SHOWN else f"{found[:SHOWN]}…"
-
-
-def _check_depth(found: object, where: str) -> None:
-    level = [found]
-    for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _inside(one)]
-    if level:
-        raise InputError(f"{where} is nested too deeply")
-
-
-def _inside(value: object) -> list[object]:
-    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-
-
-def _wrong(where: str, name: str, known: Any) -> InputError:
-    error = unknown("field", name, known)
-    return InputError(f"{where}: {error.args[0]}", hint=error.hint)
+def _place(where: str) -> Callable[[str], str]:
+    return lambda name: f"{where}, {name}"
 
 
 def template(tsv: str = "NEWS.tsv", *, limit: int = 200, output: str = "study") -> str:
@@ -217,6 +184,7 @@ TEMPLATE = """\
 # A study of early stopping: run it with `quitmt lab run`. What is commented out is the default, or one of several ways.
 title = "A study of early stopping"
 output = "study"                     # the folder for tables, figures, report.html, and cache/: what is done and kept
+# recipe = "my.toml"                 # a recipe (quitmt recipe) whose model, reranker, k and n are the defaults here
 
 [test_set]
 tsv = "NEWS.tsv"                     # source <tab> reference [<tab> reference …], a segment a line

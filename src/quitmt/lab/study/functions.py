@@ -12,8 +12,9 @@ from quitmt.errors import UsageError
 from quitmt.evaluate.metrics import TABLE
 from quitmt.lab.study import Study
 from quitmt.metrics.scorer import KINDS
+from quitmt.rerank import specs
 
-METRICS = frozenset({"chrf", "vote", "likelihood", "recorded", *KINDS})
+METRICS = frozenset({name.partition(":")[2] for name in specs.RERANKERS} | {*KINDS})
 """What ``mbr:`` and ``qe:`` know by themselves."""
 
 
@@ -33,7 +34,7 @@ def named(study: Study) -> Iterator[tuple[str, str]]:
     for spec in study.rerank.rerankers:
         if any(_foreign(term, METRICS) or _answers(term) for term in _terms(spec)):
             yield "[rerank], rerankers", spec
-    rules = frozenset(name.partition(":")[0] for name in (*stop.RULES, *stop.THRESHOLDS))
+    rules = frozenset(stop.RULES)
     for field, specs in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
         for spec in specs:
             if _foreign(spec, rules):

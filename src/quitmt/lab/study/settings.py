@@ -6,8 +6,11 @@ Every field has a default but the test set.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+from quitmt.recipe import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
+from quitmt.rerank import Reranking
 
 WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
 ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
@@ -27,23 +30,16 @@ class TestSetSettings:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """Where candidates come from: ``name``, or ``pools`` that were recorded elsewhere."""
+@dataclass(frozen=True)
+class ModelSettings(ModelRecipe):
+    """Where candidates come from: a recipe's model, or ``pools`` that were recorded elsewhere."""
 
     name: str = "embedded:en-pt"
     pools: str | None = None
-    source_language: str | None = None
-    target_language: str | None = None
     budget: int = 512
-    temperature: float = 1.2
-    top_k: int | None = None
-    top_p: float | None = None
-    epsilon: float | None = None
-    seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The backend's own, such as base_url."""
     in_flight: int | None = None
+
+    __hash__ = ModelRecipe.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,13 @@ class RerankSettings:
     device: str | None = None
     dtype: str | None = None
     batch_tokens: int | None = None
+
+    def recipe(self, name: str, variant: str = "exact") -> RerankRecipe:
+        """Of one reranker; where scoring models run is only for those that are one."""
+        recipe = RerankRecipe(name, variant)
+        if not Reranking(name).neural:
+            return recipe
+        return replace(recipe, device=self.device, dtype=self.dtype, batch_tokens=self.batch_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +117,12 @@ class Study:
     evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
     live: LiveSettings = field(default_factory=LiveSettings)
     paper: PaperSettings = field(default_factory=PaperSettings)
+    recipe: str | None = None
+    """The file of a recipe, whose fields are the defaults here."""
+
+    def recipe_of(self, reranker: str, variant: str = "exact") -> Recipe:
+        """What a run of the study is made of that uses all candidates."""
+        stop = StopRecipe(rule="full", k=self.rules.k, n=self.model.budget, alpha=self.rules.alpha)
+        return Recipe(
+            self.model, self.rerank.recipe(reranker, variant), stop, RunRecipe(in_flight=self.model.in_flight)
+        )
