@@ -22,7 +22,7 @@ study:  ## a small study of your own: make study TSV=news.tsv (source <tab> refe
 	test -f '$(STUDY)/study.toml' || $(BIN)/quitmt lab init '$(STUDY)/study.toml' --tsv '$(TSV)' --limit 50 --output '$(STUDY)'
 	$(BIN)/quitmt lab live '$(STUDY)/study.toml'
 
-# Two CPU minutes; after a change to a compiled loop, or in a fresh clone, one more, until numba's cache is filled.
+# Two CPU minutes; four in a fresh clone, until the caches of mypy and numba are filled.
 check: lint  ## before each commit: the linters, and the tests that are quick and need no torch (tests/light.py)
 	$(BIN)/python -m pytest -p tests.light
 
