@@ -47,6 +47,7 @@ def plain_samples(model, network, segment, count, temperature, seed=0):
     return paths
 
 
+@pytest.mark.slow
 def test_equals_a_plain_sampler_with_the_same_random_numbers(embedded):
     network = PlainNetwork(find("embedded:en-pt").model, unknown=embedded.target.unknown)
     (ours,) = run(Sampler(embedded, Sampling(1.2)), Ask(SEGMENTS[0], 0, 16))
@@ -89,6 +90,7 @@ def test_first_tokens_have_the_frequencies_of_the_softmax(tiny, tiny_folder):
     assert chi_square < freedom + 3.1 * np.sqrt(2 * freedom) + 5  # beyond this at most once in a thousand
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [Sampling(1.2), Sampling(1.0), Sampling(1.2, top_k=10), Sampling(1.1, top_p=0.9, epsilon=0.01)], ids=str
 )
@@ -165,6 +167,7 @@ def test_a_candidate_that_does_not_end_is_cut_off(tiny):
     assert all(np.isfinite(candidate.log_probability) for candidate in candidates)
 
 
+@pytest.mark.slow
 def test_an_empty_and_a_very_long_source_are_sampled(tiny):
     sampler = Sampler(tiny, Sampling(1.0))
     empty, long = run(sampler, Ask(Segment("e", ""), 0, 4), Ask(Segment("l", "the cat " * 700), 0, 2))

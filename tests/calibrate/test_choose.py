@@ -77,6 +77,7 @@ def test_on_average_costs_no_more_than_for_sure() -> None:
     assert str(average.promise).startswith("on average, no more than 20% of segments lose more than 0.05")
 
 
+@pytest.mark.slow
 def test_the_promise_is_kept_on_segments_not_seen() -> None:
     """100 calibration sets; the risk is measured on 2,000 other segments. Rules that only looked good break it often,
     so the test could fail."""

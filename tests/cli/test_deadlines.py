@@ -57,6 +57,7 @@ def test_a_deadline_of_scoring(quitmt: Quitmt, tmp_path: Path, monkeypatch: pyte
     assert quitmt("rerank", "pools", "--run-deadline", 3600, "--deadline", 3600).code == 0
 
 
+@pytest.mark.slow
 def test_what_a_run_did_not_begin_is_taken_up_again(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
     words = ("translate", text, *SMALL, "--in-flight", 2)
     assert quitmt(*words, "-o", tmp_path / "whole", "--jsonl", tmp_path / "whole.jsonl").code == 0

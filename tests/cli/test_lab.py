@@ -131,6 +131,7 @@ def test_a_folder_that_cannot_be_written(quitmt: Quitmt, tmp_path: Path) -> None
     assert ran.code == 2 and ran.err.startswith("quitmt: cannot write") and ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_live_on_a_terminal(tmp_path: Path) -> None:
     """Every stage has a bar with the time left, on a terminal and unless it is to be quiet."""
     path = study_file(tmp_path, model="embedded")

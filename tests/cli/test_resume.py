@@ -153,6 +153,7 @@ def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:
     return (folder / f"{name}.txt").read_bytes(), timeless, (folder / f"{name}.pools").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_killed_while_translating(how: int, code: int, tmp_path: Path) -> None:
     lines = ("\n".join(SENTENCES) + "\n").encode()

@@ -98,6 +98,7 @@ def test_likelihood_reranks_and_a_folder_is_a_model(quitmt: Quitmt, text: Path, 
     assert all(0 < one["score"] <= 1 for one in expected if one["size"])
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
     """Lines through a pipe, with standard error on a terminal: there, and only there, is a progress bar."""
     ours, theirs = pty.openpty()

@@ -33,6 +33,7 @@ class TestGiven(Contract):
         return request.param  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 class TestEmbedded(SamplingContract):
     @pytest.fixture(params=[{}, {"top_k": 20, "top_p": 0.95, "epsilon": 0.001}], ids=["whole", "cut off"])
     def make(self, request: pytest.FixtureRequest) -> Callable[..., Generator]:

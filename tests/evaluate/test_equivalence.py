@@ -71,6 +71,7 @@ def test_for_many_segments_it_is_the_tost_of_t() -> None:
     assert found.p_values[0] == pytest.approx(expected, abs=0.015)
 
 
+@pytest.mark.slow
 def test_at_the_margin_one_in_twenty_is_declared_equivalent() -> None:
     """The size of the test: the true difference is exactly the margin of the true σ."""
     rng, declared, datasets = np.random.default_rng(7), 0, 1_500

@@ -101,6 +101,7 @@ def test_closing_ends_the_draws_of_that_segment_only(monkeypatch):
     assert [draw.segment for draw in asyncio.run(work())] == [TWO]
 
 
+@pytest.mark.slow
 def test_leaving_early_stops_the_work():
     generator = BergamotGenerator("embedded:en-pt")
 

@@ -145,6 +145,7 @@ def test_a_pair_does_not_depend_on_the_others(texts: list[str], data: st.DataObj
     np.testing.assert_array_equal(alone, forward[np.ix_(few, few)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 8, 50, 300])
 def test_growing_changes_no_bit_in_a_large_pool(step: int) -> None:
     """Large enough for every array to grow, several times over when the steps are small."""

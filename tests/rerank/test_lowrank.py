@@ -139,6 +139,7 @@ def test_a_candidate_without_cells_does_not_win(rank: int) -> None:
         assert stand(QuickTable(noisy(1, 8) - 5), LowRank(rank=rank), range(8), segment).best in seen
 
 
+@pytest.mark.slow
 def test_it_finds_a_good_one() -> None:
     for seed in range(5):
         table = noisy(seed, 200, 0.02)
@@ -161,6 +162,7 @@ def sweeps(table: Floats, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> t
     return len(calls) // 2, estimates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.01, 1, 100])
 def test_the_least_squares_converge_on_any_scale(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """mbrs stops after one sweep on the scale from 0 to 100, for its test of convergence is absolute."""

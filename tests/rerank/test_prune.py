@@ -133,6 +133,7 @@ def test_one_far_below_the_others_is_dropped_and_nobody_else() -> None:
     assert len(utility.asked) == 64 * 8 + 63 * 56
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [9, 50, 131])
 def test_equal_rows_tie_to_the_bit(size: int) -> None:
     # A product of matrices rounds equal rows unequally; the lowest index must win all the same.

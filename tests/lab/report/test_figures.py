@@ -108,6 +108,7 @@ def test_every_figure_has_a_title_labels_and_a_legend(make: Callable[[], Figure]
         assert any(panel.get_xlabel() for place, panel in places if place and place.colspan.start == column)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ALL)
 def test_every_figure_is_drawn_the_same_twice(make: Callable[[], Figure]) -> None:
     assert encoded(make(), "svg") == encoded(make(), "svg")
