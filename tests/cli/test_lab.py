@@ -88,7 +88,7 @@ def test_bad_usage(
 @pytest.mark.parametrize(
     ("action", "old", "new", "message"),
     [
-        ("run", "[rules]", "[rule]", "study.toml: unknown field 'rule' (did you mean 'rules'?)"),
+        ("run", "[rules]", "[rule]", "study.toml: unknown field of a study 'rule' (did you mean 'rules'?)"),
         ("run", "[rules]", "[rules", "study.toml is not TOML"),
         ("run", "mbr:chrf", "mbr:chrff", "unknown reranker 'mbr:chrff' (did you mean 'mbr:chrf'?)"),
         ("run", "chrf++", "chrf+++", "unknown metric 'chrf+++' (did you mean 'chrf++'?)"),

@@ -14,8 +14,10 @@ import pytest
 from quitmt.errors import MissingExtra, QuitmtError, UsageError
 from quitmt.lab import pipeline
 from quitmt.lab.pipeline import Results, run
-from quitmt.lab.pools import quality, sample, trajectories
+from quitmt.lab.pools import quality, trajectories
 from quitmt.lab.study import Study
+from quitmt.metrics import scorer
+from quitmt.names import Name
 from quitmt.rerank.mbr import Mbr
 from tests.lab.studies import Bars, Invented, recorded_study, write_pools, write_tsv
 
@@ -47,7 +49,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
                 counted["drawn"] += len(one.candidates)
                 yield one
 
-    monkeypatch.setattr(sample, "sampler", lambda settings: Counting(settings.seed))
+    monkeypatch.setattr(pipeline, "build_generator", lambda model: Counting(model.seed))
     yield counted
 
 
@@ -233,3 +235,26 @@ def test_a_blank_line_in_a_tsv_is_named(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines[:2], "", *lines[2:]]) + "\n")
     with pytest.raises(QuitmtError, match=r"test.tsv, line 3: there is no reference"):
         go(recorded_study(tmp_path))
+
+
+def test_a_scoring_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the trajectories, two accelerated kinds of MBR and the live runs of all rules."""
+    made: list[str] = []
+
+    class Lengths:
+        signature = "lengths"
+
+        def __init__(self, model: str, hardware: object) -> None:
+            made.append(model)
+
+        def score(self, examples: Any, progress: object = None) -> Any:
+            return np.array([-abs(len(one.translation) - len(one.reference)) / 100 for one in examples])
+
+    attribute = scorer._attribute
+    monkeypatch.setattr(scorer, "_attribute", lambda place: Lengths if place.endswith(":Xcomet") else attribute(place))
+    monkeypatch.setattr(scorer.Kind, "installed", property(lambda self: True))
+    monkeypatch.setattr(Name, "installed", property(lambda self: True))
+    monkeypatch.setattr(pipeline, "build_generator", lambda model: Invented(model.seed))
+    rerank = {"rerankers": ("mbr:xcomet",), "accelerated": ("prune", "lowrank")}
+    go(sampled_study(tmp_path, rerank=rerank), live=True)
+    assert made == ["Unbabel/XCOMET-XXL"]

@@ -18,6 +18,7 @@ from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+WHOLE = st.integers(-(2**63) + 1, 2**63 - 1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 settings = st.fixed_dictionaries(
     {},
@@ -25,13 +26,13 @@ settings = st.fixed_dictionaries(
         "model.name": texts,
         "model.source_language": texts,
         "model.temperature": numbers,
-        "model.top_k": st.integers(),
-        "model.seed": st.integers(-(2**62), 2**62),
+        "model.top_k": WHOLE,
+        "model.seed": WHOLE,
         "model.options.base_url": texts,
         "model.options.engine_args": st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3),
         "rerank.name": texts,
         "rerank.filter": texts,
-        "rerank.keep": st.integers(),
+        "rerank.keep": WHOLE,
         "stop.rule": texts,
         "stop.max_loss": texts | numbers,
         "stop.alpha": numbers,

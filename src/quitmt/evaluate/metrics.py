@@ -234,7 +234,7 @@ TABLE = {
     },
     "gemba": Entry(
         "GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
-        "needs --src and --tgt, and no reference",
+        "must be told the languages, and needs no reference",
         True,
         False,
         _gemba,

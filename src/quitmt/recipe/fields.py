@@ -69,7 +69,7 @@ class Declared:
 
 
 def _converted(value: Any, types: tuple[type, ...], where: str) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST:
+    if type(value) is int and {int, float} & {*types} and abs(value) >= LARGEST:
         raise InputError(f"{where} is too large a number")
     if float in types and type(value) in (int, float):
         return float(value)

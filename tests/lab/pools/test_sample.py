@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from quitmt.errors import InputError, UsageError
-from quitmt.lab.pools.sample import FullPool, languages, recorded, sampled, sampler
+from quitmt.lab.pools.sample import FullPool, languages, recorded, sampled
 from quitmt.lab.study.settings import ModelSettings
+from quitmt.recipe.build import build_generator
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import Invented, write_pools
 
@@ -166,7 +167,7 @@ def test_languages_and_sampling_settings() -> None:
     assert languages(ModelSettings()) == ("en", "pt")
     assert languages(ModelSettings(name="openai:x", source_language="de", target_language="cs")) == ("de", "cs")
     assert languages(ModelSettings(pools="p", source_language="de")) == ("de", None)
-    generator = sampler(ModelSettings(temperature=0.7, top_k=5, seed=3))
+    generator = build_generator(ModelSettings(temperature=0.7, top_k=5, seed=3))
     assert "t:0.7" in generator.signature and "seed:3" in generator.signature and "k:5" in generator.signature
     with pytest.raises(UsageError, match="temperature"):
-        sampler(ModelSettings(temperature=-1.0))
+        build_generator(ModelSettings(temperature=-1.0))

@@ -14,12 +14,12 @@ from quitmt.errors import UsageError
 from quitmt.lab.pools import trajectories as module
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore
-from quitmt.lab.pools.trajectories import accelerated, compute, loaded
+from quitmt.lab.pools.trajectories import accelerated, compute
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
+from quitmt.recipe import RerankRecipe
 from quitmt.rerank.mbr import Mbr
-from quitmt.rerank.qe import Qe
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import SOURCES, Invented
 
@@ -191,20 +191,16 @@ def test_a_segment_that_cannot_be_scored_ends_it_in_one_sentence(pools: list[Ful
 
 
 def test_other_kinds_of_rerankers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "loaded", lambda *_: object())
-    with pytest.raises(UsageError, match="the lab replays mbr: and qe: rerankers, not odd"):
-        compute("odd", [], SETTINGS, LANGUAGES, tmp_path)
+    monkeypatch.setattr(module, "build_reranker", lambda *_: object())
+    with pytest.raises(UsageError, match="the lab replays mbr: and qe: rerankers, not mbr:chrf"):
+        compute("mbr:chrf", [], SETTINGS, LANGUAGES, tmp_path)
 
 
-def test_hardware_is_only_for_scoring_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(module.rerank, "load", lambda spec, **more: given.update({spec: more["hardware"]}))
+def test_hardware_is_only_for_scoring_models() -> None:
     settings = RerankSettings(device="cpu", dtype="bfloat16", batch_tokens=9)
-    for spec in ("mbr:chrf", "mbr:comet"):
-        loaded(spec, settings, LANGUAGES)
-    assert given["mbr:chrf"] is None
-    hardware = given["mbr:comet"]
-    assert (hardware.device, hardware.dtype, hardware.batch_tokens) == ("cpu", "bfloat16", 9)
+    assert settings.recipe("mbr:chrf") == RerankRecipe("mbr:chrf")
+    own = settings.recipe("mbr:comet")
+    assert (own.device, own.dtype, own.batch_tokens) == ("cpu", "bfloat16", 9)
 
 
 @pytest.mark.parametrize("variant", ["prune", "lowrank"])
@@ -241,4 +237,3 @@ def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monke
     found = compute("mbr:chrf", pools[:1], SETTINGS, LANGUAGES, tmp_path)
     assert calls == [16, 20]
     assert found.rerank_seconds.tolist() == [1.0]
-    assert isinstance(loaded("qe:recorded:q", SETTINGS, LANGUAGES), Qe)

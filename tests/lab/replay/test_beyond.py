@@ -97,7 +97,7 @@ def test_only_what_was_observed_is_replayed(pools: list[RecordedPool], tmp_path:
     [
         ("rules", {"beyond": ["quit"]}, r"\[rules\], beyond: 'quit' is no rule with a threshold \(there is loss, race"),
         ("rules", {"beyond": ["los"]}, r"unknown stopping rule 'los' \(did you mean 'loss'\?\)"),
-        ("rules", {"beyond": ["race:y=2"]}, r"unknown option of --stop race 'y'"),
+        ("rules", {"beyond": ["race:y=2"]}, r"unknown option of the stopping rule race 'y'"),
         (
             "rules",
             {"beyond": ["loss:most=1"]},

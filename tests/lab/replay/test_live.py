@@ -11,11 +11,11 @@ import pytest
 from quitmt.errors import InputError, UsageError
 from quitmt.lab import pipeline
 from quitmt.lab.pipeline import Results
-from quitmt.lab.pools.trajectories import loaded
 from quitmt.lab.replay import live as module
 from quitmt.lab.replay.live import run
 from quitmt.lab.report.publish import agreements
 from quitmt.lab.study import Study, parse
+from quitmt.recipe.build import build_reranker
 from quitmt.types import Segment
 from tests.lab.studies import SMALL_RULES, Bars, Invented, write_tsv
 
@@ -67,10 +67,10 @@ def test_each_stage_has_a_bar_that_ends_full(results: tuple[Study, Results, Bars
     assert [(bar.what, bar.unit) for bar in results[2].all] == [
         ("sampling", "segments"),
         ("scoring with mbr:chrf", "segments"),
-        ("scoring with qe:likelihood", "segments"),
-        ("evaluating with chrf++", "translations"),
         ("mbr:chrf, live", "segments"),
+        ("scoring with qe:likelihood", "segments"),
         ("qe:likelihood, live", "segments"),
+        ("evaluating with chrf++", "translations"),
     ]
     assert all(bar.done == bar.total > 0 and bar.closed for bar in bars.values())
     assert bars["mbr:chrf, live"].total == 12
@@ -86,7 +86,7 @@ def test_what_was_measured_is_kept(results: tuple[Study, Results, Bars], monkeyp
 
 
 def small_live(study: Study, generator: Invented, segments: list[Segment], folder: Path) -> list[Any]:
-    reranker = loaded("mbr:chrf", study.rerank, ("en", "pt"))
+    reranker = build_reranker(study.rerank.recipe("mbr:chrf"), ("en", "pt"))
     return run(study, generator, "mbr:chrf", reranker, segments, folder)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quitmt.errors import InputError
+from quitmt.errors import InputError, QuitmtError
 from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
 from quitmt.lab.study.file import MOST, SECTIONS
@@ -33,7 +33,7 @@ def test_the_template_is_a_study_of_defaults() -> None:
 
 def test_what_is_commented_out_is_the_default() -> None:
     """But for what has none: another test set, pools, languages, cut-offs, hardware, options and the paper."""
-    others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight"
+    others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight recipe"
     text = uncommented(template(), without=(*others.split(), "options", "device", "dtype", "batch_tokens", "dataset"))
     text = text.replace('model = "Qwen3"', "")
     assert parse(tomllib.loads(text), "template") == Study(TestSetSettings(tsv="NEWS.tsv", limit=200), live=FEW_LIVE)
@@ -78,19 +78,19 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
         ("", "{path} names no test set (a section [test_set] with tsv, sources, name or jsonl)"),
         ("[test_set]", "{path}, [test_set]: exactly one of tsv, sources, name and jsonl must be there"),
         (TEST_SET + 'name = "wmt24:en-de"', "exactly one of tsv, sources, name and jsonl must be there"),
-        (TEST_SET + "[rule]", "{path}: unknown field 'rule' (did you mean 'rules'?)"),
-        (TEST_SET + "[rules]\nwindow = [2]", "{path}, [rules]: unknown field 'window' (did you mean 'windows'?)"),
-        (TEST_SET + "[model]\nbugdet = 2", "{path}, [model]: unknown field 'bugdet' (did you mean 'budget'?)"),
+        (TEST_SET + "[rule]", "{path}: unknown field of a study 'rule' (did you mean 'rules'?)"),
+        (TEST_SET + "[rules]\nwindow = [2]", "{path}, [rules], window: unknown field of [rules] 'window' (did you"),
+        (TEST_SET + "[model]\nbugdet = 2", "{path}, [model], bugdet: unknown field of [model] 'bugdet' (did you"),
         ("title = 3\n" + TEST_SET, "{path}, title must be a text, not 3"),
         ("rules = 3\n" + TEST_SET, "{path}: [rules] must be a section"),
-        (TEST_SET + "[rules]\nk = 8.5", "{path}, [rules], k must be of type int, not 8.5"),
-        (TEST_SET + "[rules]\nk = true", "{path}, [rules], k must be of type int, not True"),
-        (TEST_SET + '[rules]\nalpha = "low"', "{path}, [rules], alpha must be of type float, not 'low'"),
+        (TEST_SET + "[rules]\nk = 8.5", "{path}, [rules], k must be a whole number, not 8.5"),
+        (TEST_SET + "[rules]\nk = true", "{path}, [rules], k must be a whole number, not True"),
+        (TEST_SET + '[rules]\nalpha = "low"', "{path}, [rules], alpha must be a number, not 'low'"),
         (TEST_SET + "[rules]\nwindows = 8", "{path}, [rules], windows must be a list, not 8"),
-        (TEST_SET + '[rules]\nwindows = ["8"]', "{path}, [rules], windows must be of type int, not '8'"),
+        (TEST_SET + '[rules]\nwindows = ["8"]', "{path}, [rules], windows must be a whole number, not '8'"),
         (TEST_SET + "[model]\nname = 3", "{path}, [model], name must be a text, not 3"),
         (TEST_SET + "[model]\noptions = 3", "{path}, [model], options must be a table, not 3"),
-        (TEST_SET + "[rerank]\nkeep_pairs = 1", "{path}, [rerank], keep_pairs must be of type bool, not 1"),
+        (TEST_SET + "[rerank]\nkeep_pairs = 1", "{path}, [rerank], keep_pairs must be true or false, not 1"),
         (TEST_SET + "[rules]\nk = 0", "{path}, [rules], k must be 1 or more, not 0"),
         (TEST_SET + "[rules]\nwindows = [4, 1]", "{path}, [rules], windows must be 2 or more, not 1"),
         (TEST_SET + "[rules]\nalpha = nan", "{path}, [rules], alpha must be 0 or more, not nan"),
@@ -150,3 +150,19 @@ def test_rules_with_a_threshold_can_be_switched_off() -> None:
 
 def test_no_metric_is_a_study_too() -> None:
     assert parse({"test_set": {"tsv": "a"}, "evaluate": {"metrics": []}}, "x").evaluate.metrics == ()
+
+
+def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = "[model]\nseed = 4\ntemperature = 0.7\n[rerank]\nname = 'qe:likelihood'\n[stop]\nk = 4\nn = 64\nw = 2\n"
+    Path("my.toml").write_text(recipe)
+    study = parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET + "[model]\nseed = 5\n"), "study")
+    assert (study.model.seed, study.model.temperature, study.model.budget) == (5, 0.7, 64)
+    assert (study.rerank.rerankers, study.rules.k, study.live.windows) == (("qe:likelihood",), 4, (2,))
+    assert study.recipe_of("qe:likelihood").stop.n == 64
+    Path("my.toml").write_text("[rerank]\nfilter = 'qe:likelihood'\n")
+    with pytest.raises(InputError, match=r"the lab replays exact MBR and QE, and my.toml has a filter"):
+        parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")
+    Path("my.toml").write_text("[rerank]\nkeep = 3\n")
+    with pytest.raises(QuitmtError, match=r"my.toml, line 2: keep goes with filter"):
+        parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from quitmt import rerank, stop
+from quitmt import stop
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
 from quitmt.lab.study.settings import RerankSettings
-from quitmt.protocols import Reranker, Update
+from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.recipe.build import build_reranker
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
@@ -87,7 +87,8 @@ def compute(
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
     """The rules with a threshold that can be used with a reranker, by their names in the study."""
     loaded = {name: stop.load(name, k=step, n=budget) for name in rules}
-    traits = rerank.Reranking(spec).traits
+    mbr = spec.startswith("mbr:")
+    traits = RerankerTraits("mbr", gives_rivals=True) if mbr else RerankerTraits("qe", running_best=True)
     return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt.errors import InputError
+from quitmt.errors import InputError, unknown
 from quitmt.lab.study.settings import (
     EvaluateSettings,
     LiveSettings,
@@ -26,7 +26,7 @@ from quitmt.lab.study.settings import (
     TestSetSettings,
 )
 from quitmt.recipe import files
-from quitmt.recipe.fields import read, written
+from quitmt.recipe.fields import fields_of, read, written
 
 MOST = {
     "[model], budget": 1_000_000,
@@ -77,6 +77,10 @@ def load(path: str) -> Study:
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
+    for name in found:
+        if name not in SECTIONS and name not in fields_of(_Texts):
+            error = unknown("field of a study", name, [*fields_of(_Texts), *SECTIONS])
+            raise InputError(f"{where}: {error.args[0]}", hint=error.hint)
     texts = read(
         _Texts, {name: value for name, value in found.items() if name not in SECTIONS}, _place(where), "a study"
     )
@@ -205,6 +209,7 @@ name = "embedded:en-pt"              # any of `quitmt models`
 # top_p = 0.95
 # epsilon = 0.02
 # seed = 0
+# context = 0                        # chat models: show so many segments before each
 # in_flight = 16                     # segments at a time; the default depends on the engine
 # options = { base_url = "http://localhost:8000/v1" }
 

@@ -35,8 +35,8 @@ def named(study: Study) -> Iterator[tuple[str, str]]:
         if any(_foreign(term, METRICS) or _answers(term) for term in _terms(spec)):
             yield "[rerank], rerankers", spec
     rules = frozenset(stop.RULES)
-    for field, specs in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
-        for spec in specs:
+    for field, given in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
+        for spec in given:
             if _foreign(spec, rules):
                 yield field, spec
     for spec in study.evaluate.metrics:
