@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo study check test test-vllm test-comet lint format bench clean
+.PHONY: demo study check reference test test-vllm test-comet lint format bench clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
@@ -25,6 +25,9 @@ study:  ## a small study of your own: make study TSV=news.tsv (source <tab> refe
 # Two CPU minutes; four in a fresh clone, until the caches of mypy and numba are filled.
 check: lint  ## before each commit: the linters, and the tests that are quick and need no torch (tests/light.py)
 	$(BIN)/python -m pytest -p tests.light
+
+reference: $(VENV)/.dev  ## write docs/reference.md from the entries of all names and settings
+	$(BIN)/python -m quitmt.cli.reference > docs/reference.md
 
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest

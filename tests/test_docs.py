@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import pkgutil
@@ -44,10 +45,62 @@ def test_every_option_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -
     from quitmt.cli.main import main
 
     known = ""
-    for command in (["translate"], ["rerank"], ["calibrate"], ["score"], ["compare"], ["lab", "init"], ["lab", "run"]):
+    for command in (
+        ["translate"],
+        ["rerank"],
+        ["recipe"],
+        ["calibrate"],
+        ["score"],
+        ["compare"],
+        ["lab", "init"],
+        ["lab", "run"],
+    ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])
         known += capsys.readouterr().out
     shell = "\n".join(re.findall(r"```(?:sh|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
     used = {word for line in shell.splitlines() if "quitmt " in line for word in re.findall(r"(?<!\S)--[a-z-]+", line)}
     assert used and {option for option in used if option not in known} == set()
+
+
+def test_the_reference_is_what_the_entries_say() -> None:
+    from quitmt.cli.reference import page
+
+    assert (ROOT / "docs" / "reference.md").read_text() == page(), "run make reference"
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+COMMANDS_OF_OTHERS = (
+    "--include",
+    "--local-dir",
+    "hf download",
+    "pip install",
+    "sacrebleu",
+    "quitmt ",
+    "ct2-transformers-converter",
+)
+
+
+def test_messages_below_the_command_line_name_no_flags() -> None:
+    """Python users read them too: they have ``setting("field")`` instead. Docstrings may speak of flags."""
+    found = []
+    for path in sorted((ROOT / "src" / "quitmt").rglob("*.py")):
+        if "cli" in path.parts:
+            continue
+        tree = ast.parse(path.read_text())
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in texts:
+                flagged = FLAG.search(node.value) and not any(word in node.value for word in COMMANDS_OF_OTHERS)
+                if flagged and not re.fullmatch(r"(-\w )?--[a-z-]+", node.value):  # a flag itself, where it is declared
+                    found.append(f"{path.name}:{node.lineno}: {node.value}")
+    assert found == []
+
+
+def test_no_class_name_exists_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (ROOT / "src" / "quitmt").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

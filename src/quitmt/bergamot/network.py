@@ -162,7 +162,7 @@ class Recurrence:
         return self._around.leave(out, x)
 
 
-class Embedding:
+class TokenEmbedding:
     """Token vectors, scaled, with the sinusoid of their position added."""
 
     def __init__(self, weights: Weights, side: str, architecture: Architecture) -> None:
@@ -191,7 +191,7 @@ class Network:
     def __init__(self, file: ModelFile) -> None:
         self.architecture = architecture = describe(file)
         weights = Weights(file)
-        self._source, self._target = (Embedding(weights, side, architecture) for side in ("encoder", "decoder"))
+        self._source, self._target = (TokenEmbedding(weights, side, architecture) for side in ("encoder", "decoder"))
         encoder = [f"encoder_l{layer + 1}" for layer in range(architecture.encoder_layers)]
         decoder = [f"decoder_l{layer + 1}" for layer in range(architecture.decoder_layers)]
         self._self = [Attention(weights, f"{name}_self", architecture) for name in encoder]

@@ -46,9 +46,9 @@ class CausalDecoder:
         output = self._model(input_ids=tokens, use_cache=True, **self._last_only)
         return Opening(output.logits[:, -1], output.past_key_values, limit)
 
-    def begin(self, openings: Sequence[Opening]) -> _Rows:
+    def begin(self, openings: Sequence[Opening]) -> _CausalRows:
         (opening,) = openings
-        return _Rows(self._model, opening)
+        return _CausalRows(self._model, opening)
 
     def read(self, segment: Segment, tokens: list[int]) -> str:
         text = str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
@@ -82,7 +82,7 @@ class CausalDecoder:
         return self._max_tokens or min(MAX_TOKENS, room)
 
 
-class _Rows:
+class _CausalRows:
     """Rows of one segment."""
 
     def __init__(self, model: Any, opening: Opening) -> None:

@@ -32,7 +32,7 @@ class Part(Piece):
     place: int
 
 
-class Sampler:
+class RoundSampler:
     """Draws candidates from one model; an engine for ``quitmt.decoding.worker``."""
 
     def __init__(self, decoder: Decoder, sampling: Sampling, ends: Ends, *, batch: int, bytes_kept: int) -> None:

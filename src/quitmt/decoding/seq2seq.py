@@ -52,8 +52,8 @@ class Seq2SeqDecoder:
         )
         return Opening(output.logits[:, -1], output.past_key_values, self._limit(len(ids)), memory)
 
-    def begin(self, openings: Sequence[Opening]) -> _Rows:
-        return _Rows(self._model, openings)
+    def begin(self, openings: Sequence[Opening]) -> _Seq2SeqRows:
+        return _Seq2SeqRows(self._model, openings)
 
     def read(self, segment: Segment, tokens: list[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
@@ -63,7 +63,7 @@ class Seq2SeqDecoder:
         return limit if self._positions is None else max(1, min(limit, self._positions - len(self._prefix)))
 
 
-class _Rows:
+class _Seq2SeqRows:
     """Rows of any segments: the shorter sources are padded, and masked."""
 
     def __init__(self, model: Any, openings: Sequence[Opening]) -> None:

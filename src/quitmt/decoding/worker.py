@@ -38,7 +38,7 @@ class Piece:
         return self.ask.stop - self.ask.start
 
 
-class Engine(Protocol):
+class DecodingEngine(Protocol):
     """What the thread runs."""
 
     @property
@@ -83,7 +83,7 @@ class Order:
 class Worker:
     """Runs an engine in a thread of its own; its public methods may be called from anywhere."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: DecodingEngine, name: str) -> None:
         self._engine, self._name = engine, name
         self._changed = threading.Condition()
         self._mail: deque[Callable[[], None]] = deque()

@@ -77,10 +77,10 @@ class HuggingFaceGenerator:
         self._start(sampling, batch or _batch(network, self._place))
 
     def _start(self, sampling: Sampling, batch: int) -> None:
-        from quitmt.decoding.rounds import Sampler
+        from quitmt.decoding.rounds import RoundSampler
 
         self.signature = "|".join([*self._fields, sampling.signature])
-        self._sampler = Sampler(self._decoder, sampling, self._ends, batch=batch, bytes_kept=BYTES_KEPT)
+        self._sampler = RoundSampler(self._decoder, sampling, self._ends, batch=batch, bytes_kept=BYTES_KEPT)
         self._worker = Worker(self._sampler, "quitmt-huggingface")
 
     def resampled(self, sampling: Sampling) -> Self:

@@ -25,7 +25,7 @@ from quitmt.neural import hub, pretrained, sentence_files, tokenization
 from quitmt.neural.batches import Batcher
 from quitmt.neural.checkpoint import fingerprint
 from quitmt.neural.encoder import assign
-from quitmt.neural.sentence_files import PURPOSE, Recipe
+from quitmt.neural.sentence_files import PURPOSE, SentenceModel
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ def _network(encoder: str, config: Any) -> Any:
     return network
 
 
-def _longest(recipe: Recipe, network: Any) -> int | None:
+def _longest(recipe: SentenceModel, network: Any) -> int | None:
     """What the model says, or else its tokenizer, and no more than the network has positions for."""
     allowed = sentence_files.tokens_allowed(recipe.encoder)
     said = recipe.longest or allowed
@@ -172,7 +172,7 @@ def _longest(recipe: Recipe, network: Any) -> int | None:
     return positions if said is None else min(said, positions)
 
 
-def _tokenizer(recipe: Recipe, longest: int | None) -> Any:
+def _tokenizer(recipe: SentenceModel, longest: int | None) -> Any:
     from tokenizers import normalizers
 
     tokenizer = tokenization.load(recipe.encoder, "Auto", "vocab.txt", purpose=PURPOSE)

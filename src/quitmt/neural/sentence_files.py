@@ -36,7 +36,7 @@ PARTS = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class SentenceModel:
     """How a model makes a vector of a text."""
 
     encoder: str
@@ -51,9 +51,9 @@ class Recipe:
     """What comes after pooling: kinds of parts and their folders."""
 
 
-def read(model: str) -> Recipe:
+def read(model: str) -> SentenceModel:
     if (found := _optional(model, MODULES)) is None:
-        return Recipe(model)
+        return SentenceModel(model)
     parts = [_part(model, part) for part in _parsed(found, model, list)]
     kinds = [kind for kind, _ in parts]
     for kind in kinds:
@@ -69,7 +69,7 @@ def read(model: str) -> Recipe:
     if prompt and not pooling.get("include_prompt", True):
         raise ModelError(f"{model} leaves its prompt out of pooling", hint="quitmt does not have that")
     limits = _settings(model, *(f"{within}{name}" for name in LIMITS))
-    return Recipe(
+    return SentenceModel(
         encoder,
         _pooling(model, pooling),
         limits.get("max_seq_length"),

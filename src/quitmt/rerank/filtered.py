@@ -41,7 +41,7 @@ Cut = list[tuple[int, int]]
 """The kept candidates in index order: (index, number of its text)."""
 
 
-class Shortlist(Generic[Arena]):
+class KeptPool(Generic[Arena]):
     """One segment's candidates so far: those that are kept, and the utilities of all that were."""
 
     __slots__ = ("kept", "pairs", "scored", "size", "standing")
@@ -87,13 +87,13 @@ class Filtered(Generic[Arena]):
         self.traits = RerankerTraits("mbr", needs_source=needs_source)
         self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}"
 
-    def open(self, segment: Segment) -> Shortlist[Arena]:
-        return Shortlist(segment, self._utility.open(segment))
+    def open(self, segment: Segment) -> KeptPool[Arena]:
+        return KeptPool(segment, self._utility.open(segment))
 
-    def effort(self, state: Shortlist[Arena]) -> Effort:
+    def effort(self, state: KeptPool[Arena]) -> Effort:
         return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)
 
-    def extend(self, updates: Sequence[Update[Shortlist[Arena]]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[KeptPool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         found = self._quality.score([(update.state.scored, update.candidates) for update in updates])
         failed = {place: scores for place, scores in enumerate(found) if isinstance(scores, QuitmtError)}
         cuts = {
@@ -108,7 +108,7 @@ class Filtered(Generic[Arena]):
             for place, update in enumerate(updates)
         ]
 
-    def _cuts(self, update: Update[Shortlist[Arena]], scores: list[float]) -> list[tuple[int, Cut]]:
+    def _cuts(self, update: Update[KeptPool[Arena]], scores: list[float]) -> list[tuple[int, Cut]]:
         """What is kept at each standing: after each ``stride`` candidates and after the last."""
         state, cuts = update.state, []
         for count, (candidate, score) in enumerate(zip(update.candidates, scores, strict=True), start=1):
