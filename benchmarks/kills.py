@@ -141,6 +141,7 @@ def disturb(case: Case, inputs: Path, folder: Path, kills: int, rng: random.Rand
         place = Path(shutil.copytree(inputs, folder / f"run-{case.runs}"))
         first = True
         while True:
+            begun = time.monotonic()
             process = case.start(place, resume=not first)
             if case.kills < kills:
                 try:
@@ -160,6 +161,8 @@ def disturb(case: Case, inputs: Path, folder: Path, kills: int, rng: random.Rand
             except (RuntimeError, OSError, ValueError) as error:
                 case.failures.append(f"{case.name}, run {case.runs}: {error}")
             case.runs += 1
+            if first:  # nobody killed it: how long a run takes now, for the machine may be busier or less busy
+                seconds = time.monotonic() - begun
             break
         shutil.rmtree(place)
 

