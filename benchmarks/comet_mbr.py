@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedPool
+from quitmt.metrics.devices import Hardware
 
 ROOT = Path(__file__).parents[1]
 SIZES = (64, 256, 512)

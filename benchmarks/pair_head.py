@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from quitmt.metrics.comet import PAIRS_A_TILE, CometArena, CometUtility
-from quitmt.neural.head import PairHead
+from quitmt.metrics.neural.head import PairHead
 from quitmt.rerank.pairs import BLOCK
 from quitmt.types import Segment
 

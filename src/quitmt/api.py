@@ -32,13 +32,13 @@ from typing import Any, Self
 from quitmt import generate
 from quitmt.calibrate.profile import Profile
 from quitmt.corpus import item
-from quitmt.devices import Hardware
 from quitmt.engine.driver import Item, in_order
 from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, QuitmtError, speaking
 from quitmt.generate.function import Sample
 from quitmt.generate.recorded import RecordedGenerator, RecordedPool
 from quitmt.loops.iterate import iterate
+from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.conftest import Ran
 
-from quitmt.devices import Hardware
 from quitmt.metrics import scorer
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.scorer import Example
 
 Quitmt = Callable[..., Ran]

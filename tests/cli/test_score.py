@@ -225,7 +225,7 @@ def test_bad_input(words: list[str], message: str, quitmt: Quitmt, monkeypatch: 
         raise AssertionError("a model was loaded before the input was checked")
 
     monkeypatch.setattr("quitmt.metrics.scorer.load", load)
-    monkeypatch.setattr("quitmt.generate.judge.gemba", load)
+    monkeypatch.setattr("quitmt.evaluate.judge.engines.gemba", load)
     Path("short").write_text("a\nb\n")
     Path("empty").write_text("")
     Path("latin").write_bytes(b"a\n\xe9\n")
@@ -247,7 +247,7 @@ def test_all_metrics_are_loaded_before_one_is_run(quitmt: Quitmt) -> None:
 def test_columns_stand_as_asked_whatever_is_loaded_first(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the headings that are known before a model is loaded are those that it has."""
     monkeypatch.setattr("quitmt.metrics.scorer.load", lambda *_: FakeScorer())
-    monkeypatch.setattr("quitmt.generate.judge.gemba", lambda *_: FakeScorer())
+    monkeypatch.setattr("quitmt.evaluate.judge.engines.gemba", lambda *_: FakeScorer())
     specs = ["kiwi:a/x", "bleu", "comet", "my_metrics:length", "gemba:hf:a/y"]
     words = ("-s", "src", "-t", "a.txt", "-r", "ref", "--src", "en", "--tgt", "pt", "--format", "json")
     titles = ["CometKiwi:x", "BLEU", "COMET", "length", "GEMBA-MQM:y"]

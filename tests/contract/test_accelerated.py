@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from quitmt import rerank
-from quitmt.devices import Hardware
+from quitmt.metrics.devices import Hardware
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
 from quitmt.types import Candidate, Segment, Standing
 from tests.comet.folders import make_folder
 from tests.contract.rerankers import SEGMENTS, CloseContract, Make, RerankerContract, grow
-from tests.neural.tiny_sentence import make_sentence_model
+from tests.metrics.neural.tiny_sentence import make_sentence_model
 
 CHRF = ["prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune", "sample:top=5+exact"]
 NEURAL = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]

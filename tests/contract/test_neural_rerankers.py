@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.devices import Hardware
 from quitmt.metrics import scorer
+from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Utility
 from tests.comet.folders import make_folder
 from tests.contract.rerankers import CloseContract, FailingContract, Make
 from tests.contract.utilities import UtilityContract
-from tests.neural.tiny_metricx import make_metricx
-from tests.neural.tiny_sentence import make_sentence_model
+from tests.metrics.neural.tiny_metricx import make_metricx
+from tests.metrics.neural.tiny_sentence import make_sentence_model
 
 CHECKPOINTS = {"comet": "regression", "kiwi": "unified", "xcomet": "xcomet"}
 MAKERS: dict[str, Callable[[Path], Path]] = {"metricx": make_metricx, "embedding": make_sentence_model}

@@ -162,7 +162,7 @@ def test_a_judge_is_made_with_what_its_engine_takes(
     engine: str, shared: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("quitmt.generate.judge.gemba", lambda *words: asked.append(words) or FakeScorer())
+    monkeypatch.setattr("quitmt.evaluate.judge.engines.gemba", lambda *words: asked.append(words) or FakeScorer())
     setup = Setup(Hardware("cpu", "float16", 9), ("en", "pt"), {"max_tokens": 5}, tmp_path)
     metric = load(f"gemba:{engine}:a/b", setup)
     assert (metric.name, metric.lower_is_better) == ("GEMBA-MQM:b", False)

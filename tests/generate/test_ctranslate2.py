@@ -17,10 +17,10 @@ transformers = pytest.importorskip("transformers")
 from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything  # noqa: E402
 from tests.models.zoo import Zoo  # noqa: E402
 
-from quitmt.decoding.tokenization import load_tokenization  # noqa: E402
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
 from quitmt.generate import ctranslate2 as backend  # noqa: E402
 from quitmt.generate.ctranslate2 import CTranslate2Generator  # noqa: E402
+from quitmt.generate.decoding.tokenization import load_tokenization  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
 from quitmt.types import Ask, Segment  # noqa: E402
 

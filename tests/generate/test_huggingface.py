@@ -16,9 +16,9 @@ transformers = pytest.importorskip("transformers")
 from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything, same  # noqa: E402
 from tests.models.zoo import Zoo  # noqa: E402
 
-from quitmt.decoding.choice import choose, cut_off  # noqa: E402
-from quitmt.decoding.families import Telling, tell  # noqa: E402
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
+from quitmt.generate.decoding.choice import choose, cut_off  # noqa: E402
+from quitmt.generate.decoding.families import Telling, tell  # noqa: E402
 from quitmt.generate.huggingface import HuggingFaceGenerator  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
 from quitmt.types import Ask, Segment  # noqa: E402

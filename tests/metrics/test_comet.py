@@ -11,11 +11,11 @@ import torch
 import yaml
 from tests.comet.folders import make_folder
 
-from quitmt.devices import Hardware
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import comet as module
 from quitmt.metrics import scorer
 from quitmt.metrics.comet import Comet, CometUtility
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.kiwi import Kiwi
 from quitmt.metrics.scorer import Example
 from quitmt.metrics.xcomet import Xcomet, XcometQe, span_points

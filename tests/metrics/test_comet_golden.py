@@ -10,8 +10,8 @@ import pytest
 from tests.comet.examples import EXAMPLES
 from tests.comet.folders import CHECKPOINTS, MODELS, make_folder, make_hub
 
-from quitmt.devices import Hardware
 from quitmt.metrics.comet import Comet
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.kiwi import Kiwi
 from quitmt.metrics.scorer import Example
 from quitmt.metrics.xcomet import Xcomet, XcometQe

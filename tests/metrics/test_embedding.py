@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.neural.tiny_sentence import LONGEST, make_sentence_model
+from tests.metrics.neural.tiny_sentence import LONGEST, make_sentence_model
 
 from quitmt import rerank
-from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import TestSet
 from quitmt.metrics import embedding as module
 from quitmt.metrics import scorer
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.embedding import Embedding, EmbeddingUtility
 from quitmt.metrics.scorer import Example, Kind
 from quitmt.protocols import Update

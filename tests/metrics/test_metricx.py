@@ -13,14 +13,14 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tests.comet.folders import add_to_hub
-from tests.neural.tiny_metricx import make_metricx
+from tests.metrics.neural.tiny_metricx import make_metricx
 
-from quitmt.devices import Hardware
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import metricx as module
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.metricx import Metricx, MetricxQe
+from quitmt.metrics.neural import tokenization
 from quitmt.metrics.scorer import KINDS, Example
-from quitmt.neural import tokenization
 
 CPU = Hardware(device="cpu")
 EXAMPLES = [

@@ -199,7 +199,7 @@ def test_likelihood_of_a_pool_has_languages_as_on_the_command_line() -> None:
 
 
 def test_hardware_with_chrf_is_refused() -> None:
-    from quitmt.devices import Hardware
+    from quitmt.metrics.devices import Hardware
 
     with pytest.raises(
         UsageError, match=r"hardware\.device goes with scoring models such as mbr:comet, not with mbr:chrf"

@@ -15,10 +15,10 @@ from tests.comet.folders import make_folder
 from tests.rerank.tables import QuickTable, Vectors, filled, noisy, stand
 
 from quitmt import rerank
-from quitmt.devices import Hardware
 from quitmt.errors import RerankError, UsageError
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.comet import Comet, CometUtility
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionUtility
 from quitmt.protocols import Update
 from quitmt.rerank import variants

@@ -14,10 +14,10 @@ from tests.comet.folders import make_folder
 from tests.rerank.tables import QuickTable, Table, Vectors, filled, noisy
 
 from quitmt import rerank
-from quitmt.devices import Hardware
 from quitmt.errors import QuitmtError, RerankError
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.comet import Comet, CometUtility
+from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Update, UtilityTraits
 from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated

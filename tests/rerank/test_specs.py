@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.devices import Hardware
 from quitmt.errors import UsageError
 from quitmt.metrics import scorer
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.scorer import Example
 from quitmt.protocols import Update
 from quitmt.rerank import Reranking

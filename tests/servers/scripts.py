@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from quitmt.remote.address import Address
-from quitmt.remote.client import Client
+from quitmt.generate.remote.address import Address
+from quitmt.generate.remote.client import Client
 
 KEY = "sk-very-secret"
 

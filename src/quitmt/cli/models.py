@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from quitmt.evaluate.judge.engines import ENGINES
 from quitmt.generate import BACKENDS
-from quitmt.generate.judge import ENGINES
+from quitmt.generate.prompts.template import names
 from quitmt.metrics.scorer import KINDS, Kind
-from quitmt.prompts.template import names
 
 MARKS = {True: "ready  ", False: "missing"}
 CHECKPOINT = "checkpoints/model.ckpt"
@@ -58,7 +58,7 @@ def _state(kind: Kind) -> str:
 
 
 def _commands(kind: Kind) -> Iterator[str]:
-    from quitmt.neural import hub
+    from quitmt.metrics.neural import hub
 
     if kind.location.startswith("quitmt.metrics.embedding:"):  # all in one place
         needed: tuple[str, ...] = ("modules.json", "config.json", TOKENIZERS[0])
@@ -82,7 +82,7 @@ def _commands(kind: Kind) -> Iterator[str]:
 
 def _has_weights(model: str) -> bool:
     """In one file, or in all of those that an index lists."""
-    from quitmt.neural import hub
+    from quitmt.metrics.neural import hub
 
     found = next((name for name in hub.WEIGHTS if hub.has_file(model, name)), None)
     if found is None or not found.endswith(".json"):
@@ -96,7 +96,7 @@ def _has_weights(model: str) -> bool:
 
 def _encoder(model: str) -> str | None:
     """The model whose configuration and tokenizer a checkpoint of COMET's kind takes, if that can be read."""
-    from quitmt.neural import hub
+    from quitmt.metrics.neural import hub
 
     if not hub.has_file(model, "hparams.yaml"):
         return None

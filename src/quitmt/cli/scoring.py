@@ -20,7 +20,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from quitmt import devices
 from quitmt.cli import options
 from quitmt.corpus import one_line
 from quitmt.errors import InputError, QuitmtError, UsageError
@@ -28,6 +27,7 @@ from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, _titled, fi
 from quitmt.evaluate.report import Report
 from quitmt.files.lines import STDIN, read_lines
 from quitmt.files.outputs import STDOUT
+from quitmt.metrics import devices
 from quitmt.metrics.scorer import KINDS, Hardware
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Scoring:
 @contextmanager
 def _quiet_judges() -> Iterator[None]:
     """A judge warns of answers that it cannot read; we say the same of each system."""
-    logger = logging.getLogger("quitmt.metrics.gemba")
+    logger = logging.getLogger("quitmt.evaluate.judge.gemba")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

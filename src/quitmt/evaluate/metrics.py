@@ -207,8 +207,8 @@ def _scored(kind: str) -> Callable[[str, Setup], Metric]:
 
 
 def _gemba(model: str, setup: Setup) -> Metric:
+    from quitmt.evaluate.judge.engines import gemba
     from quitmt.generate import BACKENDS
-    from quitmt.generate.judge import gemba
 
     engine, _, name = model.partition(":")
     # These are for all metrics of a run; an engine that has no use for one is none of the user's business.

@@ -9,8 +9,8 @@ from typing import Any
 
 from quitmt import names
 from quitmt.errors import UsageError, setting, unknown
+from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
-from quitmt.prompts import template
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 

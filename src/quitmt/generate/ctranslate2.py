@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from quitmt.bergamot.random import stream
-from quitmt.decoding.tokenization import Tokenization, load_tokenization
-from quitmt.decoding.worker import Piece, Worker, failed
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError
+from quitmt.generate.decoding.tokenization import Tokenization, load_tokenization
+from quitmt.generate.decoding.worker import Piece, Worker, failed
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -90,7 +90,7 @@ class CTranslate2Generator:
 
 
 class _Engine:
-    """Draws chunks; for ``quitmt.decoding.worker``."""
+    """Draws chunks; for ``quitmt.generate.decoding.worker``."""
 
     batch = CHUNK
 

@@ -1,7 +1,7 @@
 """Hugging Face models in this process: ``hf:MODEL``, a folder or a name on the hub.
 
-Seq2seq translation models (see ``quitmt.decoding.seq2seq``) and causal ones with a prompt (``quitmt.decoding.causal``)
-share one decoding loop of our own (``quitmt.decoding.walk``), because transformers' ``generate`` draws a whole
+Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a prompt (``decoding/causal``)
+share one decoding loop of our own (``decoding/walk``), because transformers' ``generate`` draws a whole
 batch from one random stream: there a candidate depends on its company, here on (seed, segment, index) alone.
 
 Of a model's generation settings, those that say what a text is are followed: start, forced first, suppressed and end
@@ -18,11 +18,11 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
-from quitmt import devices
-from quitmt.decoding.worker import Worker
 from quitmt.errors import MissingExtra, ModelError, UsageError
-from quitmt.neural.checkpoint import fingerprint
-from quitmt.prompts import template
+from quitmt.generate.decoding.worker import Worker
+from quitmt.generate.prompts import template
+from quitmt.metrics import devices
+from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -57,8 +57,8 @@ class HuggingFaceGenerator:
         config, tokenizer = _load_config(path), _load_tokenizer(path)
         self._place = devices.device(device)
         network = _load_network(path, config, self._place, _dtype(dtype, self._place, config))
-        from quitmt.decoding.causal import CausalDecoder
-        from quitmt.decoding.seq2seq import Seq2SeqDecoder
+        from quitmt.generate.decoding.causal import CausalDecoder
+        from quitmt.generate.decoding.seq2seq import Seq2SeqDecoder
 
         weights = fingerprint(network.state_dict(), str(tokenizer.chat_template))
         fields = [f"hf:{path}", f"w:{weights}", str(network.dtype).removeprefix("torch.")]
@@ -77,7 +77,7 @@ class HuggingFaceGenerator:
         self._start(sampling, batch or _batch(network, self._place))
 
     def _start(self, sampling: Sampling, batch: int) -> None:
-        from quitmt.decoding.rounds import RoundSampler
+        from quitmt.generate.decoding.rounds import RoundSampler
 
         self.signature = "|".join([*self._fields, sampling.signature])
         self._sampler = RoundSampler(self._decoder, sampling, self._ends, batch=batch, bytes_kept=BYTES_KEPT)
@@ -179,7 +179,7 @@ def _ends(network: Any, tokenizer: Any) -> Any:
     """Which tokens end a text, and which may never be in one."""
     import torch
 
-    from quitmt.decoding.walk import Ends
+    from quitmt.generate.decoding.walk import Ends
 
     settings = network.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else tokenizer.eos_token_id

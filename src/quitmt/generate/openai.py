@@ -25,14 +25,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 from quitmt.errors import QuitmtError, UsageError, setting, unknown
-from quitmt.prompts import template
-from quitmt.prompts.clean import clean as cleaned
-from quitmt.remote.address import Address
-from quitmt.remote.answers import APIS, Choice, read_choices
-from quitmt.remote.bodies import Bodies
-from quitmt.remote.client import Client, Refused
-from quitmt.remote.errands import Errand, stretches
-from quitmt.remote.refusals import explained, is_final
+from quitmt.generate.prompts import template
+from quitmt.generate.prompts.clean import clean as cleaned
+from quitmt.generate.remote.address import Address
+from quitmt.generate.remote.answers import APIS, Choice, read_choices
+from quitmt.generate.remote.bodies import Bodies
+from quitmt.generate.remote.client import Client, Refused
+from quitmt.generate.remote.errands import Errand, stretches
+from quitmt.generate.remote.refusals import explained, is_final
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 

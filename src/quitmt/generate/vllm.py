@@ -23,10 +23,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError, UsageError, setting
+from quitmt.generate.prompts import template
+from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.loops.background import BackgroundLoop
 from quitmt.loops.mailbox import Mailbox
-from quitmt.prompts import template
-from quitmt.prompts.clean import clean as cleaned
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 

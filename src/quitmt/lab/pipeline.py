@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from quitmt.devices import Hardware
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
@@ -28,6 +27,7 @@ from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.live import Live
 from quitmt.lab.replay.live import run as run_live
 from quitmt.lab.study import Study, testsets
+from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, Reranker
 from quitmt.recipe.build import NOTHING, Given, build_generator, build_reranker
 from quitmt.recipe.build import check as check_recipe

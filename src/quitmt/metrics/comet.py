@@ -2,7 +2,7 @@
 
 Each distinct text is encoded once; a score is the head over the vectors of translation, reference and source. As a
 utility, texts of all segments go through the encoder together, and the head does each unordered pair once (see
-``quitmt.neural.head``), in blocks whose size does not depend on the pool's.
+``quitmt.metrics.neural.head``), in blocks whose size does not depend on the pool's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quitmt import devices
-from quitmt.devices import Hardware
 from quitmt.errors import ModelError, UsageError, setting
+from quitmt.metrics import devices
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.neural import checkpoint
+from quitmt.metrics.neural.encoder import Encoder
+from quitmt.metrics.neural.head import PairHead, feed_forward
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
-from quitmt.neural import checkpoint
-from quitmt.neural.encoder import Encoder
-from quitmt.neural.head import PairHead, feed_forward
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.devices import Hardware
 from quitmt.errors import UsageError
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.neural.sentence import Ids, SentenceEncoder
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
-from quitmt.neural.sentence import Ids, SentenceEncoder
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quitmt.devices import Hardware
 from quitmt.errors import ModelError
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.neural import checkpoint
+from quitmt.metrics.neural.encoder import Encoder
+from quitmt.metrics.neural.head import feed_forward
 from quitmt.metrics.scorer import Example, Floats, Progress
-from quitmt.neural import checkpoint
-from quitmt.neural.encoder import Encoder
-from quitmt.neural.head import feed_forward
 
 
 class Kiwi:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from quitmt import devices
-from quitmt.devices import Hardware
 from quitmt.errors import ModelError, UsageError
+from quitmt.metrics import devices
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.neural import hub, pretrained, tokenization
+from quitmt.metrics.neural.batches import Batcher
+from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.metrics.scorer import Example, Floats, Progress
-from quitmt.neural import hub, pretrained, tokenization
-from quitmt.neural.batches import Batcher
-from quitmt.neural.checkpoint import fingerprint
 
 ANSWER = 250089
 """<extra_id_10> in mT5's vocabulary."""

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.devices import Hardware as Hardware
 from quitmt.errors import MissingExtra, ModelError, QuitmtError, UsageError, unknown
+from quitmt.metrics.devices import Hardware as Hardware
 from quitmt.protocols import EstimatorTraits, Matrix, UtilityTraits
 from quitmt.types import Candidate, Segment
 

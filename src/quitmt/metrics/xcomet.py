@@ -17,12 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from quitmt.devices import Hardware
 from quitmt.errors import UsageError
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.neural import checkpoint
+from quitmt.metrics.neural.encoder import Encoder, Ids, assign
+from quitmt.metrics.neural.head import feed_forward
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
-from quitmt.neural import checkpoint
-from quitmt.neural.encoder import Encoder, Ids, assign
-from quitmt.neural.head import feed_forward
 
 READING_WEIGHTS = (0.12, 0.33, 0.33)
 SPAN_WEIGHT = 0.22

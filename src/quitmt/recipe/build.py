@@ -16,11 +16,11 @@ from quitmt.calibrate import auto
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
-from quitmt.devices import DTYPES, Hardware
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
 from quitmt.engine.engine import Observer
 from quitmt.errors import QuitmtError, UsageError, setting
+from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
 from quitmt.rerank import Reranking

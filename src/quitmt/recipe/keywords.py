@@ -12,9 +12,9 @@ from typing import Any
 
 from quitmt import rerank
 from quitmt.calibrate.profile import Profile
-from quitmt.devices import Hardware
 from quitmt.errors import KEYWORDS
 from quitmt.generate.function import as_generator
+from quitmt.metrics.devices import Hardware
 from quitmt.recipe.build import Given
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS, Recipe

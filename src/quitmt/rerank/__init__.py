@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quitmt.devices import Hardware
 from quitmt.errors import UsageError, setting
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.names import attribute
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility

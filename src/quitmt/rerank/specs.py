@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt import names
-from quitmt.devices import Hardware
 from quitmt.errors import UsageError, setting, unknown
 from quitmt.metrics import scorer
 from quitmt.metrics.combined import Combined
+from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.metrics.scorer import KINDS
 from quitmt.names import Name, Names

@@ -1,0 +1,1 @@
+"""A chat model as the judge of translations: GEMBA-MQM, by any of our engines."""

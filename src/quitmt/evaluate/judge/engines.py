@@ -1,0 +1,49 @@
+"""Judges of translations: chat models behind any of our engines, told what GEMBA-MQM wants to know.
+
+Here and not among the metrics, which know no engines: a judge is a generator with another prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from quitmt import generate
+from quitmt.errors import UsageError
+from quitmt.evaluate.judge.cache import default_folder
+from quitmt.evaluate.judge.gemba import Gemba, Judge
+from quitmt.generate.prompts import template
+from quitmt.sampling import Sampling
+
+ENGINES = ("openai", "hf", "vllm")
+MAX_TOKENS = 512
+"""Of an answer: a list of errors, of which only the first few count."""
+
+
+def gemba(
+    spec: str,
+    languages: tuple[str | None, str | None],
+    options: Mapping[str, Any] | None = None,
+    cache: str | Path | None = None,
+) -> Gemba:
+    """The judge a text like ``gemba:openai:MODEL``, ``gemba:hf:MODEL`` or ``gemba:vllm:MODEL`` names.
+
+    ``options`` are the engine's own, such as base_url. Answers are kept in the folder ``cache``, or where
+    ``gemba_cache.default_folder`` says.
+    """
+    engine, _, model = spec.removeprefix("gemba:").partition(":")
+    if engine not in ENGINES or not model:
+        known = ", ".join(f"gemba:{name}:MODEL" for name in ENGINES)
+        raise UsageError(f"{spec!r} names no judge, which must be a chat model", hint=f"there is {known}")
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    if wrong := sorted(given.keys() & {"prompt", "clean"}):
+        raise UsageError(f"a judge has a prompt of its own and takes no {wrong[0]}")
+    given = {"max_tokens": MAX_TOKENS, **given, "prompt": _prompt(model), "clean": False}
+    generator = generate.load(f"{engine}:{model}", Sampling(temperature=0.0), languages=languages, options=given)
+    return Gemba(cast(Judge, generator), cache=Path(cache) if cache is not None else default_folder())
+
+
+def _prompt(model: str) -> str:
+    own = f"judges/gemba-mqm-{template.for_model(model)}"
+    return own if own in template.judges() else "judges/gemba-mqm"

@@ -1,0 +1,135 @@
+"""Rounds of the decoding loop: which candidates go together, what is kept between them, and what memory allows.
+
+What a segment's candidates begin with (the encoded source, the prompt's cache) is computed once and kept until the
+segment is closed; the least recently used go when too many bytes are kept, for callers who never close. When memory
+runs out, the candidates at once are halved, and stay so.
+
+torch is imported by those who call this, never by this module at import.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quitmt.errors import GenerationError, QuitmtError
+from quitmt.generate.decoding.walk import Decoder, Ends, Opening, Walk, Walker
+from quitmt.generate.decoding.worker import Piece, failed
+from quitmt.metrics import devices
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Piece):
+    """A part of the piece at ``place`` of those to be sampled."""
+
+    place: int
+
+
+class RoundSampler:
+    """Draws candidates from one model; an engine for ``quitmt.generate.decoding.worker``."""
+
+    def __init__(self, decoder: Decoder, sampling: Sampling, ends: Ends, *, batch: int, bytes_kept: int) -> None:
+        self._decoder, self._sampling, self._ends = decoder, sampling, ends
+        self._openings: OrderedDict[Segment, Opening] = OrderedDict()
+        self._bytes_kept = bytes_kept
+        self.batch = batch
+
+    def forget(self, segment: Segment) -> None:
+        self._openings.pop(segment, None)
+
+    def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
+        """One draw a piece, in as many rounds as it takes."""
+        import torch
+
+        found: list[list[Draw]] = [[] for _ in pieces]
+        parts = [Part(piece.ask, piece.wanted, place) for place, piece in enumerate(pieces)]
+        with torch.inference_mode():
+            for round_of in self._rounds(parts):
+                for part, draw in self._attempt(round_of):
+                    found[part.place].append(draw)
+        return [_joined(piece.ask, draws) for piece, draws in zip(pieces, found, strict=True)]
+
+    def _rounds(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """What goes together: ``batch`` candidates at most, and of one segment if the model cannot mix them."""
+        chosen: list[Part] = []
+        for part in parts:
+            start = part.ask.start
+            while start < part.ask.stop:
+                room = self.batch - sum(other.count for other in chosen)
+                if chosen and (room <= 0 or not (self._decoder.mixes or chosen[0].ask.segment == part.ask.segment)):
+                    yield chosen
+                    chosen = []
+                    continue
+                stop = min(part.ask.stop, start + room)
+                chosen.append(Part(Ask(part.ask.segment, start, stop), part.wanted, part.place))
+                start = stop
+        if chosen:
+            yield chosen
+
+    def _attempt(self, parts: list[Part]) -> list[tuple[Part, Draw]]:
+        """One round, or smaller ones where memory does not suffice."""
+        try:
+            return list(zip(parts, self._round(parts), strict=True))
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                raise
+        # outside of the handler, whose error holds on to the tensors of the failed round
+        self._openings.clear()
+        devices.release_memory()
+        count = sum(part.count for part in parts)
+        if count == 1:
+            reason = GenerationError("no memory for one candidate", hint="take a smaller model, or a smaller dtype")
+            return [(part, failed(part.ask, reason)) for part in parts]
+        self.batch = count // 2
+        log.info("out of memory with %d candidates at once: %d from now on", count, self.batch)
+        return [answer for fewer in self._rounds(parts) for answer in self._attempt(fewer)]
+
+    def _round(self, parts: list[Part]) -> list[Draw]:
+        started = time.perf_counter()
+        openings, draws = dict[Segment, Opening](), dict[Part, Draw]()
+        for part in parts:
+            try:
+                openings[part.ask.segment] = self._open(part.ask.segment)
+            except QuitmtError as error:
+                draws[part] = failed(part.ask, error)
+        if able := [part for part in parts if part not in draws]:
+            walk = Walk(self._decoder, self._sampling, self._ends, able, openings)
+            found = walk.run()
+            seconds = (time.perf_counter() - started) / sum(len(walker.tokens) for walker in walk.walkers)
+            draws |= {part: self._draw(part.ask, own, seconds) for part, own in zip(able, found, strict=True)}
+        return [draws[part] for part in parts]
+
+    def _draw(self, ask: Ask, walkers: list[Walker], seconds_a_token: float) -> Draw:
+        texts: dict[tuple[int, ...], str] = {}
+        candidates = []
+        for walker in walkers:
+            tokens = tuple(walker.tokens)
+            if tokens not in texts:
+                inside = [token for token in tokens if token not in self._ends.tokens]
+                texts[tokens] = self._decoder.read(ask.segment, inside)
+            candidates.append(Candidate(texts[tokens], walker.log_probability, len(tokens)))
+        seconds = seconds_a_token * sum(len(walker.tokens) for walker in walkers)
+        return Draw(ask.segment, ask.start, tuple(candidates), seconds)
+
+    def _open(self, segment: Segment) -> Opening:
+        if segment not in self._openings:
+            self._openings[segment] = self._decoder.open(segment)
+            kept = sum(opening.bytes for opening in self._openings.values())
+            while kept > self._bytes_kept and len(self._openings) > 1:
+                kept -= self._openings.popitem(last=False)[1].bytes
+        self._openings.move_to_end(segment)
+        return self._openings[segment]
+
+
+def _joined(ask: Ask, draws: Sequence[Draw]) -> Draw:
+    """The draw of an ask that was answered in parts."""
+    error = next((draw.error for draw in draws if draw.error is not None), None)
+    candidates = () if error else tuple(candidate for draw in draws for candidate in draw.candidates)
+    return Draw(ask.segment, ask.start, candidates, sum(draw.seconds for draw in draws), error=error)

@@ -1,0 +1,282 @@
+"""Prompt templates: what a model is told, as data in TOML files.
+
+    [[messages]]
+    role = "user"
+    content = "Translate from {source_language} into {target_language}:\\n\\n{source}"
+
+    [chat_template_kwargs]          # optional, for the model's own chat template
+    enable_thinking = false
+
+Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language}`` (English names),
+``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the
+sentences before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
+``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
+``clean = false`` says that answers are no translations, so that nothing around them is taken away. Substitution is one
+pass: braces in a source are text. Only a template that names languages needs to be told them.
+
+Judges are templates too, kept apart: what a model is told that judges a translation (``judges/gemba-mqm``). They have
+``{translation}`` besides, which a ``Judged`` segment brings along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from quitmt.errors import InputError, UsageError, setting, unknown
+from quitmt.generate import languages
+from quitmt.types import Segment
+
+Message = dict[str, Any]
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_DEEPEST = 20
+"""Tables and lists within each other."""
+_VARIANTS = ("messages", "context_messages", "chinese_messages")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Messages with placeholders. ``name`` goes into signatures."""
+
+    name: str
+    messages: tuple[Message, ...]
+    context_messages: tuple[Message, ...] = ()
+    chinese_messages: tuple[Message, ...] = ()
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    clean: bool = True
+    """Whether answers are cleaned, unless told otherwise."""
+
+    @property
+    def names_languages(self) -> bool:
+        contents = [message["content"] for variant in _VARIANTS for message in getattr(self, variant)]
+        return bool(self.chinese_messages) or not _LANGUAGES.isdisjoint(_placeholders(contents))
+
+    @property
+    def digest(self) -> str:
+        """Of what it says: two templates of one name are told apart."""
+        said = repr((self.messages, self.context_messages, self.chinese_messages, dict(self.chat_template_kwargs)))
+        return hashlib.blake2b(said.encode(), digest_size=3).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(Segment):
+    """A source with a translation that is to be judged."""
+
+    translation: str = ""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template for one pair of languages, or for none if it names none."""
+
+    template: Template
+    source_language: str | None = None
+    target_language: str | None = None
+
+    @cached_property
+    def _pair(self) -> tuple[str, str] | None:
+        source, target = self.source_language, self.target_language
+        if source and target:
+            return source, target
+        if not self.template.names_languages:
+            return None
+        lacking = {"model.source_language": source, "model.target_language": target}
+        missing = " and ".join(setting(name) for name, code in lacking.items() if not code)
+        hint = f"give {missing}, or {setting('model.options.prompt', 'plain')}, which names none"
+        raise UsageError(f"the prompt {self.template.name!r} must be told the languages", hint=hint)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        if self._pair is None:
+            return {}
+        source, target = self._pair
+        return {
+            "source_language": languages.name(source),
+            "target_language": languages.name(target),
+            "target_language_zh": languages.name(target, into="zh"),
+            "source_code": languages.bcp47(source),
+            "target_code": languages.bcp47(target),
+        }
+
+    @cached_property
+    def _has_chinese(self) -> bool:
+        return any(languages.is_chinese(code) for code in self._pair or ())
+
+    @property
+    def signature(self) -> str:
+        pair = f",{'-'.join(self._pair)}" if self._pair else ""
+        return f"{self.template.name}-{self.template.digest}{pair}"
+
+    def messages(self, segment: Segment) -> list[Message]:
+        """What a chat model is told for a segment."""
+        template = self.template
+        chosen = template.messages
+        if template.chinese_messages and self._has_chinese:
+            chosen = template.chinese_messages
+        elif template.context_messages and segment.context:
+            chosen = template.context_messages
+        values = {**self._names, "source": segment.source, "context": segment.context}
+        values["translation"] = segment.translation if isinstance(segment, Judged) else ""
+        return [_filled(message, values) for message in chosen]
+
+    def text(self, segment: Segment) -> str:
+        """The same as one text, for models without a chat template."""
+        return "\n\n".join(str(message["content"]) for message in self.messages(segment)) + "\n"
+
+
+def made(name: str | None, model: str, pair: tuple[str | None, str | None]) -> Prompt:
+    """The prompt for a model: the named template, or the one that fits the model. What is wrong with it or with the
+    languages is said now, not by each segment."""
+    prompt = Prompt(load(name or for_model(model)), *pair)
+    prompt.messages(Segment("check", "Hello."))
+    return prompt
+
+
+def load(name: str) -> Template:
+    """A template that comes with quitmt, by name, or one of the user's, by path.
+
+    A file that does not end in .toml is plain text: the one message of the user.
+    """
+    if name in [*names(), *judges()]:
+        return _parse(name, _own(name))
+    path = Path(name)
+    text = _read(name, path)
+    if path.suffix == ".toml":
+        return _parse(path.stem, text)
+    return _checked(Template(path.stem, ({"role": "user", "content": text.rstrip("\n")},)), name)
+
+
+def _read(name: str, path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"the prompt template {name} is not UTF-8") from None
+    except (OSError, ValueError) as error:  # ValueError: a character that no path has
+        if isinstance(error, PermissionError):
+            raise InputError(f"the prompt template {name} may not be read") from None
+        raise unknown("prompt template", name, [*names(), "PATH of a template file"]) from None
+
+
+def names() -> list[str]:
+    """Of the templates that translate."""
+    return _listed("templates")
+
+
+def judges() -> list[str]:
+    """Of those that judge a translation."""
+    return [f"judges/{name}" for name in _listed("judges")]
+
+
+def for_model(model: str) -> str:
+    """The template that fits a model by its name; the general one if none does."""
+    lowered = model.lower()
+    for pattern, name in (("translategemma", "translategemma"), ("hy-mt", "hy-mt"), ("hunyuan-mt", "hy-mt")):
+        if pattern in lowered:
+            return name
+    return "qwen3" if "qwen3" in lowered or "qwen-3" in lowered else "instruct"
+
+
+def _listed(folder: str) -> list[str]:
+    entries = (resources.files("quitmt.generate.prompts") / folder).iterdir()
+    return sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml"))
+
+
+def _own(name: str) -> str:
+    """The text of a template that comes with quitmt."""
+    place = name if name.startswith("judges/") else f"templates/{name}"
+    return (resources.files("quitmt.generate.prompts") / f"{place}.toml").read_text("utf-8")
+
+
+def _parse(name: str, text: str) -> Template:
+    fields = _fields(name, text)
+    if parent := fields.pop("extends", None):
+        if parent not in (judges() if name in judges() else names()):
+            raise unknown("prompt template", str(parent), names())
+        fields = {**tomllib.loads(_own(parent)), **fields}
+    known = {*_VARIANTS, "chat_template_kwargs", "clean", "about"}
+    if extra := sorted(fields.keys() - known):
+        raise InputError(
+            f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}"
+        )
+    for variant in _VARIANTS:
+        if not isinstance(fields.get(variant, []), list):
+            raise InputError(f"{variant} in the prompt template {name} is no list", hint=f"write [[{variant}]]")
+    variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
+    clean = fields.get("clean", True)
+    if not isinstance(clean, bool):
+        raise InputError(f"clean in the prompt template {name} is neither true nor false")
+    kwargs = fields.get("chat_template_kwargs", {})
+    if not isinstance(kwargs, dict):
+        raise InputError(f"chat_template_kwargs in the prompt template {name} is no table")
+    return _checked(Template(name, **variants, chat_template_kwargs=kwargs, clean=clean), name)
+
+
+def _fields(name: str, text: str) -> dict[str, Any]:
+    """Of a file that anybody may have written: what could not be sent as JSON is refused now."""
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"the prompt template {name} is nested too deeply") from None
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise InputError(f"the prompt template {name} has a number that is too long") from None
+    level: list[Any] = [fields]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in _inside(one, name)]
+    if level:
+        raise InputError(f"the prompt template {name} is nested too deeply", hint=f"{_DEEPEST} levels are the most")
+    return fields
+
+
+def _inside(value: Any, name: str) -> list[Any]:
+    if isinstance(value, dict | list):
+        return list(value.values() if isinstance(value, dict) else value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"the prompt template {name} has a number that is too long")
+    if not isinstance(value, str | int) and not (isinstance(value, float) and math.isfinite(value)):
+        raise InputError(f"the prompt template {name} has {value}, which is no text, number or truth value")
+    return []
+
+
+def _checked(template: Template, name: str) -> Template:
+    for variant in _VARIANTS:
+        messages = getattr(template, variant)
+        if variant != "messages" and not messages:
+            continue
+        if not all(isinstance(m, dict) and isinstance(m.get("role"), str) and "content" in m for m in messages):
+            raise InputError(f"the prompt template {name} has a message without role or content")
+        used = {placeholder for message in messages for placeholder in _placeholders(message["content"])}
+        if "source" not in used:
+            raise InputError(f"the prompt template {name} has no {{source}}", hint="that is where the text goes")
+        if wrong := sorted(used - (_KNOWN | {"translation"} if name in judges() else _KNOWN)):
+            raise InputError(f"the prompt template {name} has an unknown placeholder {{{wrong[0]}}}")
+    return template
+
+
+_LANGUAGES = {"source_language", "target_language", "target_language_zh", "source_code", "target_code"}
+_KNOWN = {"source", "context", *_LANGUAGES}
+
+
+def _placeholders(content: Any) -> list[str]:
+    if isinstance(content, str):
+        return _PLACEHOLDER.findall(content)
+    if isinstance(content, dict):
+        return [name for value in content.values() for name in _placeholders(value)]
+    return [name for value in content for name in _placeholders(value)] if isinstance(content, list) else []
+
+
+def _filled(content: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(content, str):
+        return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), content)
+    if isinstance(content, dict):
+        return {key: _filled(value, values) for key, value in content.items()}
+    return [_filled(value, values) for value in content] if isinstance(content, list) else content

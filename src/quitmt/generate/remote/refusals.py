@@ -1,0 +1,58 @@
+"""What a server's refusal means for the user: one sentence, and what to do."""
+
+from __future__ import annotations
+
+import re
+
+from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
+from quitmt.generate.remote.address import Address
+from quitmt.generate.remote.client import Refused
+from quitmt.sampling import Sampling
+from quitmt.types import Segment
+
+_TOO_LONG = re.compile(r"context (length|window|size)|too long|maximum.*(length|tokens)|exceed.*token", re.IGNORECASE)
+_NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|not available)|unknown model", re.IGNORECASE)
+
+
+def is_final(status: int) -> bool:
+    """Whether it would be said to any request: about the key, the address or the model, not about this one segment."""
+    return status in (401, 403, 404, 405) or status < 400
+
+
+def explained(
+    refused: Refused, address: Address, path: str, model: str, sampling: Sampling, segment: Segment
+) -> QuitmtError:
+    status, message = refused.status, refused.message
+    if status in (401, 403):
+        wrong = "refuses the key in OPENAI_API_KEY" if address.has_key else "wants a key"
+        return UsageError(f"the server at {address.url} {wrong}", hint="set OPENAI_API_KEY to a key of that server")
+    if status in (404, 405):
+        return _not_found(message, address, path, model)
+    if status < 400:
+        what = "answers with a web page" if status == 200 else "sends us elsewhere"
+        return UsageError(
+            f"the server at {address.url} {what}",
+            hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
+        )
+    if sampling.top_k is not None and re.search(r"top.?k", message, re.IGNORECASE):
+        return UsageError(f"the server at {address.url} cannot sample with top-k: {message}", hint="leave it out")
+    if _TOO_LONG.search(message) or status == 413:
+        fewer = f"lower {setting('model.options.max_tokens')}"
+        hint = f"split it, shorten its context, {fewer} or give the server a longer context"
+        return GenerationError(f"segment {segment.id} is too long for {model}: {message}", hint=hint)
+    if _NO_MODEL.search(message):
+        return _not_found(message, address, path, model)
+    said = f": {message}" if message else ""
+    return GenerationError(
+        f"segment {segment.id}: the server at {address.url} answers {status}{said}",
+        hint="change what it complains of; its log may say more",
+    )
+
+
+def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtError:
+    if "model" in message.lower() or (model and model in message):
+        hint = f"take one of those listed at {address.url}/models"
+        return ModelError(f"the server at {address.url} does not know the model {model!r}", hint=hint)
+    return UsageError(
+        f"the server at {address.url} has no {path}", hint=f"{setting('model.options.base_url')} mostly ends in /v1"
+    )

@@ -1,0 +1,141 @@
+"""The estimators on top: a feed-forward network, and the same over pairs of texts with its first layer taken apart.
+
+COMET's features of (translation t, reference r, source s) are [t, r, t∘r, |t−r|, t∘s, |t−s|]. The first layer is
+linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same both ways
+round. The first two are computed once a text; the third once an unordered pair, for both of its scores:
+for 512 candidates 3.5 times fewer operations than one row of features an ordered pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from quitmt.errors import ModelError
+from quitmt.metrics.neural.encoder import assign
+from quitmt.metrics.neural.tanh import FastTanh, of_sums
+
+
+def feed_forward(weights: Mapping[str, Tensor], settings: Mapping[str, Any], inputs: int, model: str) -> nn.Sequential:
+    """The estimator of a checkpoint (``estimator.ff`` of its weights), in float32."""
+    sizes = [inputs, *settings["hidden_sizes"]]
+    modules: list[nn.Module] = []
+    with torch.device("meta"):
+        for size, following in pairwise(sizes):
+            # the third is the place of a dropout, so that the numbers of the others are those of the checkpoint
+            modules += [nn.Linear(size, following), _activation(settings["activations"], model), nn.Identity()]
+        modules.append(nn.Linear(sizes[-1], 1))
+    if settings.get("final_activation"):
+        modules.append(_activation(settings["final_activation"], model))
+    network = nn.Sequential(*modules)
+    assign(network, {name: weight.float() for name, weight in weights.items()}, model)
+    return network.eval()
+
+
+def _activation(name: str, model: str) -> nn.Module:
+    try:
+        return getattr(nn, str(name).title())()  # type: ignore[no-any-return]
+    except (AttributeError, TypeError):  # there is none of this name, or it is no activation
+        raise ModelError(f"{model} has an unknown activation {name!r}") from None
+
+
+class PairHead:
+    """A feed-forward network over COMET's six features, for many pairs of few texts."""
+
+    def __init__(self, network: nn.Sequential, width: int) -> None:
+        first = network[0]
+        assert isinstance(first, nn.Linear)
+        self._width = width
+        translation, reference, product, distance, source_product, source_distance = torch.split(
+            first.weight, width, dim=1
+        )
+        self._of_translation = torch.cat((translation, source_product, source_distance), dim=1)
+        self._of_reference = reference
+        self._of_pair = torch.cat((product, distance), dim=1)
+        self._bias = first.bias
+        self._network = network
+        self._compiled = first.weight.device.type == "cpu" and isinstance(network[1], nn.Tanh)
+        self._activation = network[1]
+        rest = [
+            FastTanh() if self._compiled and isinstance(module, nn.Tanh) else module for module in list(network)[2:]
+        ]
+        self._rest = nn.Sequential(*rest)
+
+    @torch.inference_mode()
+    def parts(self, texts: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """What the first layer makes of each text as translation and as reference."""
+        features = torch.cat((texts, texts * source, (texts - source).abs()), dim=1)
+        return (
+            torch.addmm(self._bias, features, self._of_translation.T),
+            self.reference_part(texts),
+        )
+
+    @torch.inference_mode()
+    def both(self, texts: Tensor, parts: tuple[Tensor, Tensor], rows: range, columns: range) -> tuple[Tensor, Tensor]:
+        """Two matrices of scores: rows as translations and columns as references, and the other way round."""
+        row, column = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
+        pair = self._of_pairs(texts[row, None], texts[None, column])
+        first = self._first_layer(pair, [part[row] for part in parts], [part[column] for part in parts])
+        scores = self._rest(first.flatten(0, 1)).view(2, len(rows), len(columns))
+        return scores[0], scores[1]
+
+    def _first_layer(self, pair: Tensor, row_parts: list[Tensor], column_parts: list[Tensor]) -> Tensor:
+        """The activations of the first layer of all pairs, both ways round."""
+        first = pair.new_empty((2, *pair.shape))
+        if self._compiled:
+            of_sums(pair.numpy(), _arrays(row_parts), _arrays(column_parts), first[0].numpy(), first[1].numpy())
+            return first
+        shape = len(row_parts[0]), len(column_parts[0]), pair.shape[-1]
+        torch.add(row_parts[0][:, None], column_parts[1][None], out=first[0].view(shape))
+        torch.add(row_parts[1][:, None], column_parts[0][None], out=first[1].view(shape))
+        return self._activation(first.add_(pair))  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def grid(self, translations: Tensor, theirs: Tensor, references: Tensor, others: Tensor) -> Tensor:
+        """A matrix of scores, one way: ``theirs`` are the translations' parts, ``others`` those of the references."""
+        shape = len(translations), len(references)
+        pair = self._of_pairs(translations[:, None], references[None])
+        pair.view(*shape, -1).add_(theirs[:, None]).add_(others[None])
+        return self._rest(self._activation(pair)).view(shape)  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def rows(self, translations: Tensor, theirs: Tensor, references: Tensor, others: Tensor) -> Tensor:
+        """The same, row by row: the first with the first, the second with the second."""
+        pair = self._of_pairs(translations, references).add_(theirs).add_(others)
+        return self._rest(self._activation(pair))[:, 0]  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def reference_part(self, references: Tensor) -> Tensor:
+        return references @ self._of_reference.T
+
+    def _of_pairs(self, one: Tensor, other: Tensor) -> Tensor:
+        """The symmetric part of the first layer, a row a pair."""
+        # broadcast into place: copies of the vectors of each pair cost a fifth of the whole
+        features = one.new_empty((*(one[..., :1] * other[..., :1]).shape[:-1], 2 * self._width))
+        torch.mul(one, other, out=features[..., : self._width])
+        torch.sub(one, other, out=features[..., self._width :]).abs_()
+        return features.view(-1, 2 * self._width) @ self._of_pair.T
+
+    @torch.inference_mode()
+    def direct(self, translations: Tensor, references: Tensor, sources: Tensor) -> Tensor:
+        """The scores of translations, a row each: as the original computes them."""
+        features: Sequence[Tensor] = (
+            translations,
+            references,
+            translations * references,
+            (translations - references).abs(),
+            translations * sources,
+            (translations - sources).abs(),
+        )
+        scores: Tensor = self._network(torch.cat(list(features), dim=1))[:, 0]
+        return scores
+
+
+def _arrays(parts: list[Tensor]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    return parts[0].numpy(), parts[1].numpy()
