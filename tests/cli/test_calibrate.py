@@ -175,3 +175,23 @@ def test_a_fixed_number_of_a_profile_needs_no_warning(
     assert caplog.text == ""
     assert quitmt("rerank", pools, "--profile", path, "-n", 60).code == 0
     assert "they are for -k 8 -n 64, not for -k 8 -n 60" in caplog.text
+
+
+def test_a_rule_of_ones_own_is_calibrated_and_used(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own_rule_to_calibrate.py").write_text(
+        "from dataclasses import dataclass\nfrom quitmt.stop.loss import Loss\n\n\n"
+        "@dataclass(frozen=True)\nclass Careful(Loss):\n    new: float = 0.2\n"
+    )
+    rule = ("--rule", "own_rule_to_calibrate:Careful:minimum=16", "--rule", "fixed")
+    done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64, *rule, "-o", "p.json")
+    assert done.code == 0, done.err
+    found = json.loads(Path("p.json").read_text())
+    curve = {point["rule"].partition("most=")[0] for point in found["curve"] if "own_rule" in point["rule"]}
+    assert curve == {"own_rule_to_calibrate:Careful:minimum=16,"}
+    by_rule = next(point["rule"] for point in found["curve"] if "own_rule" in point["rule"])
+    Path("p.json").write_text(json.dumps({**found, "rule": by_rule}))
+    ran = quitmt("rerank", pools, "--profile", "p.json", "--jsonl")
+    assert ran.code == 0 and json.loads(ran.out.splitlines()[0])["signature"].startswith("loss|k:8|l:"), ran.err

@@ -111,3 +111,15 @@ def test_what_cannot_be_is_refused(section: str, rules: dict[str, Any], message:
     segments = (Segment("1", "x"),)
     with pytest.raises(UsageError, match=message):
         check(study, StudyTestSet("x", segments, (("r",),)), ("en", "pt"))
+
+
+def test_a_rule_of_ones_own_is_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_rule_to_study.py").write_text(
+        "from dataclasses import dataclass\nfrom quitmt.stop.headroom import Headroom\n\n\n"
+        "@dataclass(frozen=True)\nclass Eager(Headroom):\n    minimum: int = 2\n"
+    )
+    study = recorded_study(tmp_path, rules={"beyond": ["own_rule_to_study:Eager"], "k": 2})
+    beyond.check(study)
+    assert list(beyond.fitting(study, "qe:recorded:q", study.rules.beyond)) == ["own_rule_to_study:Eager"]
+    assert beyond.fitting(study, "mbr:chrf", study.rules.beyond) == {}
