@@ -131,7 +131,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     groups = {**project["entry-points"]}
-    groups["quitmt.rules"] = {**groups["quitmt.rules"], "broken": "not_there_at_all:Rule"}
+    for group, name in (("quitmt.rules", "broken"), ("quitmt.rerankers", "qe:broken"), ("quitmt.generators", "broken")):
+        groups[group] = {**groups[group], name: "not_there_at_all:Part"}
     lines = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in own.items()) for group, own in groups.items()
     ]
@@ -179,6 +180,18 @@ def test_their_names_are_in_help_and_errors(installed: dict[str, str]) -> None:
     assert ran.returncode == 2 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
     ran = run(installed, "translate", "--model", "shuffle: ", "--option", "capitals=maybe", text="x\n")
     assert ran.returncode == 2 and "--option capitals must be yes or no, not 'maybe'" in ran.stderr
+
+
+def test_a_broken_package_breaks_only_its_own_names(installed: dict[str, str]) -> None:
+    assert run(installed, "rerank", "--help").returncode == 0
+    listed = run(installed, "models")
+    assert listed.returncode == 0 and "the model 'broken' of the package quitmt-example fails while" in listed.stdout
+    ran = run(installed, "translate", "--model", "opnai:x", text="x\n")
+    assert ran.returncode == 2 and "did you mean 'openai:MODEL'?" in ran.stderr
+    ran = run(installed, "translate", "--base-url", "x", text="x\n")
+    assert ran.returncode == 2 and "--base-url goes with openai: not with embedded:" in ran.stderr
+    ran = run(installed, "translate", "--rerank", "qe:broken", text="x\n")
+    assert ran.returncode == 2 and "the reranker 'qe:broken' of the package quitmt-example fails" in ran.stderr
 
 
 def test_the_page_shows_the_example() -> None:

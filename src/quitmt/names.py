@@ -153,7 +153,7 @@ class Name:
         'loss:most=0.5,looks=2'
         """
         if self.argument:
-            return f"{name}:{self.argument}"
+            return f"{name}:{self.argument}" if self.needs_argument else f"{name}[:{self.argument}]"
         options = ",".join(f"{option}={_shown(told.default)}" for option, told in self.options.items())
         return f"{name}:{options}" if options else name
 
@@ -202,16 +202,26 @@ class Names(Generic[Entry]):
             raise UsageError(f"the {self.what} {name!r}{of} fails while it is imported: {told}") from None
         return found if isinstance(found, Name) else self._plug_in(found, name)  # type: ignore[return-value]
 
-    def listed(self) -> dict[str, str]:
-        """Usage and meaning of each, for people; a plug-in that fails says so and hides nothing else."""
-        found = {}
+    def entries(self) -> Iterator[tuple[str, Entry | UsageError]]:
+        """Each with its entry; a plug-in that fails has its error there and hides nothing else."""
         for name in self:
             try:
-                entry = self[name]
-                found[entry.usage(name)] = entry.meaning
+                yield name, self[name]
             except UsageError as error:
-                found[name] = str(error)
-        return found
+                yield name, error
+
+    def sound(self) -> dict[str, Entry]:
+        """Those that can be had."""
+        return {name: entry for name, entry in self.entries() if not isinstance(entry, UsageError)}
+
+    def listed(self) -> dict[str, str]:
+        """Usage and meaning of each, for people."""
+        return {
+            name if isinstance(entry, UsageError) else entry.usage(name): (
+                str(entry) if isinstance(entry, UsageError) else entry.meaning
+            )
+            for name, entry in self.entries()
+        }
 
 
 def parsed(text: str, options: Mapping[str, Option], of: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from quitmt.errors import UsageError
 from quitmt.evaluate.judge.engines import ENGINES
 from quitmt.generate import BACKENDS
 from quitmt.generate.prompts.template import names
@@ -31,8 +32,10 @@ def add_parser(commands: Any) -> None:
 
 
 def act(_: argparse.Namespace) -> int:
-    for name in BACKENDS:
-        backend = BACKENDS[name]
+    for name, backend in BACKENDS.entries():
+        if isinstance(backend, UsageError):
+            print(f"{MARKS[False]}  {name:<32}{backend}")
+            continue
         print(f"{MARKS[backend.installed]}  {backend.usage(name):<32}{backend.meaning}")
         if not backend.installed:
             print(f"         {'':<32}{backend.command}")

@@ -52,7 +52,7 @@ class Backend(Name):
     """Of a plug-in: what its factory takes."""
 
     def usage(self, name: str) -> str:
-        return ", ".join(self.examples) or super().usage(name)
+        return ", ".join(self.examples) or f"{name}:{self.argument}"
 
     @property
     def engine_options(self) -> Mapping[str, Option]:
@@ -164,7 +164,9 @@ def find(spec: str) -> Backend | None:
 
 
 def _unknown(spec: str) -> UsageError:
-    return unknown("model", spec, [usage for name in BACKENDS for usage in BACKENDS[name].usage(name).split(", ")])
+    return unknown(
+        "model", spec, [usage for name, one in BACKENDS.sound().items() for usage in one.usage(name).split(", ")]
+    )
 
 
 def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> None:
@@ -191,9 +193,10 @@ def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[
 
 
 def _stranger(option: str, name: str) -> UsageError:
-    takers = [f"{key}:" for key in BACKENDS if option in BACKENDS[key].engine_options]
+    backends = BACKENDS.sound()
+    takers = [f"{key}:" for key, backend in backends.items() if option in backend.engine_options]
     if not takers:
-        every = {known for key in BACKENDS for known in BACKENDS[key].engine_options}
+        every = {known for backend in backends.values() for known in backend.engine_options}
         return unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
     return UsageError(f"{setting(f'model.options.{option}')} goes with {', '.join(takers)} not with {name}:")
 

@@ -170,12 +170,7 @@ ALIASES = {"qe:xcomet-qe": "qe:xcomet", "qe:metricx-qe": "qe:metricx"}
 
 def listed() -> dict[str, str]:
     """What there is, for people; what may be left out of a name stands in brackets."""
-    found = {}
-    for name in RERANKERS:
-        entry = RERANKERS[name]
-        usage = entry.usage(name)
-        found[f"{name}[:{entry.argument}]" if entry.argument and not entry.needs_argument else usage] = entry.meaning
-    return found | OWN
+    return RERANKERS.listed() | OWN
 
 
 def utility(spec: str, hardware: Hardware | None = None) -> Utility[Any]:
