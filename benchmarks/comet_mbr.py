@@ -29,7 +29,7 @@ import numpy as np
 
 from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
+from quitmt.types import RecordedPool
 
 ROOT = Path(__file__).parents[1]
 SIZES = (64, 256, 512)

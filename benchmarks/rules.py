@@ -25,12 +25,12 @@ from quitmt import rerank, stop
 from quitmt.calibrate.observe import observe
 from quitmt.devices import Hardware
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
 from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pools.trajectories import fitting_rules
 from quitmt.lab.replay import frontier
 from quitmt.lab.replay.frontier import Curve, Halved, Versus
 from quitmt.lab.replay.rules import quit_rule
+from quitmt.types import RecordedPool
 
 COSTS = (64, 100, 150, 200, 250)
 WINDOWS = (2, 4, 8, 16)

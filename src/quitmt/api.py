@@ -34,15 +34,14 @@ from quitmt.calibrate.profile import Profile
 from quitmt.corpus import item
 from quitmt.devices import Hardware
 from quitmt.engine.driver import Item, in_order
-from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, QuitmtError, speaking
 from quitmt.generate.function import Sample
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build
-from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict
 
 Source = str | Segment
 Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator

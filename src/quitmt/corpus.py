@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from quitmt.engine.driver import Item
-from quitmt.engine.engine import Finished
-from quitmt.types import Segment, Verdict
+from quitmt.types import Finished, Segment, Verdict
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from tqdm import tqdm
 
-from quitmt.engine.engine import Observer
+from quitmt.engine.slots import Observer
 from quitmt.types import Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2

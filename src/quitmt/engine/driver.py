@@ -18,13 +18,14 @@ from typing import Any
 
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
-from quitmt.engine.engine import Begun, Engine, Finished, Observer, Wasted
+from quitmt.engine.engine import Engine
 from quitmt.engine.preparation import in_time, try_out
+from quitmt.engine.slots import Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
+from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 

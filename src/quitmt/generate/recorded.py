@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Candidate, Draw, Segment
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPool:
-    """A segment with the candidates that were sampled for it, in sampling order."""
-
-    segment: Segment
-    candidates: tuple[Candidate, ...]
-    generator: str = ""
-    """The signature of what sampled it, if that is known."""
+from quitmt.types import Ask, Candidate, Draw, RecordedPool, Segment
 
 
 class RecordedGenerator:

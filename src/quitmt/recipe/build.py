@@ -19,7 +19,7 @@ from quitmt.calibrate.profile import Profile
 from quitmt.devices import DTYPES, Hardware
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
-from quitmt.engine.engine import Observer
+from quitmt.engine.slots import Observer
 from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
