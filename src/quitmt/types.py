@@ -145,6 +145,9 @@ class Outcome:
     error: str | None = None
     effort: Effort | None = None
     """Of rerankers that can tell."""
+    budget: int | None = None
+    """How many candidates it might have used: the rule's budget, or fewer where its pool has fewer. None for a segment
+    that was never begun."""
     recipe: Mapping[str, Any] | None = None
     """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
 

@@ -66,8 +66,9 @@ class Engine(Generic[State]):
     def has_updates(self) -> bool:
         return bool(self._to_rerank)
 
-    def admit(self, segment: Segment, known: Sequence[Candidate] = ()) -> None:
-        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used."""
+    def admit(self, segment: Segment, known: Sequence[Candidate] = (), available: int | None = None) -> None:
+        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used. ``available``
+        is how many it has in all, if that is known: the rule then goes by that budget, if it is the smaller one."""
         if segment.id in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:
@@ -76,7 +77,8 @@ class Engine(Generic[State]):
             error = f"segment {segment.id}: reranking failed: {type(raised).__name__}: {raised}"
             self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, self._signature, error))
             return
-        slot = Slot(segment, state, self._rule.open())
+        rule = self._rule if available is None else self._rule.within(available)
+        slot = Slot(segment, state, rule.open(), end=available)
         self._slots[segment.id] = slot
         if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
@@ -84,10 +86,9 @@ class Engine(Generic[State]):
                 slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
             )
             return
-        budget = self._rule.budget
-        slot.asked = budget if len(known) >= budget else len(known) - len(known) % self._rule.step
+        slot.asked = rule.budget if len(known) >= rule.budget else len(known) - len(known) % rule.step
         slot.pool.extend(known[: slot.asked])
-        if slot.asked < min(budget, slot.watch.horizon(0)):
+        if slot.asked < min(rule.budget, slot.watch.horizon(0)):
             self._to_ask[segment.id] = slot
         if slot.pool:
             self._mark(slot)
@@ -238,7 +239,7 @@ class Engine(Generic[State]):
             verdict = slot.watch.observe(standing) if self._is_step(slot, standing.size) else None
             if self._blames_rule(slot):
                 return
-            if verdict is None and slot.ended and standing.size == len(slot.pool):
+            if self._exhausts(slot, standing, verdict):
                 verdict = Verdict.EXHAUSTED
             if verdict is None and slot.expired and standing is standings[-1]:
                 verdict = Verdict.DEADLINE
@@ -249,9 +250,15 @@ class Engine(Generic[State]):
                 return
         self._mark(slot)
 
+    def _exhausts(self, slot: Slot[State], standing: Standing, verdict: Verdict | None) -> bool:
+        """Whether it stops because there are no more candidates, and not because the run's rule wants no more."""
+        if not slot.ended or standing.size < len(slot.pool):
+            return False
+        return verdict is None or (verdict is Verdict.BUDGET and standing.size < self._rule.budget)
+
     def _is_step(self, slot: Slot[State], size: int) -> bool:
         """Whether a rule would see this standing in any case: not the part of a step that an expired segment got."""
-        return not slot.expired or size % self._rule.step == 0 or size == self._rule.budget or slot.ended
+        return not slot.expired or size % self._rule.step == 0 or size == slot.watch.rule.budget or slot.ended
 
     def _finish(self, slot: Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
         del self._slots[slot.segment.id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from quitmt import stop
 from quitmt.errors import UsageError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import StoppingRule, Watch
@@ -27,6 +28,15 @@ class GuardedRule:
                 raise UsageError(f"the {what} of the rule {self.name} must be a whole number above 0, not {value!r}")
         self.step, self.budget = rule.step, rule.budget
         self._rule = rule
+
+    def within(self, available: int) -> GuardedRule:
+        """The same rule for a segment that has so many candidates in all; as it is, if it cannot be changed."""
+        if not 0 < available < self.budget:
+            return self
+        try:
+            return GuardedRule(stop.within(self._rule, available))
+        except FAULTS:
+            return self
 
     def open(self) -> GuardedWatch:
         return GuardedWatch(self, self._rule.open)

@@ -42,7 +42,7 @@ class Slot(Generic[State]):
     reranking: bool = False
     expired: bool = False
     end: int | None = None
-    """How many candidates there are in all, once that is known."""
+    """How many candidates there are in all, once that is known: of a recorded pool, from the start."""
     pool: list[Candidate] = field(default_factory=list)
     """Candidates 0, 1, … without a gap."""
     early: dict[int, Candidate] = field(default_factory=dict)
@@ -61,6 +61,11 @@ class Slot(Generic[State]):
     def winding_up(self) -> bool:
         """Whether its time is up and there is something to return: it needs no more candidates."""
         return self.expired and len(self.pool) > 0
+
+    @property
+    def budget(self) -> int:
+        """How many candidates it may use: what its rule wants at most, or what there is."""
+        return self.watch.rule.budget if self.end is None else min(self.end, self.watch.rule.budget)
 
     def collect(self, draw: Draw) -> None:
         """Append what continues the pool; keep what came early; drop what is there already."""
@@ -89,4 +94,5 @@ class Slot(Generic[State]):
             signature=signature,
             error=str(error) if error else None,
             effort=effort,
+            budget=self.budget,
         )

@@ -27,6 +27,10 @@ class RecordedGenerator:
     def play(self, pools: Iterable[RecordedPool]) -> Iterator[Segment]:
         return map(self.add, pools)
 
+    def available(self, segment: Segment) -> int | None:
+        pool = self._pools.get(segment.id)
+        return None if pool is None else len(pool)
+
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         for ask in asks:
             pool = self._pools[ask.segment.id]

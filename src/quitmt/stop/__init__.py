@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from quitmt import names
 from quitmt.errors import UsageError, setting, unknown
@@ -12,6 +13,8 @@ from quitmt.names import Name, Names
 from quitmt.protocols import RerankerTraits, RuleTraits, StoppingRule, traits_of
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.threshold import Threshold
+
+Rule = TypeVar("Rule", bound=StoppingRule)
 
 SHARED = ("step", "budget", "window", "alpha", "single")
 """What a run says for all rules: each is given those that it takes; what else it takes are options of its name."""
@@ -114,6 +117,14 @@ def fits(rule: StoppingRule, reranker: RerankerTraits) -> bool:
     except UsageError:
         return False
     return True
+
+
+def within(rule: Rule, budget: int) -> Rule:
+    """The same rule for a segment that has no more than ``budget`` candidates. A rule that is no dataclass with a
+    ``budget`` cannot be changed, and is left as it is."""
+    own: Any = rule
+    changeable = is_dataclass(own) and any(one.name == "budget" and one.init for one in fields(own))
+    return replace(own, budget=budget) if changeable and budget < own.budget else own  # type: ignore[no-any-return]
 
 
 def load_threshold(spec: str, *, k: int, n: int) -> Threshold:
