@@ -75,7 +75,7 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
         raise unknown("stopping rule", spec, RULES)
     found, text = names.own_part(spec)
     if not callable(found):
-        return _checked(found, spec)
+        return checked(found, spec)
     options = names.parsed(text, names.options_of(found, without=SHARED), f"the stopping rule {spec}")
     return _made(found, spec, shared, options)
 
@@ -84,7 +84,7 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
     taken = inspect.signature(factory).parameters
     given = {setting: value for setting, value in shared.items() if setting in taken}
     try:
-        return _checked(factory(**given, **options), name)
+        return checked(factory(**given, **options), name)
     except UsageError:
         raise
     except Exception as error:  # somebody else's code
@@ -92,7 +92,8 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
         raise UsageError(f"the stopping rule {name} cannot be made: {told}") from error
 
 
-def _checked(rule: Any, name: str) -> StoppingRule:
+def checked(rule: Any, name: str) -> StoppingRule:
+    """A rule that somebody else made, if it is one."""
     lacking = [part for part in ("signature", "step", "budget", "open") if not hasattr(rule, part)]
     if lacking or isinstance(rule, type):
         hint = "quitmt.protocols.StoppingRule says what one has"
