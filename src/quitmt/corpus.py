@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from quitmt.durable import is_writable
 from quitmt.engine.driver import Item
 from quitmt.errors import InputError
 from quitmt.types import Candidate, Finished, Segment, Verdict
@@ -40,18 +41,9 @@ def pool_of(candidates: object) -> tuple[Candidate, ...]:
         if not isinstance(one, Candidate) or not isinstance(one.text, str):
             told = one.text if isinstance(one, Candidate) else one
             raise TypeError(f"candidate {number} must be a text or a Candidate, not {told!r:.80}")
-        if not is_unicode(one.text):
+        if not is_writable(one.text):
             raise InputError(f"candidate {number} has half of a surrogate pair, which is not Unicode text")
     return found
-
-
-def is_unicode(text: str) -> bool:
-    """Whether it can be written: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def one_line(text: str) -> str:

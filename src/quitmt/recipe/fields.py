@@ -12,9 +12,12 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from quitmt.durable import is_writable
 from quitmt.errors import InputError, unknown
 
 Section = TypeVar("Section")
+BITS = 64
+"""Of whole numbers."""
 Where = Callable[[str], str]
 """From the name of a field to where it stands, for errors: ``my.toml, line 3, [model] top_k``."""
 
@@ -54,6 +57,7 @@ class Declared:
 
     def converted(self, value: Any, where: str) -> Any:
         """A value from a file or a caller, as the type of the field, or an error that says what is allowed."""
+        check_value(value, where)
         if value is None and NoneType in self.types:
             return None
         if isinstance(value, bool) and bool not in self.types:
@@ -71,7 +75,22 @@ class Declared:
     def wrong(self, value: Any, where: str) -> InputError:
         told = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
         allowed = " or ".join(told.get(one, "a list") for one in self.types if one is not NoneType)
-        return InputError(f"{where} must be {allowed}, not {value!r}")
+        return InputError(f"{where} must be {allowed}, not {value!r:.200}")
+
+
+def check_value(value: Any, where: str) -> None:
+    """Raise for what has the right type and still cannot be used: it could not be computed with, or not be written."""
+    if isinstance(value, int) and value.bit_length() > BITS:
+        raise InputError(f"{where} is too large: a whole number has at most {BITS} bits")
+    if isinstance(value, str) and ("\0" in value or not is_writable(value)):
+        raise InputError(f"{where} must be Unicode text without zero bytes, not {value!r:.200}")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_value(name, where)
+            check_value(inner, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_value(inner, where)
 
 
 @cache
