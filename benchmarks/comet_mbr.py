@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
 from quitmt.metrics.devices import Hardware
+from quitmt.types import RecordedPool
 
 ROOT = Path(__file__).parents[1]
 SIZES = (64, 256, 512)

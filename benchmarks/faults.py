@@ -23,10 +23,9 @@ from tests.servers.fake_openai import Faults, fake_server
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver
-from quitmt.engine.engine import Finished
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Segment
+from quitmt.types import Finished, Segment
 
 FAULTS = Faults(drop=0.10, too_many=0.05, broken=0.05, stall=0.02, few=0.05, garbage=0.03, stall_seconds=30)
 

@@ -18,7 +18,7 @@ from quitmt.calibrate import auto, choose, profile
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
+from quitmt.types import RecordedPool
 
 FOLDER = Path(calibrate.__file__).parent / "known"
 MAX_LOSS = {"mbr:chrf": "0.1sd", "qe:likelihood": "0.3sd"}

@@ -15,8 +15,8 @@ import time
 
 from quitmt import rerank, stop
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
 from quitmt.protocols import Reranker, StoppingRule, Update
+from quitmt.types import RecordedPool
 
 RULES = ("quit", "race", "loss", "loss:most=0.00005", "headroom")
 

@@ -24,13 +24,13 @@ from sacrebleu.metrics import CHRF
 from quitmt import rerank, stop
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
 from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pools.trajectories import fitting_rules
 from quitmt.lab.replay import frontier
 from quitmt.lab.replay.frontier import Curve, Halved, Versus
 from quitmt.lab.replay.rules import quit_rule
 from quitmt.metrics.devices import Hardware
+from quitmt.types import RecordedPool
 
 COSTS = (64, 100, 150, 200, 250)
 WINDOWS = (2, 4, 8, 16)
@@ -56,7 +56,7 @@ def main() -> None:
         pools = [pool for pool in pools if name in (pool.candidates[0].scores or {})]
     pools = pools[: args.limit]
     budget = max(len(pool.candidates) for pool in pools)
-    hardware = Hardware() if rerank.is_neural(args.rerank) else None
+    hardware = Hardware() if rerank.Reranking(args.rerank).neural else None
     reranker = rerank.load(args.rerank, languages=(args.source, args.target), hardware=hardware)
     one = observed(reranker, args.rerank, pools, args.orders, args.rules, budget)
     split = np.tile(frontier.halves(len(pools), args.splits, 0), (1, args.orders))

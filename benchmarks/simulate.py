@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quitmt import rerank
-from quitmt.generate.recorded import RecordedPool
+from quitmt.types import RecordedPool
 from simulation import paper, tables
 from simulation.loop import RerankCost
 from simulation.replay import match_alpha, read, record

@@ -19,7 +19,8 @@ from fastchrf import pairwise_chrf
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
+from quitmt.types import RecordedPool
 
 WINDOWS = (2, 4, 8, 16)
 K, ALPHA, BUDGET = 8, 1e-3, 512

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedPool
 from quitmt.protocols import Reranker, StoppingRule, Update, Watch
-from quitmt.types import Candidate, Segment, Standing, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, Standing, Verdict
 
 CHARACTERS_PER_TOKEN = 4
 """For pools that do not say how many tokens their candidates have, and for sources."""

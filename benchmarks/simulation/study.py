@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quitmt.generate.recorded import RecordedPool
 from quitmt.protocols import StoppingRule
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, RecordedPool, Segment, Standing
 from simulation.loop import RerankCost, Result, simulate
 from simulation.replay import CHARACTERS_PER_TOKEN, Recording, StepAtATime
 from simulation.server import Server

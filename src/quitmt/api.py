@@ -31,18 +31,17 @@ from typing import Any, Self
 
 from quitmt import generate
 from quitmt.calibrate.profile import Profile
-from quitmt.corpus import item
 from quitmt.engine.driver import Item, in_order
-from quitmt.engine.engine import Finished
-from quitmt.errors import InputError, QuitmtError, speaking
+from quitmt.engine.items import item, pool_of, segment_of
+from quitmt.errors import QuitmtError, speaking
 from quitmt.generate.function import Sample
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build
-from quitmt.types import Candidate, Outcome, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict
 
 Source = str | Segment
 Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator
@@ -116,6 +115,9 @@ class Translator:
     @classmethod
     def from_recipe(cls, recipe: str | PathLike[str] | Recipe) -> Self:
         """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``."""
+        if not isinstance(recipe, str | PathLike | Recipe):
+            hint = "quitmt.recipe.Recipe.from_fields makes one of a dictionary"
+            raise TypeError(f"a recipe must be the path of a file or a Recipe, not {recipe!r:.80} ({hint})")
         made = cls.__new__(cls)
         if isinstance(recipe, Recipe):
             made._built = build(recipe)
@@ -296,10 +298,7 @@ async def rerank_pool_async(candidates: Iterable[str | Candidate], source: Sourc
 async def _rerank_pool(
     candidates: Iterable[str | Candidate], source: Source, settings: dict[str, Any]
 ) -> AsyncIterator[Outcome]:
-    pool = tuple(Candidate(one) if isinstance(one, str) else one for one in candidates)
-    if not pool:
-        raise InputError("the pool has no candidates")
-    segment = Segment("1", source) if isinstance(source, str) else source
+    pool, segment = pool_of(candidates), segment_of(source, 1)
     recorded = RecordedGenerator([RecordedPool(segment, pool)])
     driver = Translator(recorded, **settings)._built.driver()
     async with aclosing(driver.run([segment])) as run:
@@ -311,6 +310,8 @@ async def _rerank_pool(
 async def _items(sources: Iterable[Source] | AsyncIterable[Source], signature: str) -> AsyncIterator[Item]:
     if isinstance(sources, str):
         raise TypeError("a list of texts is wanted, not one text")
+    if isinstance(sources, bytes | Mapping) or not isinstance(sources, Iterable | AsyncIterable):
+        raise TypeError(f"a list of texts is wanted, such as ['one', 'two'], not {sources!r:.80}")
     number = 0
     if isinstance(sources, AsyncIterable):
         async for source in sources:

@@ -37,7 +37,8 @@ class Generator(Protocol):
 
     Optional, each with a reader below: ``traits``; ``async check()``, which raises what would be wrong with every
     segment (an address, a key); ``async warm()``, which compiles and loads what else would be so on first use;
-    ``waiting``, what it waits for, if anything; ``wasted_tokens``, of what was aborted.
+    ``waiting``, what it waits for, if anything; ``wasted_tokens``, of what was aborted; ``available(segment)``, how
+    many candidates a segment has in all, if that is known before any is drawn.
     """
 
     @property
@@ -231,6 +232,12 @@ async def warm(generator: Generator) -> None:
 def waiting(generator: Generator) -> str | None:
     """What the generator waits for, a server that is away, say; None while all is well, or if it cannot tell."""
     return getattr(generator, "waiting", None)
+
+
+def available(generator: Generator, segment: Segment) -> int | None:
+    """How many candidates a segment has in all; None if there is no end to them, or none is known."""
+    own: Any = generator
+    return own.available(segment) if hasattr(own, "available") else None
 
 
 def wasted_tokens(generator: Generator) -> int:

@@ -6,7 +6,7 @@ not here on purpose: only evaluation may see them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -145,6 +145,9 @@ class Outcome:
     error: str | None = None
     effort: Effort | None = None
     """Of rerankers that can tell."""
+    budget: int | None = None
+    """How many candidates it might have used: the rule's budget, or fewer where its pool has fewer. None for a segment
+    that was never begun."""
     recipe: Mapping[str, Any] | None = None
     """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
 
@@ -152,3 +155,36 @@ class Outcome:
     def text(self) -> str:
         """The chosen candidate, by a name that fits other tasks than translation too."""
         return self.translation
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A segment that stopped: its outcome, and the candidates that were used for it."""
+
+    segment: Segment
+    outcome: Outcome
+    candidates: Sequence[Candidate]
+
+    @classmethod
+    def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:
+        """One that needed none, or that was never begun."""
+        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=error)
+        return cls(segment, outcome, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A segment with the first of its candidates, which an earlier run drew: they need not be asked for again."""
+
+    segment: Segment
+    candidates: Sequence[Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPool:
+    """A segment with the candidates that were sampled for it, in sampling order."""
+
+    segment: Segment
+    candidates: tuple[Candidate, ...]
+    generator: str = ""
+    """The signature of what sampled it, if that is known."""

@@ -12,10 +12,10 @@ import pytest
 
 from quitmt import rerank
 from quitmt.engine.driver import Driver, in_order
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, RecordedPool, Segment, Standing
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from simulation.loop import RerankCost, Result, simulate

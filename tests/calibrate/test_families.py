@@ -13,9 +13,9 @@ from quitmt.calibrate import families
 from quitmt.calibrate.observe import observe
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import UsageError
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Candidate, Outcome, Segment
+from quitmt.types import Candidate, Outcome, RecordedPool, Segment
 
 SIZES = (64, 40, 64, 7, 64, 33)
 

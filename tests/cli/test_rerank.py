@@ -39,8 +39,8 @@ def test_an_outcome_line_has_what_is_promised(quitmt: Quitmt, pools: Path) -> No
     ran = quitmt("rerank", pools, "--jsonl", "-k", 4, "-w", 2, "-n", 32)
     first = outcomes(ran.out)[0]
     assert list(first) == [
-        "id", "source", "translation", "index", "score", "size", "stop", "trajectory", "seconds", "signature",
-        "effort", "recipe",
+        "id", "source", "translation", "index", "score", "size", "budget", "stop", "trajectory", "seconds",
+        "signature", "effort", "recipe",
     ]  # fmt: skip
     assert set(first["effort"]) == {"evaluations", "possible", "encoded"}
     assert first["id"] == "p0" and first["stop"] in ("stable", "budget", "exhausted")
@@ -97,7 +97,7 @@ def test_line_breaks_inside_a_candidate_stay_one_line(quitmt: Quitmt, tmp_path: 
 
 def test_show_is_for_people(quitmt: Quitmt, pools: Path) -> None:
     out = quitmt("rerank", pools, "--show", "-k", 2).out
-    assert "p0. s\n" in out and "of 512 candidates · exhausted: the recorded pool ended" in out
+    assert "p0. s\n" in out and "30 of 30 candidates · exhausted: the recorded pool ended" in out
     assert any(bar in out for bar in "▁█")
 
 
@@ -179,3 +179,22 @@ def test_a_closed_pipe(pools: Path) -> None:
     process.stderr.close()
     assert process.wait() == 141
     assert error == "quitmt: the program that read the output has closed the pipe\n"
+
+
+def test_savings_are_counted_from_what_the_pools_have(quitmt: Quitmt, tmp_path: Path) -> None:
+    """Pools of 256 with a budget of 512: what is saved is a share of 256."""
+    path = tmp_path / "short.jsonl"
+    texts = [f"candidate {index % 7}" for index in range(256)]
+    lines = [{"id": str(number), "candidates": texts, "scores": {"q": [0.5] * 256}} for number in range(10)]
+    lines[0]["scores"] = {"q": [index / 256 for index in range(256)]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ran = quitmt("rerank", path, "--rerank", "qe:recorded:q", "-k", 4, "-w", 56, "--show")
+    assert "10 segments, 227.2 of 256 candidates each on average (11.3% saved); 9 stable, 1 exhausted" in ran.err
+    assert "256 of 256 candidates · exhausted" in ran.out and ran.out.count("224 of 256 candidates · stable") == 9
+
+
+def test_savings_of_pools_of_all_sizes(quitmt: Quitmt, pools: Path) -> None:
+    ran = quitmt("rerank", pools, "--stop", "full", "-o", "/dev/null")
+    assert "39.5 of 39.5 candidates each on average (0.0% saved); 20 exhausted" in ran.err
+    ran = quitmt("rerank", pools, "--stop", "fixed:16", "-o", "/dev/null")
+    assert "16.0 of 16 candidates each on average (0.0% saved); 20 budget" in ran.err

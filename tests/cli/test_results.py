@@ -19,10 +19,9 @@ from tests.conftest import Ran
 from tests.servers.fake_openai import scripted_server, text_of
 
 from quitmt.cli.run import Outputs
-from quitmt.engine.engine import Finished
 from quitmt.files import journal
 from quitmt.files.outputs import Output
-from quitmt.types import Candidate, Outcome, Segment, Verdict
+from quitmt.types import Candidate, Finished, Outcome, Segment, Verdict
 
 Quitmt = Callable[..., Ran]
 HALF = "half of a pair: \ud83d"

@@ -9,10 +9,10 @@ import pytest
 
 from quitmt import generate
 from quitmt.generate.function import FunctionGenerator
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
-from quitmt.types import Candidate, Segment
+from quitmt.types import Candidate, RecordedPool, Segment
 from tests.contract.generators import SEGMENTS, SIZE, Contract, SamplingContract
 
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from quitmt import rerank, stop
 from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, in_order
-from quitmt.engine.engine import Begun, Finished
 from quitmt.generate.function import FunctionGenerator
-from quitmt.types import Candidate, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
 
 WORDS = "o gato viu a casa velha na rua".split()
 

@@ -12,11 +12,10 @@ import pytest
 from quitmt import rerank, stop
 from quitmt.engine.deadlines import Deadlines, Timers, grace
 from quitmt.engine.driver import Driver, in_order
-from quitmt.engine.engine import Finished
 from quitmt.errors import GenerationError, UsageError
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import Reranker, Update
-from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Verdict
+from quitmt.types import Ask, Candidate, Draw, Finished, Outcome, RecordedPool, Segment, Verdict
 
 
 class FakeTimer:

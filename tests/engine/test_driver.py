@@ -9,12 +9,11 @@ import pytest
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import LOOKAHEAD, Driver, in_order
-from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, UsageError
 from quitmt.generate.function import FunctionGenerator
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
-from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
+from quitmt.types import Ask, Candidate, Draw, Finished, RecordedPool, Segment, Verdict
 
 
 def run(driver: Driver, segments: Iterable[Segment]) -> list[Finished]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quitmt import rerank, stop
-from quitmt.engine.engine import Engine, Finished
+from quitmt.engine.engine import Engine
 from quitmt.errors import GenerationError, InputError
 from quitmt.protocols import Reranker, RerankerTraits
-from quitmt.types import Candidate, Draw, Segment, Verdict
+from quitmt.types import Candidate, Draw, Finished, Segment, Verdict
 
 SEGMENT = Segment("s", "source")
 

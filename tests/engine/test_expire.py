@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quitmt import rerank, stop
-from quitmt.engine.engine import AT_ONCE, Engine, Finished
+from quitmt.engine.engine import Engine
+from quitmt.engine.pace import AT_ONCE
 from quitmt.errors import GenerationError
 from quitmt.protocols import Reranker, RerankerTraits, Update
-from quitmt.types import Ask, Candidate, Draw, Segment, Verdict
+from quitmt.types import Ask, Candidate, Draw, Finished, Segment, Verdict
 
 SEGMENT = Segment("s", "source")
 

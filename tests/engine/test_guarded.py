@@ -14,8 +14,8 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.engine.engine import Engine
 from quitmt.engine.guarded import GuardedRule
 from quitmt.errors import UsageError
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
-from quitmt.types import Candidate, Draw, Outcome, Segment, Standing, Verdict
+from quitmt.generate.recorded import RecordedGenerator
+from quitmt.types import Candidate, Draw, Outcome, RecordedPool, Segment, Standing, Verdict
 
 BUDGET, STEP = 64, 8
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, OutputError, UsageError
 from quitmt.files.journal import Journal
-from quitmt.types import Candidate, Outcome, Segment, Verdict
+from quitmt.types import Candidate, Finished, Outcome, Segment, Verdict
 
 SETTINGS = {"-k": 8, "--prompt": "odd \udcff name"}
 POOL = [Candidate(f"candidate {i}", -0.5 * i, i, {"kiwi": 0.25}) for i in range(20)]

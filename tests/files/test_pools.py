@@ -10,8 +10,7 @@ import pytest
 
 from quitmt.errors import InputError
 from quitmt.files.pools import _Seen, format_pool, parse_pool, read_plain_pools, read_pools
-from quitmt.generate.recorded import RecordedPool
-from quitmt.types import Candidate, Segment
+from quitmt.types import Candidate, RecordedPool, Segment
 
 
 def collect(pools: AsyncIterator[RecordedPool]) -> list[RecordedPool]:

@@ -12,10 +12,10 @@ import pytest
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import UsageError
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Rivals, Segment, Standing, Verdict
+from quitmt.types import Candidate, RecordedPool, Rivals, Segment, Standing, Verdict
 
 
 def advantages(texts: list[str], best: int) -> dict[str, tuple[float, float]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from quitmt import stop
 from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
@@ -47,10 +48,11 @@ class Observed:
         return replace(self, standings=(), known=known)
 
     def signals(self, rule: Threshold) -> Floats:
-        """What a rule sees at its looks; fewer where the pool ends earlier. At its budget it does not look."""
+        """What a rule sees at its looks. At its budget it does not look, and a pool that ends earlier is its budget."""
         if _kind(rule) in self.known:
             return self.known[_kind(rule)]
-        looks = [n for n in rule.sizes() if n <= len(self.standings) and n < rule.budget]
+        rule = stop.within(rule, len(self.standings))
+        looks = [n for n in rule.sizes() if n < rule.budget]
         return np.array([rule.signal(self.standings[n - 1]) for n in looks])
 
 

@@ -23,12 +23,13 @@ from quitmt.cli import options
 from quitmt.errors import InputError, UsageError
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import without_options
 from quitmt.protocols import Reranker
 from quitmt.recipe import Recipe, StopRecipe
 from quitmt.recipe.build import BUDGET, STEP, Given, build_reranker, check, effective, reranking_of
 from quitmt.stop.threshold import Threshold
+from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
 Find the cheapest stopping rule that keeps a promise, from a small set of full pools of segments like those to come:

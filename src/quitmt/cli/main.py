@@ -10,6 +10,7 @@ import argparse
 import io
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -42,7 +43,7 @@ FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(BAD, f"{visible(f'{self.prog}: {message} (see {self.prog} --help)')}\n")
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not subscriptable when it runs
@@ -76,6 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale that lacks a character is no reason to stop
     words = list(sys.argv[1:] if argv is None else argv)
+    for word in words:
+        if not is_argument(word):
+            say(f"the argument {word!r} is no text that a command line can have")
+            return BAD
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
@@ -154,4 +159,18 @@ def how_to_resume(work: Run, words: list[str], purpose: str = "continue") -> str
 
 def say(message: str) -> None:
     if sys.stderr is not None:
-        print(f"quitmt: {message}", file=sys.stderr)
+        print(f"quitmt: {visible(message)}", file=sys.stderr)
+
+
+def visible(message: str) -> str:
+    """On one line, and nothing in it that a terminal would obey, whoever wrote it."""
+    return re.sub("[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
+
+
+def is_argument(word: str) -> bool:
+    """Whether it could have come from a shell: names of files may be no UTF-8, but nothing has a zero byte."""
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in word

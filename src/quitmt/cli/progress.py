@@ -8,7 +8,7 @@ from collections import Counter
 
 from tqdm import tqdm
 
-from quitmt.engine.engine import Observer
+from quitmt.engine.slots import Observer
 from quitmt.types import Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
@@ -73,7 +73,7 @@ class Progress:
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.size
-            self._possible += outcome.size if outcome.stop is Verdict.EXHAUSTED else self._budget
+            self._possible += outcome.budget or self._budget
         if outcome.error and self.first_error is None:
             self.first_error = outcome.error
         if outcome.effort:
@@ -88,12 +88,13 @@ class Progress:
     def close(self, *, summary: bool = True) -> None:
         self._bar.close()
         if summary and not self._quiet and self.segments:
-            mean = self.used / self.segments
+            mean, most = self.used / self.segments, self._possible / self.segments
+            possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
             stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
             compared = self._evaluations / self._pairs if self._pairs else 0.0
             share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
             print(
-                f"quitmt: {self.segments} segments, {mean:.1f} of {self._budget} candidates each on average "
+                f"quitmt: {self.segments} segments, {mean:.1f} of {possible} candidates each on average "
                 f"({self._saved():.1%} saved); {stops}{share}",
                 file=sys.stderr,
             )

@@ -14,8 +14,9 @@ from quitmt.engine.driver import Item
 from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines
 from quitmt.files.pools import read_plain_pools, read_pools
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.recipe.build import Built, Given, build
+from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
 Choose from recorded candidates, as translate would have done with them: rerank, and stop when the best score has

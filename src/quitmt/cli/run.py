@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 
 from quitmt.cli.progress import Progress
 from quitmt.cli.show import describe
-from quitmt.corpus import one_line
 from quitmt.engine.driver import Driver, Item, in_order
-from quitmt.engine.engine import Begun, Finished
 from quitmt.errors import InputError, OutputError
 from quitmt.files.journal import Journal
 from quitmt.files.outcomes import format_outcome
-from quitmt.files.outputs import Output
+from quitmt.files.outputs import Output, one_line
 from quitmt.files.pools import format_pool
-from quitmt.types import Verdict
+from quitmt.types import Begun, Finished, Verdict
 
 KEEP_SECONDS = 5.0
 """How often candidates of segments under way are written to the journal: what a kill may cost at most. A segment that

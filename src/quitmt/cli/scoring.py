@@ -21,12 +21,11 @@ from typing import Any
 from tqdm import tqdm
 
 from quitmt.cli import options
-from quitmt.corpus import one_line
 from quitmt.errors import InputError, QuitmtError, UsageError
 from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, _titled, find
 from quitmt.evaluate.report import Report
 from quitmt.files.lines import STDIN, read_lines
-from quitmt.files.outputs import STDOUT
+from quitmt.files.outputs import STDOUT, one_line
 from quitmt.metrics import devices
 from quitmt.metrics.scorer import KINDS, Hardware
 

@@ -33,11 +33,11 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 
 
 def describe(outcome: Outcome, budget: int) -> str:
-    """A few lines about one outcome."""
+    """A few lines about one outcome; ``budget`` is the run's, for one that says nothing of its own."""
     lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
     if outcome.size or outcome.error:
         reason = f"failed: {outcome.error}" if outcome.error else REASONS[outcome.stop]
-        lines.append(f"   {outcome.size} of {budget} candidates · {reason}")
+        lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates · {reason}")
     if outcome.trajectory:
         lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
     return "\n".join(lines) + "\n"

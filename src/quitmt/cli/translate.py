@@ -13,8 +13,8 @@ from typing import Any
 from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
-from quitmt.corpus import item
 from quitmt.engine.driver import Item
+from quitmt.engine.items import item
 from quitmt.errors import UsageError
 from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.recipe.build import build

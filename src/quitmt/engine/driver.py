@@ -18,13 +18,14 @@ from typing import Any
 
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
-from quitmt.engine.engine import Begun, Engine, Finished, Observer, Wasted
+from quitmt.engine.engine import Engine
 from quitmt.engine.preparation import in_time, try_out
+from quitmt.engine.slots import Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.types import Ask, Candidate, Draw, Segment, Standing, Verdict
+from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Driver:
     def drawn(self) -> Iterator[tuple[int, Sequence[Candidate]]]:
         """The candidates of the segments in flight, by position: what would have to be drawn again if the run were
         killed now. None if they are recorded. It may be asked for after a run was broken off, too."""
-        if not getattr(self._generator, "recorded", False):
+        if not traits_of(self._generator, GeneratorTraits).recorded:
             for position, segment in self._active.values():
                 yield position, self._engine.candidates(segment.id)
 
@@ -203,11 +204,19 @@ class Driver:
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
-            self._engine.admit(item, known)
+            self._engine.admit(item, known, self._available(item))
             self._active[item.id] = (self._admitted, item)
             self._timers.start(item.id, self._admitted)
         self._admitted += 1
         self._wake.set()
+
+    def _available(self, segment: Segment) -> int | None:
+        try:
+            found = protocols.available(self._generator, segment)
+        except FAULTS as raised:  # what is wrong with the segment will be told when it is drawn
+            log.debug("asking for the number of candidates failed", exc_info=raised)
+            return None
+        return found if isinstance(found, int) and found > 0 else None
 
     def _expire(self, segment_id: str) -> None:
         if self._engine.expire(segment_id):

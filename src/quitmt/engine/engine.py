@@ -21,92 +21,16 @@ expire are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Generic
 
-from quitmt.engine.guarded import GuardedRule, GuardedWatch
+from quitmt.engine.guarded import GuardedRule
+from quitmt.engine.pace import Pace
+from quitmt.engine.slots import Observer, Slot, Wasted
 from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, traits_of
-from quitmt.types import Ask, Candidate, Draw, Outcome, Seconds, Segment, Standing, Verdict
-
-AT_ONCE = 32
-"""Candidates that are asked for, and about as many reranked, at a time where segments may expire. A rule that can stop
-only at its budget would ask for all of it at once, and when time is up there would be nothing to return, or a long
-reranking to wait for. Fewer would mean more round trips than a generator or an encoder can make up for."""
-
-Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
-"""Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A segment that stopped: its outcome, and the candidates that were used for it."""
-
-    segment: Segment
-    outcome: Outcome
-    candidates: Sequence[Candidate]
-
-    @classmethod
-    def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:
-        """One that needed none, or that was never begun."""
-        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=error)
-        return cls(segment, outcome, ())
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A segment with the first of its candidates, which an earlier run drew: they need not be asked for again."""
-
-    segment: Segment
-    candidates: Sequence[Candidate]
-
-
-@dataclass(slots=True)
-class Wasted:
-    """What was generated and never used, because its segment had stopped: nothing, unless windows are speculative."""
-
-    candidates: int = 0
-    tokens: int = 0
-
-    def __bool__(self) -> bool:
-        return self.candidates > 0 or self.tokens > 0
-
-    def add(self, candidates: Sequence[Candidate]) -> None:
-        self.candidates += len(candidates)
-        self.tokens += sum(candidate.tokens or 0 for candidate in candidates)
-
-
-@dataclass(slots=True, eq=False)
-class _Slot(Generic[State]):
-    segment: Segment
-    state: State
-    watch: GuardedWatch
-    asked: int = 0
-    reranked: int = 0
-    reranking: bool = False
-    expired: bool = False
-    end: int | None = None
-    """How many candidates there are in all, once that is known."""
-    pool: list[Candidate] = field(default_factory=list)
-    """Candidates 0, 1, … without a gap."""
-    early: dict[int, Candidate] = field(default_factory=dict)
-    """Candidates that arrived before a lower index did."""
-    trajectory: list[float] = field(default_factory=list)
-    standing: Standing | None = None
-    generate_seconds: float = 0.0
-    rerank_seconds: float = 0.0
-
-    @property
-    def ended(self) -> bool:
-        """Whether all candidates that there are have arrived."""
-        return self.end is not None and len(self.pool) >= self.end
-
-    @property
-    def winding_up(self) -> bool:
-        """Whether its time is up and there is something to return: it needs no more candidates."""
-        return self.expired and len(self.pool) > 0
+from quitmt.types import Ask, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 
 class Engine(Generic[State]):
@@ -123,19 +47,14 @@ class Engine(Generic[State]):
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
         self._rule = GuardedRule(rule)
-        rule = self._rule
-        # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
-        self._dear = self._traits.standings_cost and rule.open().horizon(0) >= rule.budget
-        self._stride = rule.budget if self._dear else rule.step
+        self._pace = Pace.of(self._rule, self._traits, speculate=speculate, anytime=anytime)
         self._signature = signature
         self._observer = observer
-        self._speculate = speculate
-        self._anytime = anytime
         self.wasted = Wasted()
-        self._slots: dict[str, _Slot[State]] = {}
-        self._to_ask: dict[str, _Slot[State]] = {}
-        self._to_rerank: dict[str, _Slot[State]] = {}
-        self._reranking: list[_Slot[State]] = []
+        self._slots: dict[str, Slot[State]] = {}
+        self._to_ask: dict[str, Slot[State]] = {}
+        self._to_rerank: dict[str, Slot[State]] = {}
+        self._reranking: list[Slot[State]] = []
         self._finished: list[Finished] = []
 
     @property
@@ -147,8 +66,9 @@ class Engine(Generic[State]):
     def has_updates(self) -> bool:
         return bool(self._to_rerank)
 
-    def admit(self, segment: Segment, known: Sequence[Candidate] = ()) -> None:
-        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used."""
+    def admit(self, segment: Segment, known: Sequence[Candidate] = (), available: int | None = None) -> None:
+        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used. ``available``
+        is how many it has in all, if that is known: the rule then goes by that budget, if it is the smaller one."""
         if segment.id in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:
@@ -157,7 +77,8 @@ class Engine(Generic[State]):
             error = f"segment {segment.id}: reranking failed: {type(raised).__name__}: {raised}"
             self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, self._signature, error))
             return
-        slot = _Slot(segment, state, self._rule.open())
+        rule = self._rule if available is None else self._rule.within(available)
+        slot = Slot(segment, state, rule.open(), end=available)
         self._slots[segment.id] = slot
         if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
@@ -165,10 +86,9 @@ class Engine(Generic[State]):
                 slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
             )
             return
-        budget = self._rule.budget
-        slot.asked = budget if len(known) >= budget else len(known) - len(known) % self._rule.step
+        slot.asked = rule.budget if len(known) >= rule.budget else len(known) - len(known) % rule.step
         slot.pool.extend(known[: slot.asked])
-        if slot.asked < min(budget, slot.watch.horizon(0)):
+        if slot.asked < min(rule.budget, slot.watch.horizon(0)):
             self._to_ask[segment.id] = slot
         if slot.pool:
             self._mark(slot)
@@ -181,7 +101,7 @@ class Engine(Generic[State]):
     def asks(self) -> list[Ask]:
         asks = []
         for slot in list(self._to_ask.values()):
-            start, slot.asked = slot.asked, self._reach(slot)
+            start, slot.asked = slot.asked, self._pace.reach(slot)
             if not self._blames_rule(slot):
                 asks.append(Ask(slot.segment, start, slot.asked))
         self._to_ask.clear()
@@ -201,7 +121,7 @@ class Engine(Generic[State]):
         if draw.error is not None:
             self._finish(slot, Verdict.FAILED, draw.error)
             return
-        _collect(slot, draw)
+        slot.collect(draw)
         if draw.ended:
             slot.end = draw.start + len(draw.candidates)
         self._mark(slot)
@@ -212,7 +132,7 @@ class Engine(Generic[State]):
         updates = []
         for slot in self._reranking:
             slot.reranking = True
-            updates.append(Update(slot.state, slot.pool[slot.reranked : self._ready(slot)], self._stride))
+            updates.append(Update(slot.state, slot.pool[slot.reranked : self._pace.ready(slot)], self._pace.stride))
             del self._to_rerank[slot.segment.id]
         return updates
 
@@ -273,70 +193,35 @@ class Engine(Generic[State]):
         finished, self._finished = self._finished, []
         return finished
 
-    def _reach(self, slot: _Slot[State]) -> int:
-        """Up to where a segment should be asked for now: the next verdict, or the one after it."""
-        verdict = slot.watch.horizon(slot.reranked)
-        if verdict <= slot.asked:  # speculation: what is asked for already may not be enough
-            verdict = slot.watch.horizon(slot.asked)
-        reach = min(self._rule.budget, verdict)
-        if slot.expired:  # its time was up before it was asked for: whatever comes first will do
-            return min(reach, slot.asked + self._rule.step)
-        return min(reach, slot.asked + AT_ONCE) if self._anytime else reach
-
-    def _ready(self, slot: _Slot[State]) -> int:
-        """How many candidates may be committed: whole steps only, until everything up to the next verdict is there.
-
-        Never more than that: reranking what a verdict may make useless would cost MBR quadratically.
-        """
-        step = self._rule.step
-        if slot.expired:
-            return len(slot.pool)
-        if self._dear:
-            most = self._rule.budget  # no standing before it, in however many pieces candidates arrive
-        elif self._anytime:
-            most = min(slot.watch.horizon(slot.reranked), slot.reranked + max(step, AT_ONCE // step * step))
-        else:
-            most = min(slot.asked, slot.watch.horizon(slot.reranked))
-        arrived = min(len(slot.pool), most)
-        if arrived == most or slot.ended:
-            return arrived
-        return arrived - arrived % self._stride
-
-    def _mark(self, slot: _Slot[State]) -> None:
+    def _mark(self, slot: Slot[State]) -> None:
         """Find what can be done next for a segment, if anything."""
         self._find_next(slot)
         if slot.segment.id in self._slots:
             self._blames_rule(slot)
 
-    def _blames_rule(self, slot: _Slot[State]) -> bool:
+    def _blames_rule(self, slot: Slot[State]) -> bool:
         """Whether its rule has done something wrong: then that was all."""
         if slot.watch.fault is None:
             return False
         self._finish(slot, Verdict.FAILED, QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}"))
         return True
 
-    def _find_next(self, slot: _Slot[State]) -> None:
+    def _find_next(self, slot: Slot[State]) -> None:
         if slot.expired:
             self._wind_up(slot)
             return
-        if not slot.ended and len(slot.pool) == slot.asked < self._ahead(slot):
+        if not slot.ended and len(slot.pool) == slot.asked < self._pace.ahead(slot):
             self._to_ask[slot.segment.id] = slot
         if slot.reranking:
             return
-        if self._ready(slot) > slot.reranked:
+        if self._pace.ready(slot) > slot.reranked:
             self._to_rerank[slot.segment.id] = slot
         elif slot.ended and slot.reranked == len(slot.pool):
             self._finish(slot, Verdict.EXHAUSTED)
         elif slot.reranked == slot.asked:
             self._to_ask[slot.segment.id] = slot
 
-    def _ahead(self, slot: _Slot[State]) -> int:
-        """Up to where a segment may be asked for before what has arrived is reranked."""
-        if self._speculate:
-            return self._rule.budget
-        return min(self._rule.budget, slot.watch.horizon(slot.reranked)) if self._anytime else slot.asked
-
-    def _wind_up(self, slot: _Slot[State]) -> None:
+    def _wind_up(self, slot: Slot[State]) -> None:
         """What is left to do for a segment whose time is up; see ``expire``."""
         if slot.reranking:
             return
@@ -347,14 +232,14 @@ class Engine(Generic[State]):
         elif slot.ended:
             self._finish(slot, Verdict.EXHAUSTED)
 
-    def _observe(self, slot: _Slot[State], standings: list[Standing]) -> None:
+    def _observe(self, slot: Slot[State], standings: list[Standing]) -> None:
         for standing in standings:
             slot.standing = standing
             slot.trajectory.append(standing.score)
             verdict = slot.watch.observe(standing) if self._is_step(slot, standing.size) else None
             if self._blames_rule(slot):
                 return
-            if verdict is None and slot.ended and standing.size == len(slot.pool):
+            if self._exhausts(slot, standing, verdict):
                 verdict = Verdict.EXHAUSTED
             if verdict is None and slot.expired and standing is standings[-1]:
                 verdict = Verdict.DEADLINE
@@ -365,42 +250,22 @@ class Engine(Generic[State]):
                 return
         self._mark(slot)
 
-    def _is_step(self, slot: _Slot[State], size: int) -> bool:
-        """Whether a rule would see this standing in any case: not the part of a step that an expired segment got."""
-        return not slot.expired or size % self._rule.step == 0 or size == self._rule.budget or slot.ended
+    def _exhausts(self, slot: Slot[State], standing: Standing, verdict: Verdict | None) -> bool:
+        """Whether it stops because there are no more candidates, and not because the run's rule wants no more."""
+        if not slot.ended or standing.size < len(slot.pool):
+            return False
+        return verdict is None or (verdict is Verdict.BUDGET and standing.size < self._rule.budget)
 
-    def _finish(self, slot: _Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
+    def _is_step(self, slot: Slot[State], size: int) -> bool:
+        """Whether a rule would see this standing in any case: not the part of a step that an expired segment got."""
+        return not slot.expired or size % self._rule.step == 0 or size == slot.watch.rule.budget or slot.ended
+
+    def _finish(self, slot: Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
         del self._slots[slot.segment.id]
         self._to_rerank.pop(slot.segment.id, None)
         self._to_ask.pop(slot.segment.id, None)
-        standing = slot.standing
-        size = standing.size if standing else 0
+        used = slot.pool[: slot.standing.size if slot.standing else 0]
         if verdict is not Verdict.FAILED:
-            self.wasted.add([*slot.pool[size:], *slot.early.values()])
-        outcome = Outcome(
-            id=slot.segment.id,
-            source=slot.segment.source,
-            translation=slot.pool[standing.best].text if standing else "",
-            index=standing.best if standing else None,
-            score=standing.score if standing else None,
-            size=size,
-            stop=verdict,
-            trajectory=tuple(slot.trajectory),
-            seconds=Seconds(slot.generate_seconds, slot.rerank_seconds),
-            signature=self._signature,
-            error=str(error) if error else None,
-            effort=effort(self._reranker, slot.state),
-        )
-        self._finished.append(Finished(slot.segment, outcome, slot.pool[:size]))
-
-
-def _collect(slot: _Slot[State], draw: Draw) -> None:
-    """Append what continues the pool; keep what came early; drop what is there already."""
-    if draw.start == len(slot.pool) and not slot.early:
-        slot.pool.extend(draw.candidates)
-        return
-    for index, candidate in enumerate(draw.candidates, start=draw.start):
-        if index >= len(slot.pool):
-            slot.early.setdefault(index, candidate)
-    while len(slot.pool) in slot.early:
-        slot.pool.append(slot.early.pop(len(slot.pool)))
+            self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
+        outcome = slot.outcome(verdict, error, self._signature, effort(self._reranker, slot.state))
+        self._finished.append(Finished(slot.segment, outcome, used))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from quitmt import stop
 from quitmt.errors import UsageError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import StoppingRule, Watch
@@ -28,6 +29,15 @@ class GuardedRule:
         self.step, self.budget = rule.step, rule.budget
         self._rule = rule
 
+    def within(self, available: int) -> GuardedRule:
+        """The same rule for a segment that has so many candidates in all; as it is, if it cannot be changed."""
+        if not 0 < available < self.budget:
+            return self
+        try:
+            return GuardedRule(stop.within(self._rule, available))
+        except FAULTS:
+            return self
+
     def open(self) -> GuardedWatch:
         return GuardedWatch(self, self._rule.open)
 
@@ -36,7 +46,7 @@ class GuardedWatch:
     """A rule at work on one segment."""
 
     def __init__(self, rule: GuardedRule, make: Callable[[], Watch]) -> None:
-        self._rule = rule
+        self.rule = rule
         self.fault: str | None = None
         """What the rule did wrong, as a sentence that begins with its name."""
         self._watch: Any = self._asked("open", make)
@@ -47,7 +57,7 @@ class GuardedWatch:
         if self.fault:
             return None
         if verdict is None:
-            return Verdict.BUDGET if standing.size >= self._rule.budget else None
+            return Verdict.BUDGET if standing.size >= self.rule.budget else None
         if isinstance(verdict, Verdict) and verdict in RULES_OWN:
             return verdict
         allowed = ", ".join(f"Verdict.{one.name}" for one in RULES_OWN)
@@ -57,7 +67,7 @@ class GuardedWatch:
     def horizon(self, size: int) -> int:
         """A horizon only says how much may be asked for at once, so a whole number that makes no sense does no harm: it
         is rounded up to a step, above ``size``, within the budget. Whatever else is a mistake, and a fault."""
-        step, budget = self._rule.step, self._rule.budget
+        step, budget = self.rule.step, self.rule.budget
         found = self._asked("horizon", lambda: self._watch.horizon(size))
         if self.fault:
             return budget
@@ -77,7 +87,7 @@ class GuardedWatch:
             return None
 
     def _blame(self, told: str) -> None:
-        self.fault = f"the rule {self._rule.name} {told}"
+        self.fault = f"the rule {self.rule.name} {told}"
 
 
 def _is_whole(value: object) -> bool:

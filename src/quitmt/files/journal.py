@@ -22,12 +22,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NoReturn
 
-from quitmt.durable import SealedLines, sealed, writable
-from quitmt.engine.engine import Finished
 from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, setting
+from quitmt.files.durable import SealedLines, sealed, writable
 from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
-from quitmt.types import Candidate, Segment, Verdict
+from quitmt.types import Candidate, Finished, Segment, Verdict
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``effort``, ``recipe`` and ``error`` only where there is one."""
+    """In the order people read them; ``budget``, ``effort``, ``recipe`` and ``error`` only where there is one."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -22,6 +22,7 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         "index": outcome.index,
         "score": outcome.score,
         "size": outcome.size,
+        **({} if outcome.budget is None else {"budget": outcome.budget}),
         "stop": outcome.stop.value,
         "trajectory": outcome.trajectory,
         "seconds": {

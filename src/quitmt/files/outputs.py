@@ -8,6 +8,7 @@ run ends well without any. A name that ends in ``.gz`` makes it a gzip file.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import zlib
@@ -15,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from quitmt.durable import encoded
 from quitmt.errors import OutputError
+from quitmt.files.durable import encoded
 from quitmt.files.locks import is_at, open_alone
 
 STDOUT = "-"
@@ -137,3 +138,11 @@ class _Gzip:
 
     def end(self) -> bytes:
         return self._stream.flush()
+
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+def one_line(text: str) -> str:
+    """A translation as one line of plain text, whatever line breaks a model put into it."""
+    return " ".join(_BREAK.split(text)) if "\n" in text or "\r" in text else text

@@ -17,8 +17,7 @@ import numpy as np
 
 from quitmt.errors import InputError
 from quitmt.files.lines import name_of, read_lines
-from quitmt.generate.recorded import RecordedPool
-from quitmt.types import Candidate, Segment
+from quitmt.types import Candidate, RecordedPool, Segment
 
 _LARGEST = sys.float_info.max
 

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Candidate, Draw, Segment
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPool:
-    """A segment with the candidates that were sampled for it, in sampling order."""
-
-    segment: Segment
-    candidates: tuple[Candidate, ...]
-    generator: str = ""
-    """The signature of what sampled it, if that is known."""
+from quitmt.types import Ask, Candidate, Draw, RecordedPool, Segment
 
 
 class RecordedGenerator:
@@ -37,6 +26,10 @@ class RecordedGenerator:
 
     def play(self, pools: Iterable[RecordedPool]) -> Iterator[Segment]:
         return map(self.add, pools)
+
+    def available(self, segment: Segment) -> int | None:
+        pool = self._pools.get(segment.id)
+        return None if pool is None else len(pool)
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         for ask in asks:

@@ -29,6 +29,8 @@ Points = npt.NDArray[np.uint32]
 SMALL = 1 << 10
 """Code points for whose n-grams room is made before it is needed. Most n-grams of a large pool come in many texts, so
 room for all of them would be far too much."""
+HIGHEST_ORDER = 64
+"""Every text takes memory for each order, and longer n-grams hardly ever match."""
 
 
 class ChrfArena:
@@ -129,8 +131,8 @@ class Chrf:
     """The utility ``mbr:chrf``."""
 
     def __init__(self, order: int = 6, beta: float = 2.0) -> None:
-        if order < 1:
-            raise UsageError(f"chrF needs character n-grams of order 1 or more, not {order}")
+        if not 1 <= order <= HIGHEST_ORDER:
+            raise UsageError(f"chrF needs character n-grams of order 1 to {HIGHEST_ORDER}, not {order}")
         if not (beta > 0 and math.isfinite(beta * beta)):
             raise UsageError(f"chrF's beta must be a positive number, not {beta}")
         self.order = order

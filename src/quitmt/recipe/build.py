@@ -18,7 +18,7 @@ from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
-from quitmt.engine.engine import Observer
+from quitmt.engine.slots import Observer
 from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of

@@ -13,13 +13,15 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from quitmt.errors import InputError, unknown
+from quitmt.files.durable import is_writable
 
-LARGEST = 2**63
 DEEPEST = 16
 SHOWN = 80
 """Characters of a wrong value that a sentence repeats."""
 
 Section = TypeVar("Section")
+BITS = 64
+"""Of whole numbers."""
 Where = Callable[[str], str]
 """From the name of a field to where it stands, for errors: ``my.toml, line 3, [model] top_k``."""
 
@@ -69,21 +71,17 @@ class Declared:
 
 
 def _converted(value: Any, types: tuple[type, ...], where: str) -> Any:
-    if type(value) is int and {int, float} & {*types} and abs(value) >= LARGEST:
-        raise InputError(f"{where} is too large a number")
-    if float in types and type(value) in (int, float):
-        return float(value)
-    if dict in types and isinstance(value, Mapping):
-        _check_depth(value, where)
-        return dict(value)
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+    number = float in types and type(value) is int
+    fits = isinstance(value, Mapping) if dict in types else isinstance(value, types) or number
+    if not fits or (isinstance(value, bool) and bool not in types):
         told = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
         allowed = " or ".join(told.get(one, "a list") for one in types if one is not NoneType)
-        raise InputError(f"{where} must be {allowed}, not {shown(value)}")
-    return value
+        raise InputError(f"{where} must be {allowed}, not {_shown(value)}")
+    check_value(value, where)
+    return float(value) if number else dict(value) if isinstance(value, Mapping) else value
 
 
-def shown(value: object) -> str:
+def _shown(value: object) -> str:
     """A value in a sentence; one that cannot be written, or is long, is not shown whole."""
     try:
         found = repr(value)
@@ -92,16 +90,21 @@ def shown(value: object) -> str:
     return found if len(found) <= SHOWN else f"{found[:SHOWN]}…"
 
 
-def _check_depth(found: object, where: str) -> None:
-    level = [found]
-    for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _inside(one)]
-    if level:
+def check_value(value: Any, where: str, depth: int = 0) -> None:
+    """Raise for what has the right type and still cannot be used: it could not be computed with, or not be written."""
+    if depth > DEEPEST:
         raise InputError(f"{where} is nested too deeply")
-
-
-def _inside(value: object) -> list[object]:
-    return list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    if isinstance(value, int) and value.bit_length() > BITS:
+        raise InputError(f"{where} is too large: a whole number has at most {BITS} bits")
+    if isinstance(value, str) and ("\0" in value or not is_writable(value)):
+        raise InputError(f"{where} must be Unicode text without zero bytes, not {_shown(value)}")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_value(name, where, depth + 1)
+            check_value(inner, where, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_value(inner, where, depth + 1)
 
 
 @cache

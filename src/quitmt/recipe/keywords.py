@@ -5,18 +5,17 @@ Parts may be objects or functions instead of names; settings that only make sens
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from os import PathLike
 from typing import Any
 
-from quitmt import rerank
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import KEYWORDS
-from quitmt.generate.function import as_generator
 from quitmt.metrics.devices import Hardware
 from quitmt.recipe.build import Given
 from quitmt.recipe.fields import fields_of
+from quitmt.recipe.objects import generator_of, reranker_of, rule_of
 from quitmt.recipe.recipe import SECTIONS, Recipe
 
 PARTS = ("model", "reranker", "rule")
@@ -52,11 +51,13 @@ def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
     profile = given.get("profile")
     if isinstance(profile, str | PathLike):
         changes["stop.profile"] = str(profile)
-    changes |= {f"model.options.{name}": value for name, value in dict(given.get("options", {})).items()}
+    elif profile is not None and not isinstance(profile, Profile):
+        raise TypeError(f"profile must be a file of quitmt calibrate, or a Profile, not {profile!r}")
+    changes |= _options(given.get("options", {}))
     return Recipe().changed(changes), Given(
-        generator=_generator(given.get("model")),
-        reranker=_reranker(given.get("reranker")),
-        rule=_rule(given.get("rule")),
+        generator=_object(given.get("model"), generator_of),
+        reranker=_object(given.get("reranker"), reranker_of),
+        rule=_object(given.get("rule"), rule_of),
         profile=profile if isinstance(profile, Profile) else None,
     )
 
@@ -106,15 +107,12 @@ def _hardware(hardware: Any) -> dict[str, Any]:
     return {f"rerank.{name}": value for name, value in values.items() if value is not None}
 
 
-def _generator(model: Any) -> Any:
-    return None if model is None or isinstance(model, str) else as_generator(model)
+def _options(options: Any) -> dict[str, Any]:
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise TypeError(f"options must be a dictionary such as {{'max_tokens': 256}}, not {options!r}")
+    return {f"model.options.{name}": value for name, value in options.items()}
 
 
-def _reranker(reranker: Any) -> Any:
-    if reranker is None or isinstance(reranker, str):
-        return None
-    return reranker if hasattr(reranker, "extend") else rerank.qe(reranker)
-
-
-def _rule(rule: Any) -> Any:
-    return None if isinstance(rule, str) else rule
+def _object(part: Any, made: Callable[[Any], Any]) -> Any:
+    """None for one that is given by name, or not at all."""
+    return None if part is None or isinstance(part, str) else made(part)

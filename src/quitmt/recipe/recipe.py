@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from quitmt.errors import InputError, setting, unknown
 from quitmt.names import Option
-from quitmt.recipe.fields import Where, declared, fields_of, read, written
+from quitmt.recipe.fields import Where, check_value, declared, fields_of, read, written
 
 if TYPE_CHECKING:
     from quitmt.recipe.build import Built
@@ -202,6 +202,7 @@ class Recipe:
             section, _, rest = name.partition(".")
             own = getattr(found, section)
             if rest.startswith("options."):
+                check_value(value, setting(name))
                 new = replace(own, options={**own.options, rest.partition(".")[2]: value})
             else:
                 new = replace(own, **{rest: fields_of(type(own))[rest].converted(value, setting(name))})

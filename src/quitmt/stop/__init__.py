@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from quitmt import names
 from quitmt.errors import UsageError, setting, unknown
@@ -12,6 +13,8 @@ from quitmt.names import Name, Names
 from quitmt.protocols import RerankerTraits, RuleTraits, StoppingRule, traits_of
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.threshold import Threshold
+
+Rule = TypeVar("Rule", bound=StoppingRule)
 
 SHARED = ("step", "budget", "window", "alpha", "single")
 """What a run says for all rules: each is given those that it takes; what else it takes are options of its name."""
@@ -72,7 +75,7 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
         raise unknown("stopping rule", spec, RULES)
     found, text = names.own_part(spec)
     if not callable(found):
-        return _checked(found, spec)
+        return checked(found, spec)
     options = names.parsed(text, names.options_of(found, without=SHARED), f"the stopping rule {spec}")
     return _made(found, spec, shared, options)
 
@@ -81,7 +84,7 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
     taken = inspect.signature(factory).parameters
     given = {setting: value for setting, value in shared.items() if setting in taken}
     try:
-        return _checked(factory(**given, **options), name)
+        return checked(factory(**given, **options), name)
     except UsageError:
         raise
     except Exception as error:  # somebody else's code
@@ -89,7 +92,8 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
         raise UsageError(f"the stopping rule {name} cannot be made: {told}") from error
 
 
-def _checked(rule: Any, name: str) -> StoppingRule:
+def checked(rule: Any, name: str) -> StoppingRule:
+    """A rule that somebody else made, if it is one."""
     lacking = [part for part in ("signature", "step", "budget", "open") if not hasattr(rule, part)]
     if lacking or isinstance(rule, type):
         hint = "quitmt.protocols.StoppingRule says what one has"
@@ -114,6 +118,14 @@ def fits(rule: StoppingRule, reranker: RerankerTraits) -> bool:
     except UsageError:
         return False
     return True
+
+
+def within(rule: Rule, budget: int) -> Rule:
+    """The same rule for a segment that has no more than ``budget`` candidates. A rule that is no dataclass with a
+    ``budget`` cannot be changed, and is left as it is."""
+    own: Any = rule
+    changeable = is_dataclass(own) and any(one.name == "budget" and one.init for one in fields(own))
+    return replace(own, budget=budget) if changeable and budget < own.budget else own  # type: ignore[no-any-return]
 
 
 def load_threshold(spec: str, *, k: int, n: int) -> Threshold:

@@ -14,6 +14,9 @@ from quitmt.errors import UsageError
 from quitmt.signature import field as text
 from quitmt.types import Standing, Verdict
 
+MOST = 10_000_000
+"""Of candidates, steps and looks: more than anybody samples, and few enough to count with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quit:
@@ -77,3 +80,5 @@ class _Window:
 def check_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UsageError(f"{name} must be a whole number of at least 1, not {value}")
+    if value > MOST:
+        raise UsageError(f"{name} must be at most {MOST}")

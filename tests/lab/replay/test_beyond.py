@@ -11,7 +11,7 @@ import pytest
 
 from quitmt.api import Translator
 from quitmt.errors import UsageError
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.pipeline import check
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.trajectories import compute
@@ -19,7 +19,7 @@ from quitmt.lab.replay import beyond
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.study.testsets import StudyTestSet
-from quitmt.types import Candidate, Segment, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, Verdict
 from tests.lab.studies import recorded_study
 
 MakePool = Callable[[int, int], list[str]]

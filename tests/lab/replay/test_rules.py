@@ -9,11 +9,11 @@ import pytest
 
 from quitmt import rerank
 from quitmt.api import Translator
-from quitmt.generate.recorded import RecordedGenerator, RecordedPool
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.frames import Replayed, Trajectories
 from quitmt.lab.replay.rules import quit_rule, steps, unaccelerated, window_ranges
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Outcome, Segment, Verdict
+from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Verdict
 from tests.lab.arrays import fixed
 
 MakePool = Callable[[int, int], list[str]]

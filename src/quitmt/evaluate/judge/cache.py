@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import IO
 
-from quitmt.durable import SealedLines, sealed
 from quitmt.errors import OutputError
+from quitmt.files.durable import SealedLines, sealed
 
 log = logging.getLogger(__name__)
 

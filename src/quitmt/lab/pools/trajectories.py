@@ -67,8 +67,10 @@ def compute(
         if isinstance(reranker, Mbr):  # the signals of QE are in its scores
             if settings.keep_pairs:
                 tables["pairs"] = opened.enter_context(RowStore(folder / f"pairs-{key_of(reranker.signature)}"))
+            # Signals of short pools were once those of the whole budget: such tables are not read again.
+            short = ["short pools"] if any(len(pool.candidates) < budget for pool in pools) else []
             for name, rule in fitting.items():
-                of_rule = key_of(reranker.signature, rule.at(0.0).signature)
+                of_rule = key_of(reranker.signature, rule.at(0.0).signature, *short)
                 tables[name] = opened.enter_context(RowStore(folder / f"signals-{of_rule}"))
         known = set.intersection(*(one.keys() for one in tables.values()))
         missing = [(key, pool) for key, pool in zip(keys, pools, strict=True) if key not in known]

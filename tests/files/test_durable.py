@@ -8,7 +8,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.durable import SealedLines, encoded, sealed, writable
+from quitmt.files.durable import SealedLines, encoded, sealed, writable
 
 FIELDS = {"key": "7", "answer": 'Critical: no-error\n"quoted" – é 漢 😀', "score": -12.5, "list": [1, None]}
 

@@ -17,18 +17,25 @@ from typing import Any
 _SEAL = re.compile(rb', "crc": "([0-9a-f]{8})"\}\n?\Z')
 
 
+def is_writable(text: str) -> bool:
+    """Whether a UTF-8 file can hold it: half of a surrogate pair is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def writable(text: str) -> str:
     """The same text, with U+FFFD for every half of a surrogate pair.
 
     >>> writable("fine"), writable("caf\\ud83d")
     ('fine', 'caf\ufffd')
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Two halves that belong together become the one character they are.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    if is_writable(text):
+        return text
+    # Two halves that belong together become the one character they are.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def encoded(text: str) -> bytes:

@@ -1,0 +1,43 @@
+"""What a run is given, checked: texts as segments, and lists of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from quitmt.engine.driver import Item
+from quitmt.errors import InputError
+from quitmt.files.durable import is_writable
+from quitmt.types import Candidate, Finished, Segment, Verdict
+
+
+def item(number: int, source: str | Segment, signature: str = "") -> Item:
+    """Line ``number`` (from 1) as a segment; a blank one is finished already: its translation is empty."""
+    segment = segment_of(source, number)
+    if segment.source.strip():
+        return segment
+    return Finished.without_candidates(segment, Verdict.STABLE, signature)
+
+
+def segment_of(source: object, number: int) -> Segment:
+    """A text as a segment, and a segment as it is."""
+    if isinstance(source, str):
+        return Segment(str(number), source)
+    if isinstance(source, Segment):
+        return source
+    raise TypeError(f"source {number} must be a text or a Segment, not {source!r:.80}")
+
+
+def pool_of(candidates: object) -> tuple[Candidate, ...]:
+    """The candidates of one source that somebody else lists."""
+    if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
+        raise TypeError(f"a list of candidates is wanted, such as ['one', 'two'], not {candidates!r:.80}")
+    found = tuple(Candidate(one) if isinstance(one, str) else one for one in candidates)
+    if not found:
+        raise InputError("the pool has no candidates")
+    for number, one in enumerate(found, start=1):
+        if not isinstance(one, Candidate) or not isinstance(one.text, str):
+            told = one.text if isinstance(one, Candidate) else one
+            raise TypeError(f"candidate {number} must be a text or a Candidate, not {told!r:.80}")
+        if not is_writable(one.text):
+            raise InputError(f"candidate {number} has half of a surrogate pair, which is not Unicode text")
+    return found

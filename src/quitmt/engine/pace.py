@@ -1,0 +1,69 @@
+"""How much of a segment is asked for and reranked at a time: as much as can be, and no more than a verdict may need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from quitmt.engine.guarded import GuardedRule
+from quitmt.engine.slots import Slot
+from quitmt.protocols import RerankerTraits
+
+AT_ONCE = 32
+"""Candidates that are asked for, and about as many reranked, at a time where segments may expire. A rule that can stop
+only at its budget would ask for all of it at once, and when time is up there would be nothing to return, or a long
+reranking to wait for. Fewer would mean more round trips than a generator or an encoder can make up for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    stride: int
+    """Candidates from one standing to the next."""
+    dear: bool
+    """Whether there is one standing only, at the end."""
+    speculate: bool
+    anytime: bool
+
+    @classmethod
+    def of(cls, rule: GuardedRule, reranker: RerankerTraits, *, speculate: bool, anytime: bool) -> Self:
+        # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
+        dear = reranker.standings_cost and rule.open().horizon(0) >= rule.budget
+        return cls(rule.budget if dear else rule.step, dear, speculate, anytime)
+
+    def reach(self, slot: Slot[Any]) -> int:
+        """Up to where a segment should be asked for now: the next verdict, or the one after it."""
+        rule = slot.watch.rule
+        verdict = slot.watch.horizon(slot.reranked)
+        if verdict <= slot.asked:  # speculation: what is asked for already may not be enough
+            verdict = slot.watch.horizon(slot.asked)
+        reach = min(rule.budget, verdict)
+        if slot.expired:  # its time was up before it was asked for: whatever comes first will do
+            return min(reach, slot.asked + rule.step)
+        return min(reach, slot.asked + AT_ONCE) if self.anytime else reach
+
+    def ready(self, slot: Slot[Any]) -> int:
+        """How many candidates may be committed: whole steps only, until everything up to the next verdict is there.
+
+        Never more than that: reranking what a verdict may make useless would cost MBR quadratically.
+        """
+        rule = slot.watch.rule
+        if slot.expired:
+            return len(slot.pool)
+        if self.dear:
+            most = rule.budget  # no standing before it, in however many pieces candidates arrive
+        elif self.anytime:
+            at_once = max(rule.step, AT_ONCE // rule.step * rule.step)
+            most = min(slot.watch.horizon(slot.reranked), slot.reranked + at_once)
+        else:
+            most = min(slot.asked, slot.watch.horizon(slot.reranked))
+        arrived = min(len(slot.pool), most)
+        if arrived == most or slot.ended:
+            return arrived
+        return arrived - arrived % self.stride
+
+    def ahead(self, slot: Slot[Any]) -> int:
+        """Up to where a segment may be asked for before what has arrived is reranked."""
+        budget = slot.watch.rule.budget
+        if self.speculate:
+            return budget
+        return min(budget, slot.watch.horizon(slot.reranked)) if self.anytime else slot.asked

@@ -1,0 +1,98 @@
+"""What the engine keeps: a slot for each segment in flight, and a count of what was generated for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from quitmt.engine.guarded import GuardedWatch
+from quitmt.errors import QuitmtError
+from quitmt.protocols import State
+from quitmt.types import Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
+
+Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
+"""Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
+
+
+@dataclass(slots=True)
+class Wasted:
+    """What was generated and never used, because its segment had stopped: nothing, unless windows are speculative."""
+
+    candidates: int = 0
+    tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return self.candidates > 0 or self.tokens > 0
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        self.candidates += len(candidates)
+        self.tokens += sum(candidate.tokens or 0 for candidate in candidates)
+
+
+@dataclass(slots=True, eq=False)
+class Slot(Generic[State]):
+    """A segment in flight."""
+
+    segment: Segment
+    state: State
+    watch: GuardedWatch
+    asked: int = 0
+    reranked: int = 0
+    reranking: bool = False
+    expired: bool = False
+    end: int | None = None
+    """How many candidates there are in all, once that is known: of a recorded pool, from the start."""
+    pool: list[Candidate] = field(default_factory=list)
+    """Candidates 0, 1, … without a gap."""
+    early: dict[int, Candidate] = field(default_factory=dict)
+    """Candidates that arrived before a lower index did."""
+    trajectory: list[float] = field(default_factory=list)
+    standing: Standing | None = None
+    generate_seconds: float = 0.0
+    rerank_seconds: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all candidates that there are have arrived."""
+        return self.end is not None and len(self.pool) >= self.end
+
+    @property
+    def winding_up(self) -> bool:
+        """Whether its time is up and there is something to return: it needs no more candidates."""
+        return self.expired and len(self.pool) > 0
+
+    @property
+    def budget(self) -> int:
+        """How many candidates it may use: what its rule wants at most, or what there is."""
+        return self.watch.rule.budget if self.end is None else min(self.end, self.watch.rule.budget)
+
+    def collect(self, draw: Draw) -> None:
+        """Append what continues the pool; keep what came early; drop what is there already."""
+        if draw.start == len(self.pool) and not self.early:
+            self.pool.extend(draw.candidates)
+            return
+        for index, candidate in enumerate(draw.candidates, start=draw.start):
+            if index >= len(self.pool):
+                self.early.setdefault(index, candidate)
+        while len(self.pool) in self.early:
+            self.pool.append(self.early.pop(len(self.pool)))
+
+    def outcome(self, verdict: Verdict, error: QuitmtError | None, signature: str, effort: Effort | None) -> Outcome:
+        """What became of it."""
+        standing = self.standing
+        return Outcome(
+            id=self.segment.id,
+            source=self.segment.source,
+            translation=self.pool[standing.best].text if standing else "",
+            index=standing.best if standing else None,
+            score=standing.score if standing else None,
+            size=standing.size if standing else 0,
+            stop=verdict,
+            trajectory=tuple(self.trajectory),
+            seconds=Seconds(self.generate_seconds, self.rerank_seconds),
+            signature=signature,
+            error=str(error) if error else None,
+            effort=effort,
+            budget=self.budget,
+        )
