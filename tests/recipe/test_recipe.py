@@ -17,7 +17,7 @@ from quitmt.recipe import Recipe, files
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 WHOLE = st.integers(-(2**63) + 1, 2**63 - 1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 settings = st.fixed_dictionaries(
