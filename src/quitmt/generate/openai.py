@@ -27,6 +27,7 @@ from typing import Any, Self
 from quitmt.errors import QuitmtError, UsageError, setting, unknown
 from quitmt.prompts import template
 from quitmt.prompts.clean import clean as cleaned
+from quitmt.protocols import GeneratorTraits
 from quitmt.remote.address import Address
 from quitmt.remote.answers import APIS, Choice, read_choices
 from quitmt.remote.bodies import Bodies
@@ -76,7 +77,7 @@ class OpenAIGenerator:
         loaded = _checked(template.made(prompt, model, languages), api)
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._neutral = self._bodies.neutral
-        self._clean = clean
+        self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean)
         self._choices_a_request = choices_a_request
         address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
         self._client = client(address, concurrency=concurrency, timeout=timeout, patience=patience)
