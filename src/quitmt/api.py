@@ -237,7 +237,7 @@ def best_of(
     >>> [outcome.text for outcome in quitmt.best_of(["144", "600"], guess, nearness, n=32)]
     ['12', '24']
     """
-    return Translator(model, reranker=reward, **_as_they_are(model, settings)).translate(prompts)
+    return _answers(Translator(model, reranker=reward, **_as_they_are(model, settings)).translate(prompts))
 
 
 async def best_of_async(
@@ -246,7 +246,12 @@ async def best_of_async(
     reward: str | Reranker[Any] | Reward,
     **settings: Any,
 ) -> list[Outcome]:
-    return await Translator(model, reranker=reward, **_as_they_are(model, settings)).translate_async(prompts)
+    return _answers(await Translator(model, reranker=reward, **_as_they_are(model, settings)).translate_async(prompts))
+
+
+def _answers(outcomes: list[Outcome]) -> list[Outcome]:
+    """Without remarks, which compare a translation with its source: an answer need not say what its prompt says."""
+    return [replace(outcome, remarks=()) for outcome in outcomes]
 
 
 def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> dict[str, Any]:

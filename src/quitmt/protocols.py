@@ -30,6 +30,10 @@ Matrix = npt.NDArray[np.float64]
 class GeneratorTraits:
     recorded: bool = False
     """Nothing is generated, so nothing can be generated for nothing."""
+    sentence_level: bool = False
+    """Its model was trained on single sentences, and may leave some of several out."""
+    translates: bool = True
+    """Candidates say what the source says, so what is missing in them can be remarked on. False for answers."""
 
 
 class Generator(Protocol):
@@ -38,7 +42,8 @@ class Generator(Protocol):
     Optional, each with a reader below: ``traits``; ``async check()``, which raises what would be wrong with every
     segment (an address, a key); ``async warm()``, which compiles and loads what else would be so on first use;
     ``waiting``, what it waits for, if anything; ``wasted_tokens``, of what was aborted; ``available(segment)``, how
-    many candidates a segment has in all, if that is known before any is drawn.
+    many candidates a segment has in all, if that is known before any is drawn; ``unknown(source)``, the characters of a
+    source that its vocabulary lacks.
     """
 
     @property
@@ -243,6 +248,12 @@ def available(generator: Generator, segment: Segment) -> int | None:
 def wasted_tokens(generator: Generator) -> int:
     """Of candidates that the generator aborted, if it knows."""
     return int(getattr(generator, "wasted_tokens", 0))
+
+
+def unknown(generator: Generator, source: str) -> str:
+    """The characters of a source that the generator's vocabulary lacks, if it can tell."""
+    own: Any = generator
+    return str(own.unknown(source)) if hasattr(own, "unknown") else ""
 
 
 def effort(reranker: Reranker[State], state: State) -> Effort | None:

@@ -150,6 +150,8 @@ class Outcome:
     that was never begun."""
     recipe: Mapping[str, Any] | None = None
     """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
+    remarks: tuple[str, ...] = ()
+    """What the translation may have lost, in the words of ``quitmt.remarks``: "several sentences", "much shorter", …"""
 
     @property
     def text(self) -> str:

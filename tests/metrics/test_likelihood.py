@@ -57,6 +57,29 @@ def test_a_pair_scores_the_same_in_every_company(metric, monkeypatch):
     np.testing.assert_array_equal(metric.score(PAIRS), together)
 
 
+def test_a_copy_of_the_source_scores_below_everything(metric, monkeypatch):
+    source = Segment("3", "We'll meet at 5 p.m. at the café near the station.")
+    texts = [
+        source.source,
+        source.source.upper(),
+        "Vamos nos encontrar às 17h no café perto da estação.",
+        "Ei, ei, ei.",
+    ]
+    pairs = [(source, Candidate(text)) for text in texts]
+    copy, shouted, translation, rubbish = metric.score(pairs)
+    assert copy == shouted == 0 < rubbish < translation
+    monkeypatch.setattr(likelihood, "is_copy", lambda source, candidate: False)
+    before = metric.score(pairs)
+    assert before[0] > 0.9 > before[2]  # the model alone would choose the copy
+    np.testing.assert_array_equal(before[2:], [translation, rubbish])
+
+
+@pytest.mark.parametrize("text", ["Rio de Janeiro", "12.5", "git commit -m fix", "Hotel"])
+def test_what_is_the_same_in_both_languages_is_no_copy(metric, text):
+    (score,) = metric.score([(Segment("4", text), Candidate(text))])
+    assert score > 0.1
+
+
 def test_odd_texts_have_finite_scores(metric):
     texts = ["", " ", "☃ 龍 ∮", "a" * 500]
     pairs = [(Segment(source, source), Candidate(text)) for source in ("", "☃ snow", "Hello.") for text in texts]

@@ -52,6 +52,11 @@ def recipe(**changes: Any) -> Recipe:
         ({"model__name": "object:function:f"}, "model 'object:function:f' was an object of a Python program"),
         ({"rerank__name": "mbr:chrff"}, "unknown reranker 'mbr:chrff' (did you mean 'mbr:chrf'?)"),
         ({"rerank__name": "comet"}, "unknown reranker 'comet' (did you mean 'mbr:comet'?)"),
+        (
+            {"rerank__name": "qe:likelihood:hf:some/model"},
+            "qe:likelihood takes Bergamot models and the embedded ones, not 'hf:some/model' (name one, as in "
+            "qe:likelihood:bergamot:PATH or qe:likelihood:embedded:pt-en)",
+        ),
         ({"rerank__variant": "prun"}, "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
         ({"rerank__keep": 4}, "keep goes with filter (as in filter='qe:likelihood' keep=64)"),
         ({"rerank__device": "cpu"}, "hardware.device goes with scoring models such as mbr:comet, not with mbr:chrf"),

@@ -32,6 +32,10 @@ class Vocabulary:
         """The ids of a text, closed by the end-of-sentence mark; an empty text is that mark alone."""
         return [*self._pieces.encode(text), self.end]
 
+    def lacks(self, text: str) -> bool:
+        """Whether a text has anything that no piece stands for."""
+        return self.unknown >= 0 and self.unknown in self._pieces.encode(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without the closing mark."""
         return str(self._pieces.decode(list(ids)))

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 KNOWN = {"mbr:chrf": "mbr-chrf.json", "qe:likelihood": "qe-likelihood.json"}
 """Profiles of our own: the embedded English-Portuguese model on news (docs/rules.md)."""
+MEASURED = ("mbr:chrf", "mbr:embedding")
+"""Rerankers with which the losses of the ``loss`` rule were measured, on the candidates of the first known profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,25 @@ def rule(
         limit = loss_in(wish.max_loss, known.spread)
         return granted(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)
     raise _unknown_loss(reranker, traits, k, n)
+
+
+def tell_basis(reranker: str, generator: str | None) -> None:
+    """Say what a wished loss rests on, if it was measured with another reranker or with another model than these.
+
+    ``generator`` is a signature, None for recorded pools, of which nobody knows what they came from.
+    """
+    known = _known(MEASURED[0])
+    assert known is not None
+    if reranker in MEASURED and (generator is None or known.is_of(generator)):
+        return
+    wish, command = setting("stop.max_loss"), "quitmt calibrate"
+    log.warning(
+        said(
+            f"{wish} is aimed at and not promised: it was measured with the embedded model at temperature 1.2, by chrF "
+            f"and MiniLM embeddings, and with OPUS-MT the loss was 2.8 times what was asked for ({command} measures it "
+            "on your model)"
+        )
+    )
 
 
 def _unknown_loss(reranker: str, traits: RerankerTraits, k: int, n: int) -> UsageError:

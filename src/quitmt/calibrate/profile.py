@@ -96,7 +96,7 @@ class Profile:
         """What the promise does not hold for, in words."""
         if generator is not None and not self.generator:
             yield "they do not say which model their pools came from"
-        elif generator is not None and _weighed(self.generator) != _weighed(seedless(generator)):
+        elif generator is not None and not self.is_of(generator):
             yield f"they are for the candidates of {self.generator}, not of {seedless(generator)}"
         own = self.source_language, self.target_language
         if None not in (*languages, *own) and languages != own:
@@ -106,6 +106,10 @@ class Profile:
             made = " ".join(setting(name, value) for name, value in zip(names, (self.step, self.budget), strict=True))
             asked = " ".join(setting(name, value) for name, value in zip(names, (k, n), strict=True))
             yield f"they are for {made}, not for {asked}"
+
+    def is_of(self, generator: str) -> bool:
+        """Whether its pools came from a generator with this signature, whatever the seed."""
+        return _weighed(self.generator) == _weighed(seedless(generator))
 
     def within_loss(self, max_loss: float) -> Point | None:
         """The cheapest rule whose mean loss on the calibration set is at most that."""

@@ -84,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
+    hush(args)
     with speaking(_as_flag):
         return act(args, words)
 
@@ -92,6 +93,13 @@ def _as_flag(field: str, example: str | None) -> str:
     from quitmt.cli.options import as_flag  # which knows the flags of all engines: not for the help
 
     return as_flag(field, example)
+
+
+def hush(args: argparse.Namespace) -> None:
+    """No bars of the libraries that load and download models, where nobody wants or sees ours: they read this when they
+    are imported, which is later."""
+    if getattr(args, "quiet", False) or sys.stderr is None or not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def act(args: argparse.Namespace, words: list[str]) -> int:

@@ -5,13 +5,41 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from tqdm import tqdm
 
 from quitmt.engine.slots import Observer
+from quitmt.remarks import ADVICE
 from quitmt.types import Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
+FIRST = 5
+"""Segments that are named of those with a remark."""
+
+
+class Remarks:
+    """Counts the remarks of a run, and keeps the first segments that have each."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, list[tuple[int, str]]] = {}
+
+    def add(self, outcome: Outcome, position: int) -> None:
+        for remark in outcome.remarks:
+            self._counts[remark] += 1
+            first = self._first.setdefault(remark, [])
+            first.append((position, outcome.id))
+            first.sort()  # segments finish in any order
+            del first[FIRST:]
+
+    def lines(self) -> Iterator[str]:
+        """One for each remark: how many, the first of them, and what to make of it."""
+        for remark, advice in ADVICE.items():
+            if count := self._counts[remark]:
+                first = [name for _, name in self._first[remark]]
+                more = ", …" if count > len(first) else ""
+                yield f"{remark} in {count} segment{'s' * (count > 1)} ({', '.join(first)}{more}): {advice}"
 
 
 class Progress:
@@ -37,6 +65,7 @@ class Progress:
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
         self._waiting = False
+        self._remarks = Remarks()
 
     @property
     def segments(self) -> int:
@@ -68,7 +97,8 @@ class Progress:
             self._waiting = True
             print(f"quitmt: waiting: {reason}", file=sys.stderr)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome, position: int = 0) -> None:
+        self._remarks.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
@@ -87,6 +117,10 @@ class Progress:
 
     def close(self, *, summary: bool = True) -> None:
         self._bar.close()
+        if not self._quiet and sys.stderr is not None:
+            for line in self._remarks.lines():
+                print(f"quitmt: {line}", file=sys.stderr)
+            self._remarks = Remarks()  # it may be closed twice
         if summary and not self._quiet and self.segments:
             mean, most = self.used / self.segments, self._possible / self.segments
             possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"

@@ -106,7 +106,7 @@ class Run:
                 self._kept.pop(position, None)
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
-                self.progress.add(one.outcome)
+                self.progress.add(one.outcome, position)
                 yield position, one
 
     async def _keep_regularly(self) -> None:

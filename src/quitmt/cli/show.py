@@ -40,4 +40,6 @@ def describe(outcome: Outcome, budget: int) -> str:
         lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates · {reason}")
     if outcome.trajectory:
         lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
+    if outcome.remarks:
+        lines.append(f"   remarks: {', '.join(outcome.remarks)}")
     return "\n".join(lines) + "\n"

@@ -25,6 +25,7 @@ from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
+from quitmt.remarks import remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
@@ -173,9 +174,22 @@ class Driver:
             self._generator.close(one.segment)
             self._timers.stop(one.segment.id)
             position, _ = self._active.pop(one.segment.id)
-            finished.append((position, one))
+            finished.append((position, self._remarked(one)))
         self._room.set()
         return [(position, self._stamped(one)) for position, one in finished]
+
+    def _remarked(self, one: Finished) -> Finished:
+        """With what its translation may have lost, if it has one."""
+        outcome, traits = one.outcome, traits_of(self._generator, GeneratorTraits)
+        if outcome.index is None or outcome.stop is Verdict.FAILED or not (outcome.source and traits.translates):
+            return one
+        try:
+            unknown = protocols.unknown(self._generator, outcome.source)
+        except FAULTS as raised:  # a remark is no reason to lose a translation
+            log.debug("asking for unknown characters failed", exc_info=raised)
+            unknown = ""
+        found = remarks(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
+        return replace(one, outcome=replace(outcome, remarks=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:
         """With the recipe that it was made by; what an earlier run finished has its own."""

@@ -14,7 +14,8 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``budget``, ``effort``, ``recipe`` and ``error`` only where there is one."""
+    """In the order people read them; ``budget``, ``remarks``, ``effort``, ``recipe`` and ``error`` only where there are
+    any."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -31,6 +32,8 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         },
         "signature": outcome.signature,
     }
+    if outcome.remarks:
+        fields["remarks"] = outcome.remarks
     if outcome.effort is not None:
         fields["effort"] = asdict(outcome.effort)
     if outcome.recipe is not None:
@@ -46,4 +49,5 @@ def from_fields(fields: dict[str, Any]) -> Outcome:
     known["trajectory"] = tuple(known["trajectory"])
     known["seconds"] = Seconds(**known["seconds"])
     known["effort"] = Effort(**known["effort"]) if "effort" in known else None
+    known["remarks"] = tuple(known.get("remarks", ()))
     return Outcome(**known)

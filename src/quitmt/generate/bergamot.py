@@ -18,6 +18,8 @@ from quitmt.bergamot.models import load
 from quitmt.bergamot.sampling import Sampler, Task
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.loops.mailbox import Mailbox
+from quitmt.protocols import GeneratorTraits
+from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -29,10 +31,13 @@ Answer = Callable[[Draw | None], None]
 class BergamotGenerator:
     """``model`` is ``embedded:en-pt``, ``embedded:pt-en`` or ``bergamot:FOLDER``."""
 
+    traits = GeneratorTraits(sentence_level=True)
+
     def __init__(self, model: str, sampling: Sampling | None = None) -> None:
         sampling = sampling or Sampling()
         loaded = load(model)
         self.signature = f"{model}|w:{loaded.fingerprint}|{sampling.signature}"
+        self._vocabulary = loaded.source
         self._worker = _Worker(lambda: Sampler(loaded, sampling))
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
@@ -57,6 +62,10 @@ class BergamotGenerator:
         segment = Segment("warm-up", "One two.")
         async for _ in self.draw([Ask(segment, 0, 2)]):
             self.close(segment)
+
+    def unknown(self, source: str) -> str:
+        """The characters that the vocabulary lacks: the model sees one and the same mark for each of them."""
+        return unknown_characters(source, self._vocabulary.lacks)
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment and forget its prefixes."""

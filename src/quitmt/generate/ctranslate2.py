@@ -33,8 +33,10 @@ import numpy as np
 
 from quitmt.bergamot.random import stream
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError
-from quitmt.generate.decoding.tokenization import Tokenization, load_tokenization
+from quitmt.generate.decoding.tokenization import Tokenization, is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.worker import Piece, Worker, failed
+from quitmt.protocols import GeneratorTraits
+from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -73,6 +75,8 @@ class CTranslate2Generator:
             hint = "convert one with ct2-transformers-converter" if folder.is_dir() else "it must be a folder"
             raise ModelError(f"there is no CTranslate2 model in {path!r}", hint=hint)
         tokenization = load_tokenization(folder, path, languages)
+        self.traits = GeneratorTraits(sentence_level=is_sentence_level(folder))
+        self._lacks = lacking(folder, tokenization)
         engine = _Engine(folder, tokenization, sampling, max_tokens, device or "auto", compute_type or "default")
         fields = [f"ct2:{path}", f"w:{_fingerprint(folder)}", engine.compute_type]
         fields += [f"{source}-{target}" for source, target in [languages] if source or target]
@@ -83,6 +87,10 @@ class CTranslate2Generator:
     def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
         return self._worker.draw(asks)
+
+    def unknown(self, source: str) -> str:
+        """The characters that the vocabulary lacks."""
+        return unknown_characters(source, self._lacks)
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment, and forget its chunks."""

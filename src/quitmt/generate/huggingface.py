@@ -23,6 +23,8 @@ from quitmt.generate.decoding.worker import Worker
 from quitmt.generate.prompts import template
 from quitmt.metrics import devices
 from quitmt.metrics.neural.checkpoint import fingerprint
+from quitmt.protocols import GeneratorTraits
+from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Draw, Segment
 
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 BATCH, LARGEST_BATCH = 64, 1024
 BYTES_KEPT = 1 << 31
 """Of encoded sources and prompts' caches, for callers who never close."""
+SENTENCE_LEVEL = frozenset({"marian", "m2m_100", "mbart", "nllb-moe", "fsmt"})
+"""Families that were trained on pairs of sentences; NLLB's dense models are of the kind m2m_100. MADLAD had more."""
 
 
 class HuggingFaceGenerator:
@@ -63,6 +67,7 @@ class HuggingFaceGenerator:
         weights = fingerprint(network.state_dict(), str(tokenizer.chat_template))
         fields = [f"hf:{path}", f"w:{weights}", str(network.dtype).removeprefix("torch.")]
         decoder: Seq2SeqDecoder | CausalDecoder
+        translates = True
         if config.is_encoder_decoder:
             if prompt is not None:
                 raise UsageError(f"{path} takes no prompt", hint="it is a translation model, not a chat model")
@@ -72,6 +77,9 @@ class HuggingFaceGenerator:
             told = template.made(prompt, path, languages)
             decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
             fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
+            translates = told.template.clean
+        self.traits = GeneratorTraits(sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates)
+        self._tokenizer = tokenizer
         fields += [f"max:{max_tokens}"] if max_tokens else []
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
         self._start(sampling, batch or _batch(network, self._place))
@@ -92,6 +100,14 @@ class HuggingFaceGenerator:
     def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
         return self._worker.draw(asks)
+
+    def unknown(self, source: str) -> str:
+        """The characters that the vocabulary lacks."""
+        return unknown_characters(source, self._lacks)
+
+    def _lacks(self, text: str) -> bool:
+        unknown = self._tokenizer.unk_token_id
+        return unknown is not None and unknown in self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment, and free its encoded source or prompt."""

@@ -27,6 +27,7 @@ from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.loops.background import BackgroundLoop
 from quitmt.loops.mailbox import Mailbox
+from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -54,6 +55,7 @@ class VllmGenerator:
     ) -> None:
         sampling.refuse("vLLM", "epsilon")
         self._prompt = template.made(prompt, model, languages)  # before the model is loaded, which takes long
+        self.traits = GeneratorTraits(translates=self._prompt.template.clean)
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
         self._numbers = itertools.count()
         self._running: dict[int, set[str]] = {}

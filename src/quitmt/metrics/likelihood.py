@@ -3,6 +3,9 @@
 The score is exp(mean log P(source token | candidate)), the end-of-sentence mark included: the geometric mean
 probability of a token, between 0 and 1. The source's tokens are forced, at temperature 1 with nothing cut off.
 
+A candidate that only copies the source scores 0, below everything else: a model recovers a source best from itself
+(docs/decisions/0011-copies.md). Names, numbers, code and single words are no copies (``quitmt.remarks.is_copy``).
+
 Invariant: a pair's score does not depend on the other pairs, to the last bit.
 """
 
@@ -17,6 +20,7 @@ from quitmt.bergamot.models import load
 from quitmt.bergamot.network import START, Bounds
 from quitmt.bergamot.output import log_normalisers
 from quitmt.protocols import EstimatorTraits
+from quitmt.remarks import is_copy
 from quitmt.types import Candidate, Segment
 
 ROWS_A_BATCH = 1024
@@ -42,7 +46,8 @@ class Likelihood:
             for segment, candidate in pairs
         ]
         scores = [self._batch(batch) for batch in _batches(encoded)]
-        return np.concatenate(scores) if scores else np.zeros(0)
+        copied = [is_copy(segment.source, candidate.text) for segment, candidate in pairs]
+        return np.where(copied, 0.0, np.concatenate(scores)) if scores else np.zeros(0)
 
     def _batch(self, batch: Sequence[Pair]) -> npt.NDArray[np.float64]:
         network, output = self._model.network, self._model.output

@@ -81,14 +81,17 @@ def build(recipe: Recipe, given: Given = NOTHING) -> Built:
     rule = given.rule or (granted.rule if granted else build_rule(whole.stop))
     generator = given.generator or build_generator(whole.model)
     reranker = given.reranker or build_reranker(whole.rerank, whole.model.languages)
+    sampled = None if traits_of(generator, GeneratorTraits).recorded else generator.signature
     if granted and granted.profile:
         granted.profile.check_fits(
-            generator.signature if not traits_of(generator, GeneratorTraits).recorded else None,
+            sampled,
             reranker.signature,
             whole.model.languages,
             (whole.stop.k or STEP, whole.stop.n or BUDGET),
             own=known is not None,
         )
+    elif granted and whole.stop.max_loss is not None:
+        auto.tell_basis(_title(recipe, given), sampled)
     return Built(_named(whole, given, granted), generator, reranker, rule, granted)
 
 

@@ -35,6 +35,8 @@ class MetricName(Name):
     neural: bool = False
     perfect: str | None = None
     """For the headroom rule: the best score there can be, and a share in proportion to the scale."""
+    check: Callable[[str], None] | None = None
+    """Raises what is wrong with an argument, as far as that is known before anything is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ def _recorded(argument: str, _: Place) -> Any:
     from quitmt.metrics.recorded import RecordedScores
 
     return RecordedScores(argument)
+
+
+def _check_likelihood(model: str) -> None:
+    if model.partition(":")[0] not in ("embedded", "bergamot"):
+        hint = "name one, as in qe:likelihood:bergamot:PATH or qe:likelihood:embedded:pt-en"
+        raise UsageError(f"qe:likelihood takes Bergamot models and the embedded ones, not {model!r}", hint=hint)
 
 
 def _reverse_model(source: str | None, target: str | None) -> str:
@@ -131,9 +139,11 @@ RERANKERS = Names(
             argument="MODULE:NAME",
         ),
         "qe:likelihood": MetricName(
-            "the candidate from which the reverse model, or another one, would most likely recover the source",
+            "the candidate from which the embedded reverse model, or another Bergamot one (MODEL is bergamot:PATH), "
+            "would most likely recover the source",
             _likelihood,
             argument="MODEL",
+            check=_check_likelihood,
             needs_source=True,
             perfect="headroom:share=0.002",
         ),
@@ -198,6 +208,8 @@ def find(spec: str) -> tuple[MetricName | None, str]:
             raise UsageError(f"{full} needs the name of a score", hint=f"such as {full}:likelihood")
         if entry.argument and colon and not argument:
             raise unknown("reranker", spec, [full, f"{full}:{entry.argument}"])
+        if entry.check and argument:
+            entry.check(argument)
         return entry, argument
     if colon and kind in ("mbr", "qe"):
         if rest.partition(":")[0] in _OTHER_KIND[kind]:

@@ -61,6 +61,11 @@ def has_codes(vocabulary: Iterable[str]) -> bool:
     return any(pattern.fullmatch(token) for token in vocabulary for pattern in (_NLLB, _M2M100, _MBART))
 
 
+def is_madlad(vocabulary: Iterable[str]) -> bool:
+    """Whether a vocabulary is of that family, which was trained on more than single sentences."""
+    return any(_MADLAD.fullmatch(token) for token in vocabulary)
+
+
 def _beside(tokenizer: Any) -> Mapping[str, str]:
     """Tokens by the code of their language, where both languages have one."""
     if known := getattr(tokenizer, "lang_code_to_token", None):

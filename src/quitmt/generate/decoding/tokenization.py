@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from quitmt.errors import MissingExtra, ModelError
-from quitmt.generate.decoding.families import Pair, has_codes, mark_of, tell
+from quitmt.generate.decoding.families import Pair, has_codes, is_madlad, mark_of, tell
 
 _PAIR = ("source.spm", "target.spm")
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -86,6 +86,19 @@ def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:
         end=str(_config(folder).get("eos_token", tokenizer.eos_token)),
         prefix=[] if telling.first is None else [telling.first],
     )
+
+
+def lacking(folder: Path, tokenization: Tokenization) -> Callable[[str], bool]:
+    """Whether a text has what the vocabulary in a model's folder lacks; of no text, if there is none to be read."""
+    known, unknown = frozenset(_vocabulary(folder)), str(_config(folder).get("unk_token", "<unk>"))
+    return lambda text: (
+        bool(known) and any(piece == unknown or piece not in known for piece in tokenization.encode(text))
+    )
+
+
+def is_sentence_level(folder: Path) -> bool:
+    """Whether a converted model was trained on single sentences, as far as its vocabulary tells the family."""
+    return not is_madlad(_vocabulary(folder))
 
 
 def _config(folder: Path) -> dict[str, Any]:

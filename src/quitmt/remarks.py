@@ -1,0 +1,149 @@
+"""What a translation may have lost, seen from the two texts alone: remarks for people, in a few fixed words.
+
+A remark is no error. Nothing depends on it: neither the choice of a candidate nor when a segment stops.
+
+Invariants: time grows with the length of the texts, whatever they hold; the same texts give the same remarks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+SEVERAL = "several sentences"
+SHORTER = "much shorter"
+UNKNOWN = "unknown characters"
+MARKUP = "markup"
+COPIED = "copied source"
+
+ADVICE = {
+    SEVERAL: "the model was trained on single sentences and may leave some out, so split lines into sentences first",
+    SHORTER: "less than half as long as the source, so text may be missing",
+    UNKNOWN: "the model's vocabulary lacks them, so they are lost or guessed",
+    MARKUP: "tags or entities of the source are not in the translation as they were, so take them out first",
+    COPIED: "the translation is the source itself",
+}
+"""What each means for a reader, and what to do."""
+
+LEAST_SHARE = 0.5
+"""Of the source's length. Human translations of news, English with Portuguese and with French, either way, are shorter
+in 6 of 3,992 cases (docs/method.md)."""
+LEAST_LENGTH = 40
+"""Characters without spaces: shorter sources have translations of any length."""
+WIDE_COUNTS = 3
+"""Letters that one Chinese character, kana or Hangul syllable stands for, about; 2 to 3.5 by language."""
+PROSE_WORDS = 3
+"""Different words in lower case that make a text more than a name, a number or a word."""
+WIDE_LETTERS_A_WORD = 4
+"""In scripts without spaces and capitals."""
+
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+# A run of marks is looked at once, from its beginning: else a line of dots would take quadratic time.
+_END = re.compile(r"""(?<![.!?…])[.!?…؟।]++["'”’»)\]]*+\s++["'“‘«„(\[¿¡–—-]*+\s*+(?=\S)""")
+_WIDE_END = re.compile(r"[。！？][」』”’）]*+(?=[^\s。！？」』”’）])")
+_ABBREVIATIONS = frozenset(
+    "Mr Mrs Ms Messrs Dr Drs Prof Profs Sr Sra Dra Jr St Gen Col Lt Sgt Capt Det Sen Sens Rep Reps Gov Govs Rev Hon "
+    "Pres Inc Ltd Corp Co Bros Mme Mlle vs cf bzw".split()
+)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#x[0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]+);")
+_CODE = re.compile(r"[=_{}\\|`]|(?<!\S)--[a-z]|(?<!\S)-[a-zA-Z](?!\w)|\(\)|;\s*$")
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_EDGES = "\"'“”‘’«»„()[]¿¡.,;:!?…–—-"
+
+
+def remarks(source: str, translation: str, *, sentence_level: bool = False, unknown: str = "") -> tuple[str, ...]:
+    """``sentence_level`` is what the model was trained on; ``unknown`` are characters that it does not know.
+
+    >>> remarks("It is late. We go home.", "É tarde.", sentence_level=True)
+    ('several sentences',)
+    """
+    found = {
+        SEVERAL: sentence_level and has_several_sentences(source),
+        SHORTER: is_much_shorter(source, translation),
+        UNKNOWN: bool(unknown),
+        MARKUP: loses_markup(source, translation),
+        COPIED: is_copy(source, translation),
+    }
+    return tuple(name for name, holds in found.items() if holds)
+
+
+def has_several_sentences(text: str) -> bool:
+    """Whether a sentence ends within the text. A full stop after an abbreviation, a single letter or a word that has
+    one inside (U.S., p.m.) ends none, nor does one before a small letter or a digit.
+
+    >>> has_several_sentences("Mr. J. Smith left the U.S. Navy at 5 p.m. on Sunday.")
+    False
+    """
+    text = _TAG.sub(" ", text) if "<" in text else text
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) > 1 or _WIDE_END.search(text) is not None or any(map(_ends_sentence, _END.finditer(text)))
+
+
+def _ends_sentence(mark: re.Match[str]) -> bool:
+    after = mark.string[mark.end()]
+    if not after.isalpha() or after.islower():
+        return False
+    if mark.group().rstrip()[0] != ".":
+        return True
+    start = mark.start()
+    word = mark.string[max(0, start - 24) : start].split()[-1:] or [""]
+    before = word[0].lstrip(_EDGES)
+    return len(before) > 1 and "." not in before and before not in _ABBREVIATIONS
+
+
+def is_much_shorter(source: str, translation: str) -> bool:
+    """Whether a translation has less than half of the source's characters, or none."""
+    length = _length(translation)
+    return length == 0 or (_length(source) >= LEAST_LENGTH and length < LEAST_SHARE * _length(source))
+
+
+def _length(text: str) -> int:
+    dense = "".join(text.split())
+    return len(dense) + (WIDE_COUNTS - 1) * (0 if dense.isascii() else len(_WIDE.findall(dense)))
+
+
+def loses_markup(source: str, translation: str) -> bool:
+    """Whether tags or entities (HTML, XML) of the source are not the translation's."""
+    tags = _TAG.findall(source)
+    return bool(tags) and Counter(tags) != Counter(_TAG.findall(translation))
+
+
+def is_copy(source: str, translation: str) -> bool:
+    """Whether a translation is its source, case, punctuation and spacing aside, where it should not be.
+
+    Names, numbers, code and single words are rightly the same in both languages: only a source that is prose counts.
+    """
+    return _letters(source) == _letters(translation) and is_prose(source)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text has at least three different words in lower case, of two letters or more, and no sign of code.
+
+    >>> [is_prose(text) for text in ("Rio de Janeiro", "git commit -m fix", "12.5 kg", "We meet at the café.")]
+    [False, False, False, True]
+    """
+    if _CODE.search(text):
+        return False
+    words = {bare for word in text.split() if _is_small(bare := word.strip(_EDGES))}
+    return len(words) + len(_WIDE.findall(text)) // WIDE_LETTERS_A_WORD >= PROSE_WORDS
+
+
+def _is_small(word: str) -> bool:
+    """In scripts without capitals every word is."""
+    return len(word) > 1 and word == word.lower() and _WORD.fullmatch(word) is not None and not _WIDE.search(word)
+
+
+def unknown_characters(text: str, lacks: Callable[[str], bool]) -> str:
+    """The different characters of a text that a vocabulary lacks, each once; the whole text, if it lacks none alone.
+
+    >>> unknown_characters("tea 🍵 or 🍵", lambda text: "🍵" in text)
+    '🍵'
+    """
+    if not lacks(text):
+        return ""
+    return "".join(one for one in dict.fromkeys(text) if not one.isspace() and lacks(one)) or text

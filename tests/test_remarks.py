@@ -1,0 +1,97 @@
+"""Remarks on what a translation may have lost, from the two texts alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from quitmt.remarks import ADVICE, has_several_sentences, is_copy, is_much_shorter, loses_markup, remarks
+
+LONG = "The committee will publish its findings about the incident next week."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is late. We go home.",
+        "Stop! Who goes there?",
+        'He said "no." She left.',
+        "It was the end.  ¿Quién sabe?",
+        "Wait… What?",
+        "He plays in the band. Élodie sings.",
+        "The first line\nand another one",
+        "今天天气很好。我们去公园。",
+        "آیا؟ بله",
+    ],
+)
+def test_several_sentences(text: str) -> None:
+    assert has_several_sentences(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is late.",
+        "Mr. Smith met Prof. J. Doe of Acme Inc. Tuesday.",
+        "The U.S. Navy left at 5 p.m. Sunday.",
+        "It costs 3.50 euros, No. 7 says.",
+        "Wait... he said.",
+        "Is it? he asked.",
+        "今天天气很好。",
+        "One line\n",
+        "",
+    ],
+)
+def test_one_sentence(text: str) -> None:
+    assert not has_several_sentences(text)
+
+
+def test_only_a_model_of_single_sentences_is_remarked_on() -> None:
+    texts = "It is late. We go home.", "É tarde. Vamos para casa."
+    assert remarks(*texts, sentence_level=True) == ("several sentences",)
+    assert remarks(*texts) == ()
+
+
+def test_much_shorter() -> None:
+    assert is_much_shorter(LONG, "O comitê publicará.")
+    assert not is_much_shorter(LONG, "O comitê divulgará o que apurou em breve.")
+    assert not is_much_shorter("Thank you very much.", "Valeu.")  # short sources have translations of any length
+    assert is_much_shorter("Hi.", " ")
+
+
+def test_a_wide_script_is_not_short() -> None:
+    chinese = "委员会将于下周公布有关该事件的调查结果。"
+    assert len(chinese) < len(LONG.replace(" ", "")) / 2
+    assert not is_much_shorter(LONG, chinese) and not is_much_shorter(chinese, LONG)
+    assert is_much_shorter(LONG, chinese[:6])
+
+
+def test_markup() -> None:
+    source = '<p>Click <a href="x">here</a> &amp; wait.</p>'
+    assert not loses_markup(source, '<p>Clique <a href="x">aqui</a> &amp; espere.</p>')
+    assert loses_markup(source, '<p>Clique <a href="x">aqui</a> & espere.</p>')
+    assert loses_markup(source, "Clique aqui e espere.")
+    assert not loses_markup("3 < 4 and 5 > 4, AT&T; well", "rubbish")
+
+
+@pytest.mark.parametrize("copy", ["We'll meet at the café …", "we'll meet at the café", "WE'LL  MEET AT THE CAFÉ!"])
+def test_a_copy_of_prose(copy: str) -> None:
+    assert is_copy("We'll meet at the café …", copy)
+    assert not is_copy("We'll meet at the café …", f"{copy} amanhã")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Rio de Janeiro", "12.5 kg", "Hello.", "git commit -m fix", "x = sum(row for row in rows)", "ISO 9001", "北京"],
+)
+def test_names_numbers_code_and_words_may_stay(text: str) -> None:
+    assert not is_copy(text, text)
+
+
+def test_a_copy_in_a_script_without_capitals_and_spaces() -> None:
+    assert is_copy("今天天气很好我们去公园散步吧。", "今天天气很好，我们去公园散步吧")
+
+
+def test_every_remark_has_advice() -> None:
+    everything = f"{LONG} <b>So it is.</b>"
+    found = {*remarks(everything, "", sentence_level=True, unknown="☃"), *remarks(LONG, LONG)}
+    assert found == set(ADVICE)
