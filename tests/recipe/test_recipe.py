@@ -17,21 +17,22 @@ from quitmt.recipe import Recipe, files
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
+integers = st.integers(-(2**64) + 1, 2**64 - 1)
 settings = st.fixed_dictionaries(
     {},
     optional={
         "model.name": texts,
         "model.source_language": texts,
         "model.temperature": numbers,
-        "model.top_k": st.integers(),
-        "model.seed": st.integers(-(2**62), 2**62),
+        "model.top_k": integers,
+        "model.seed": integers,
         "model.options.base_url": texts,
-        "model.options.engine_args": st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3),
+        "model.options.engine_args": st.dictionaries(texts, integers | texts | st.booleans(), max_size=3),
         "rerank.name": texts,
         "rerank.filter": texts,
-        "rerank.keep": st.integers(),
+        "rerank.keep": integers,
         "stop.rule": texts,
         "stop.max_loss": texts | numbers,
         "stop.alpha": numbers,

@@ -189,6 +189,8 @@ def _speaker(file: RecipeFile | None, given: Mapping[str, Any]) -> Callable[[str
 
 def as_flag(field: str, example: str | None) -> str:
     """A setting as it is written on the command line."""
+    if example == "":  # its place in a file: it has none
+        return ""
     section, _, name = field.partition(".")
     if name.startswith("options."):
         option = name.partition(".")[2]
