@@ -183,8 +183,8 @@ def _device_fields(recipe: Recipe) -> list[str]:
 def _speaker(file: RecipeFile | None, given: Mapping[str, Any]) -> Callable[[str, str | None], str]:
     if file is None:
         return as_flag
-    lined = RecipeFile(file.path, file.recipe, {name: line for name, line in file.lines.items() if name not in given})
-    return lined.speaker(as_flag)
+    lined = file.speaker(as_flag)
+    return lambda field, example: (as_flag if field in given else lined)(field, example)
 
 
 def as_flag(field: str, example: str | None) -> str:
