@@ -47,8 +47,27 @@ def setting(field: str, example: object = None) -> str:
     return f"\x1f{field}\x1f" if example is None else f"\x1f{field}\x1e{example}\x1f"
 
 
+def place(field: str) -> str:
+    """Where a setting stands in a file, before a message that says by itself which one it is: ``my.toml, line 3: ``.
+    Nothing where it does not stand in a file."""
+    return f"\x1f{field}\x1e\x1f"
+
+
+@contextmanager
+def placed(field: str) -> Iterator[None]:
+    """Errors that leave it and name no setting are about this one."""
+    try:
+        yield
+    except QuitmtError as error:
+        if "\x1f" not in error.args[0]:
+            error.args = (place(field) + error.args[0], *error.args[1:])
+        raise
+
+
 def as_keyword(field: str, example: str | None) -> str:
     """As it is written in Python."""
+    if example == "":
+        return ""
     name = KEYWORDS.get(field) or field.rpartition(".")[2]
     value = None if example is None else example if _NUMBER.fullmatch(example) else repr(example)
     if field.startswith("model.options."):

@@ -74,13 +74,19 @@ def test_pools_and_calibration_take_it_too(quitmt: Quitmt, text: Path) -> None:
         (
             "[stop]\nrule = 'loss'\n[rerank]\nname = 'qe:likelihood'\n",
             (),
-            "the rule loss needs exact MBR, not qe:likelihood",
+            "my.toml, line 2: the rule loss needs exact MBR, not qe:likelihood",
         ),
         (
             "[model]\nname = 'openai:m'\noptions = { api = 'x' }\n",
             (),
-            "--api must be one of chat, completions, not 'x'",
+            "my.toml, line 3: api must be one of chat, completions, not 'x'",
         ),
+        (
+            "[model]\nname = 'openai:m'\noptions = { max_tokens = 5 }\n",
+            ("--max-tokens", 0),
+            "at least 1 token must be allowed, not 0",
+        ),
+        ("[stop]\nw = 4\n", ("-w", 0), "w must be a whole number of at least 1, not 0"),
         ("[model", (), "my.toml is not TOML: "),
     ],
 )

@@ -18,21 +18,21 @@ from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
-WHOLE = st.integers(-(2**63) + 1, 2**63 - 1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
+integers = st.integers(-(2**64) + 1, 2**64 - 1)
 settings = st.fixed_dictionaries(
     {},
     optional={
         "model.name": texts,
         "model.source_language": texts,
         "model.temperature": numbers,
-        "model.top_k": WHOLE,
-        "model.seed": WHOLE,
+        "model.top_k": integers,
+        "model.seed": integers,
         "model.options.base_url": texts,
-        "model.options.engine_args": st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3),
+        "model.options.engine_args": st.dictionaries(texts, integers | texts | st.booleans(), max_size=3),
         "rerank.name": texts,
         "rerank.filter": texts,
-        "rerank.keep": WHOLE,
+        "rerank.keep": integers,
         "stop.rule": texts,
         "stop.max_loss": texts | numbers,
         "stop.alpha": numbers,

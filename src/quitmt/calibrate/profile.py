@@ -146,9 +146,14 @@ def write(profile: Profile, path: str) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from None
 
 
+LARGEST = 1 << 24
+"""Characters. A profile has a line for each rule that was tried; what has more is none, and may never end."""
+
+
 def read(path: str) -> Profile:
     try:
-        return parse(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open(encoding="utf-8") as file:
+            return parse(file.read(LARGEST))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -183,12 +183,14 @@ def _device_fields(recipe: Recipe) -> list[str]:
 def _speaker(file: RecipeFile | None, given: Mapping[str, Any]) -> Callable[[str, str | None], str]:
     if file is None:
         return as_flag
-    lined = RecipeFile(file.path, file.recipe, {name: line for name, line in file.lines.items() if name not in given})
-    return lined.speaker(as_flag)
+    lined = file.speaker(as_flag)
+    return lambda field, example: (as_flag if field in given else lined)(field, example)
 
 
 def as_flag(field: str, example: str | None) -> str:
     """A setting as it is written on the command line."""
+    if example == "":  # its place in a file: it has none
+        return ""
     section, _, name = field.partition(".")
     if name.startswith("options."):
         option = name.partition(".")[2]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt import names
-from quitmt.errors import UsageError, setting, unknown
+from quitmt.errors import UsageError, place, setting, unknown
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
@@ -186,7 +186,8 @@ def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[
             raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
     sampling.refuse(f"{name}:", *backend.lacks)
     if options.get("max_tokens", 1) < 1:
-        raise UsageError(f"at least 1 token must be allowed, not {options['max_tokens']}")
+        where = place("model.options.max_tokens")
+        raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
     if "prompt" in options:
         template.load(options["prompt"])
     backend.require(f"{name}:")
@@ -197,7 +198,8 @@ def _stranger(option: str, name: str) -> UsageError:
     takers = [f"{key}:" for key, backend in backends.items() if option in backend.engine_options]
     if not takers:
         every = {known for backend in backends.values() for known in backend.engine_options}
-        return unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
+        error = unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
+        return UsageError(f"{place(f'model.options.{option}')}{error.args[0]}", hint=error.hint)
     return UsageError(f"{setting(f'model.options.{option}')} goes with {', '.join(takers)} not with {name}:")
 
 

@@ -19,7 +19,7 @@ from quitmt.calibrate.profile import Profile
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
 from quitmt.engine.slots import Observer
-from quitmt.errors import QuitmtError, UsageError, setting
+from quitmt.errors import QuitmtError, UsageError, place, placed, setting
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
@@ -177,8 +177,9 @@ def _check_model(recipe: Recipe, given: Given) -> None:
     if given.generator is not None:
         return
     _refuse_object(model.name, "model.name")
-    name, *languages = generate.resolve(model.name, *model.languages)
-    generate.check(name, sampling, (languages[0], languages[1]), model.options)
+    with placed("model.name"):
+        name, *languages = generate.resolve(model.name, *model.languages)
+        generate.check(name, sampling, (languages[0], languages[1]), model.options)
     backend = generate.find(name)
     if model.context and not (backend and backend.prompted):
         raise UsageError(f"{setting('model.context')} goes with chat models, not with {name}")
@@ -201,7 +202,8 @@ def _check_rerank(recipe: Recipe, given: Given) -> None:
 
 def _check_stop(recipe: Recipe, given: Given) -> None:
     own = recipe.stop
-    Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
+    with placed("stop.max_loss" if own.max_cost is None else "stop.max_cost"):
+        Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
     if own.rule not in (None, "auto") and (own.wishes or given.profile):
         wishes = ", ".join(setting(f"stop.{name}") for name in ("max_loss", "max_cost"))
         auto_rule = setting("stop.rule", "auto")
@@ -216,9 +218,10 @@ def _check_stop(recipe: Recipe, given: Given) -> None:
     known = _profile(own, given)
     if known and known.recipe and given.reranker is None:
         _check_profile(known.recipe, whole)
-    granted = _granted(whole, given, known)
-    rule = granted.rule if granted else build_rule(whole.stop)
-    stop.check_fits(rule, _traits(recipe, given), _title(recipe, given))
+    with placed("stop.rule"):
+        granted = _granted(whole, given, known)
+        rule = granted.rule if granted else build_rule(whole.stop)
+        stop.check_fits(rule, _traits(recipe, given), _title(recipe, given))
 
 
 def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
@@ -233,9 +236,12 @@ def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
 
 def _check_run(recipe: Recipe) -> None:
     run = recipe.run
-    Deadlines(run.deadline, run.run_deadline)
+    with placed("run.deadline"):
+        Deadlines(run.deadline)
+    with placed("run.run_deadline"):
+        Deadlines(None, run.run_deadline)
     if run.in_flight is not None and run.in_flight < 1:
-        raise UsageError(f"at least 1 segment must be in flight, not {run.in_flight}")
+        raise UsageError(f"{place('run.in_flight')}at least 1 segment must be in flight, not {run.in_flight}")
 
 
 class _Any:
@@ -285,7 +291,10 @@ def _title(recipe: Recipe, given: Given) -> str:
 
 
 def _profile(own: StopRecipe, given: Given) -> Profile | None:
-    return given.profile or (profiles.read(own.profile) if own.profile is not None else None)
+    if given.profile is not None or own.profile is None:
+        return given.profile
+    with placed("stop.profile"):
+        return profiles.read(own.profile)
 
 
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:

@@ -30,11 +30,17 @@ class RecipeFile:
         """Names fields of the file by their line, and those that are not in it otherwise."""
 
         def say(name: str, example: str | None) -> str:
-            if example is None and name in self.lines:
-                return f"{self.path}, line {self.lines[name]}: {name.rpartition('.')[2]}"
-            return otherwise(name, example)
+            line = self.lines.get(name) or self.lines.get(_table(name))
+            if example or not line:
+                return otherwise(name, example)
+            return f"{self.path}, line {line}: {name.rpartition('.')[2] if example is None else ''}"
 
         return say
+
+
+def _table(name: str) -> str:
+    """The table that a setting is in, if that is within a section: ``model.options.batch`` may stand on its line."""
+    return name.rpartition(".")[0] if name.count(".") > 1 else ""
 
 
 def load(path: str) -> RecipeFile:
@@ -60,7 +66,10 @@ def parse(text: str, path: str) -> RecipeFile:
         section, _, last = name.rpartition(".")
         return f"{path}{f', line {line}' if line else ''}: {f'[{section}] ' if section else ''}{last}"
 
-    return RecipeFile(path, Recipe.from_fields(found, where), lines)
+    try:
+        return RecipeFile(path, Recipe.from_fields(found, where), lines)
+    except RecursionError:
+        raise InputError(f"{path} is no recipe: something is nested too deeply") from None
 
 
 def _text(path: str) -> str:
@@ -69,10 +78,12 @@ def _text(path: str) -> str:
             found = file.read(LARGEST + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="quitmt recipe prints one") from None
+    if not found.strip():  # all defaults would be meant by it, or it was cut off
+        raise InputError(f"{path} is empty", hint="quitmt recipe prints a whole one")
     if len(found) > LARGEST:
         raise InputError(f"{path} is no recipe: it has more than {LARGEST} bytes")
     try:
-        return found.decode("utf-8")
+        return found.decode("utf-8-sig")  # some editors begin a file with a mark of its encoding
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8") from None
 
@@ -88,11 +99,24 @@ def _toml(text: str, path: str) -> Mapping[str, Any]:
 
 def _json(text: str, path: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = json.loads(text, object_pairs_hook=_once)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is no recipe: something is nested too deeply") from None
+    except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} is no recipe: it must be an object of sections")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As TOML has it: what is said twice may be said in two ways."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise InputError(f"{next(name for name in names if names.count(name) > 1)!r} stands there twice")
     return found
 
 

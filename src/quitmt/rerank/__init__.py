@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quitmt.errors import UsageError, setting
+from quitmt.errors import UsageError, place, placed, setting
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.names import attribute
@@ -57,20 +57,23 @@ class Reranking:
     def check(self) -> None:
         """Raise whatever is wrong with it that can be told without loading a model."""
         if self.kind not in ("mbr", "qe"):
-            raise specs.unknown_reranker(self.name)
+            with placed("rerank.name"):
+                raise specs.unknown_reranker(self.name)
         if self.kind == "mbr" and self.filter is not None and not self.filter.startswith("qe:"):
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')}"
-            raise UsageError(f"the filter {self.filter!r} is no QE metric", hint=hint)
-        for spec in (self.name, *([self.filter] if self.filter else [])):
-            for entry, rest in specs.metrics_of(spec):
-                if entry is None:
-                    attribute(rest)
-                else:
-                    entry.require(spec)
+            raise UsageError(f"{place('rerank.filter')}the filter {self.filter!r} is no QE metric", hint=hint)
+        for field, spec in (("rerank.name", self.name), ("rerank.filter", self.filter)):
+            with placed(field):
+                for entry, rest in specs.metrics_of(spec) if spec else ():
+                    if entry is None:
+                        attribute(rest)
+                    else:
+                        entry.require(str(spec))
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
-        method = variants.load(self.variant)
+        with placed("rerank.variant"):
+            method = variants.load(self.variant)
         if self.kind == "qe":
             self._check_qe()
         elif self.filter is not None:
@@ -89,7 +92,8 @@ class Reranking:
         if not exact:
             both = f"{setting('rerank.variant')} and {setting('rerank.filter')}"
             raise UsageError(f"{both} do not go together", hint="filtered MBR is exact among those kept")
-        check_keep(self.keep)
+        with placed("rerank.keep"):
+            check_keep(self.keep)
 
 
 def load(

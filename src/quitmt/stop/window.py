@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from quitmt.errors import UsageError
+from quitmt.errors import UsageError, place
 from quitmt.signature import field as text
 from quitmt.types import Standing, Verdict
 
@@ -40,9 +40,9 @@ class Quit:
         check_count("w", self.window)
         check_count("n", self.budget)
         if not (math.isfinite(self.alpha) and self.alpha >= 0):
-            raise UsageError(f"alpha must be a number of at least 0, not {self.alpha}")
+            raise UsageError(f"{place('stop.alpha')}alpha must be a number of at least 0, not {self.alpha}")
         if self.window == 1 and not self.single:
-            raise UsageError("w = 1 always stops at the first step", hint="use w of 2 or more")
+            raise UsageError(f"{place('stop.w')}w = 1 always stops at the first step", hint="use w of 2 or more")
         name = f"quit|k:{self.step}|w:{self.window}|a:{text(self.alpha)}|n:{self.budget}"
         object.__setattr__(self, "signature", name)
 
@@ -79,6 +79,6 @@ class _Window:
 
 def check_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{name} must be a whole number of at least 1, not {value}")
+        raise UsageError(f"{place(f'stop.{name}')}{name} must be a whole number of at least 1, not {value}")
     if value > MOST:
-        raise UsageError(f"{name} must be at most {MOST}")
+        raise UsageError(f"{place(f'stop.{name}')}{name} must be at most {MOST}")
