@@ -32,7 +32,7 @@ from typing import Any, Self
 from quitmt import generate
 from quitmt.calibrate.profile import Profile
 from quitmt.engine.driver import Item, in_order
-from quitmt.engine.items import item, pool_of, segment_of
+from quitmt.engine.items import Context, item, pool_of, segment_of
 from quitmt.errors import QuitmtError, speaking
 from quitmt.generate.function import Sample
 from quitmt.generate.recorded import RecordedGenerator
@@ -122,7 +122,7 @@ class Translator:
         if isinstance(recipe, Recipe):
             made._built = build(recipe)
         else:
-            file = files.read(str(recipe))
+            file = files.load(str(recipe))
             with speaking(file.speaker()):
                 made._built = build(file.recipe)
         return made
@@ -163,7 +163,7 @@ class Translator:
         driver = self._built.driver()
         expected = len(sources) if isinstance(sources, Sized) else None
         await driver.warm()
-        run = driver.run(_items(sources, driver.signature), expected=expected)
+        run = driver.run(_items(sources, driver.signature, self.recipe.model.context), expected=expected)
         async with aclosing(in_order(run)) as ordered:
             async for finished in ordered:
                 yield finished.outcome
@@ -182,7 +182,7 @@ class Translator:
             try:
                 driver = self._built.driver(observe)
                 await driver.warm()
-                async for _, finished in driver.run(_items([source], driver.signature)):
+                async for _, finished in driver.run(_items([source], driver.signature, self.recipe.model.context)):
                     _raise_failure(finished)
                     if last and last.verdict is None:  # only the next ask showed that there are no more
                         moments.put_nowait(replace(last, new=(), verdict=finished.outcome.stop))
@@ -312,20 +312,22 @@ async def _rerank_pool(
             yield finished.outcome
 
 
-async def _items(sources: Iterable[Source] | AsyncIterable[Source], signature: str) -> AsyncIterator[Item]:
+async def _items(
+    sources: Iterable[Source] | AsyncIterable[Source], signature: str, context: int
+) -> AsyncIterator[Item]:
     if isinstance(sources, str):
         raise TypeError("a list of texts is wanted, not one text")
     if isinstance(sources, bytes | Mapping) or not isinstance(sources, Iterable | AsyncIterable):
         raise TypeError(f"a list of texts is wanted, such as ['one', 'two'], not {sources!r:.80}")
-    number = 0
+    number, before = 0, Context(context)
     if isinstance(sources, AsyncIterable):
         async for source in sources:
             number += 1
-            yield item(number, source, signature)
+            yield item(number, source, signature, before)
     else:
         for source in sources:
             number += 1
-            yield item(number, source, signature)
+            yield item(number, source, signature, before)
 
 
 def _raise_failure(finished: Finished) -> None:

@@ -7,7 +7,7 @@
 
 An entry (``Name``) says what a name means, what it takes, which extra it needs, and what makes it. Help, documentation
 and checks are read from it. Installed packages add names by entry points, one group for each kind of part: the object
-that an entry point names is a ``Name``, or simply what ``MODULE:ATTRIBUTE`` would name.
+that an entry point names is a ``Name``, or what such a part is made of (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -96,9 +96,17 @@ def options_of(factory: Callable[..., Any], *, without: tuple[str, ...] = ()) ->
     types = {bool: FLAG, int: INT, float: FLOAT, str: TEXT, tuple: SIZES}
     return {
         name: Option(types[type(parameter.default)], parameter.default)
-        for name, parameter in inspect.signature(factory).parameters.items()
+        for name, parameter in parameters_of(factory).items()
         if name not in without and type(parameter.default) in types
     }
+
+
+def parameters_of(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        told = getattr(factory, "__name__", type(factory).__name__)
+        raise UsageError(f"{told} does not say which parameters it takes", hint="wrap it in a function") from None
 
 
 @dataclass(frozen=True)
@@ -192,15 +200,18 @@ class Names(Generic[Entry]):
             return self.own[name]
         if name not in self._plug_ins:
             raise unknown(self.what, name, self)
-        point = self._plug_ins[name]
+        point, doing = self._plug_ins[name], "is imported"
         try:
             found = point.load()
+            doing = "is looked at"
+            entry: Entry = found if isinstance(found, Name) else self._plug_in(found, name)  # type: ignore[assignment]
+            entry.usage(name)  # its options are found out now
         except (Exception, SystemExit) as error:
             log.debug("loading the plug-in %s failed", name, exc_info=error)
             told = f"{type(error).__name__}: {' '.join(str(error).split())}"
             of = f" of the package {point.dist.name}" if point.dist else ""
-            raise UsageError(f"the {self.what} {name!r}{of} fails while it is imported: {told}") from None
-        return found if isinstance(found, Name) else self._plug_in(found, name)  # type: ignore[return-value]
+            raise UsageError(f"the {self.what} {name!r}{of} fails while it {doing}: {told}") from None
+        return entry
 
     def entries(self) -> Iterator[tuple[str, Entry | UsageError]]:
         """Each with its entry; a plug-in that fails has its error there and hides nothing else."""
@@ -233,6 +244,8 @@ def parsed(text: str, options: Mapping[str, Option], of: str) -> dict[str, Any]:
             raise UsageError(f"{of} has no options, such as {part!r}")
         if name not in options:
             raise unknown(f"option of {of}", name, options)
+        if name in found:
+            raise UsageError(f"{of} has {name} twice, in {text!r}")
         try:
             found[name] = options[name].parsed(value)
         except ValueError:

@@ -16,7 +16,8 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.likelihood import Likelihood
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe import Recipe, files
-from quitmt.recipe.build import Given, build, effective
+from quitmt.recipe.build import build
+from quitmt.recipe.effective import Given, effective
 from quitmt.rerank import Reranking
 
 

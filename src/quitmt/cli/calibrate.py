@@ -20,14 +20,16 @@ from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.cli import options
-from quitmt.errors import InputError, UsageError
+from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import without_options
 from quitmt.protocols import Reranker
 from quitmt.recipe import Recipe, StopRecipe
-from quitmt.recipe.build import BUDGET, STEP, Given, build_reranker, check, effective, reranking_of
+from quitmt.recipe.build import build_reranker
+from quitmt.recipe.check import check
+from quitmt.recipe.effective import BUDGET, STEP, Given, effective, reranking_of
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
@@ -97,6 +99,9 @@ def act(args: argparse.Namespace) -> int:
     # Of the recipe's rule only k and n count: which rule keeps the promise is what is asked.
     recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
     given = Given(RecordedGenerator())
+    for name, usual in (("variant", "exact"), ("filter", None)):
+        if getattr(recipe.rerank, name) != usual:
+            raise UsageError(f"rules are replayed on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
     check(recipe, given)
     whole = effective(recipe, given)
     step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET

@@ -17,7 +17,7 @@ from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.names import Option
 from quitmt.recipe import files
-from quitmt.recipe.build import reranking_of
+from quitmt.recipe.effective import reranking_of
 from quitmt.recipe.fields import Declared, fields_of
 from quitmt.recipe.files import RecipeFile
 from quitmt.recipe.recipe import ENGINE, SECTIONS, Recipe, engine_flags
@@ -35,7 +35,10 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     """A section of the help that explains names."""
     lines = [f"{title}:"]
     for name, meaning in entries.items():
-        lines.append(fill(meaning, 100, initial_indent=f"  {name:<18} ", subsequent_indent=" " * 21))
+        if len(name) > 18:
+            lines.append(f"  {name}")
+        beside = " " * 21 if len(name) > 18 else f"  {name:<18} "
+        lines.append(fill(meaning, 100, initial_indent=beside, subsequent_indent=" " * 21))
     return "\n".join(lines) + "\n\n"
 
 
@@ -144,12 +147,32 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     """What the flags and the file say. From here on, messages name settings by where they came from."""
     file = files.load(args.recipe) if args.recipe is not None else None
     given = {name: value for name, value in vars(args).items() if "." in name and value is not None}
-    recipe = (file.recipe if file else Recipe()).changed(given)
+    recipe = file.recipe.changed(_released(given, file.recipe)) if file else Recipe()
+    recipe = recipe.changed(given)
     recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])))
     if getattr(args, DEVICE, None) is not None:
         recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
     speak(_speaker(file, given))
     return recipe
+
+
+def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Fields of a file that flags take the place of: a wish that of the rule and of the other wish, a rule that of all
+    wishes, and a language that of an embedded model and the other language, if those are not given too."""
+    instead = {
+        "stop.max_loss": ("stop.rule", "stop.max_cost"),
+        "stop.max_cost": ("stop.rule", "stop.max_loss"),
+        "stop.profile": ("stop.rule",),
+        "stop.rule": ("stop.max_loss", "stop.max_cost", "stop.profile"),
+        "model.source_language": ("model.name", "model.target_language"),
+        "model.target_language": ("model.name", "model.source_language"),
+    }
+    found = {field for name in given for field in instead.get(name, ())}
+    if given.get("stop.rule") == "auto":
+        found -= {"stop.max_loss", "stop.max_cost", "stop.profile"}
+    if not (recipe.model.name or "").startswith("embedded:"):
+        found -= {"model.name", "model.source_language", "model.target_language"}
+    return dict.fromkeys(found - given.keys())
 
 
 def _engine_options(recipe: Recipe, texts: Iterable[str]) -> dict[str, Any]:

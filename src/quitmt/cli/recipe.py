@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from quitmt.cli import options
+from quitmt.errors import MissingExtra
 from quitmt.recipe import files
-from quitmt.recipe.build import effective
+from quitmt.recipe.check import check
+from quitmt.recipe.effective import effective
 
 DESCRIPTION = """\
 Print the recipe that flags and files add up to: model, reranker, rule and limits, with every default filled in.
@@ -37,7 +40,11 @@ def add_parser(commands: Any) -> None:
 
 def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
-    recipe.check()
+    check(recipe, installed=False)
+    try:
+        check(recipe)
+    except MissingExtra as error:  # it may be meant for another machine
+        print(f"quitmt: here, {error}", file=sys.stderr)
     whole = effective(recipe)
     if args.json:
         print(json.dumps(whole.to_fields(), indent=1, ensure_ascii=False))

@@ -19,11 +19,12 @@ This page is written by `make reference` from the entries themselves; a test kee
 
 def page() -> str:
     rules = {stop.RULES.own[name].usage(name): stop.RULES.own[name].meaning for name in stop.RULES.own}
+    rerankers = {entry.usage(name): entry.meaning for name, entry in specs.RERANKERS.own.items()}
     models = {backend.usage(name): backend.meaning for name, backend in BACKENDS.own.items()}
     parts = [
         OPENING,
         _names("Models (`--model`)", models | generate.OWN),
-        _names("Rerankers (`--rerank`)", specs.listed()),
+        _names("Rerankers (`--rerank`)", rerankers | specs.OWN),
         _names("Kinds of MBR (`--mbr`)", variants.listed()),
         _names("Stopping rules (`--stop`)", rules | {"MODULE:NAME:OPTION=VALUE,…": "a rule of yours"}),
         *(_fields(section) for section in SECTIONS),
@@ -39,10 +40,13 @@ def _names(title: str, entries: Mapping[str, str]) -> str:
 def _fields(section: str) -> str:
     rows = []
     for name, field in fields_of(SECTIONS[section]).items():
-        if name != "options":
+        if name == "options":
+            rows.append(("`options`", "[below](#options-of-engines-model-options)", "", field.meaning))
+        else:
             flags = ", ".join(f"`{flag}`" for flag in field.flags)
             default = field.shown or ("" if field.default is None else str(field.default).lower())
-            rows.append((f"`{name}`", flags, default, field.meaning))
+            meaning = field.meaning.replace(" of the list below", "").replace(" in the list below", "")
+            rows.append((f"`{name}`", flags, default, meaning))
     return _table(f"Settings of a recipe: `[{section}]`", ("field", "flag", "default", "meaning"), rows)
 
 

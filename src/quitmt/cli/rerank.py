@@ -15,7 +15,8 @@ from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.recipe.build import Built, Given, build
+from quitmt.recipe.build import Built, build
+from quitmt.recipe.effective import Given
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
@@ -65,7 +66,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     driver = built.driver(progress.observer)
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
-    inputs = [path for path in (args.pools, args.sources) if path]
+    inputs = [path for path in (args.pools, args.sources, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator)
 

@@ -33,6 +33,7 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
         f"{section}.{name}": value
         for section, fields in built.recipe.of_results().items()
         for name, value in fields.items()
+        if (section, name) != ("stop", "profile")  # the rule it gave is in the signature, wherever the file lies
     }
     return {**found, "what produces the results": driver.signature}
 
@@ -53,7 +54,7 @@ def open_results(
     args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
 ) -> tuple[Outputs, Journal | None]:
     """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
-    _check_paths(args, [*inputs, *(path for path in (args.recipe, getattr(args, "stop.profile")) if path)])
+    _check_paths(args, [*inputs, *([args.recipe] if args.recipe else [])])
     files = _files(args)
     was_there = bool(files) and Path(files[0]).is_file()
     outputs = Outputs(budget)

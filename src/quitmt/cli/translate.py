@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
-from quitmt.engine.items import item
+from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError
 from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.recipe.build import build
-from quitmt.types import Segment
 
 DESCRIPTION = """\
 Translate lines of text: sample a few candidates at a time, rerank them, and stop when the best score has stopped
@@ -66,7 +64,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
-    outputs, journal = results.open_results(args, results.settings_of(built, driver), built.rule.budget, [args.input])
+    inputs = [args.input, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
+    outputs, journal = results.open_results(args, results.settings_of(built, driver), built.rule.budget, inputs)
     outputs.generator = built.generator.signature
     context = built.recipe.model.context
     return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, context)
@@ -84,12 +83,7 @@ def is_outcomes(path: str) -> bool:
 
 async def items(path: str, signature: str, context: int = 0) -> AsyncIterator[tuple[Item, int]]:
     """The lines as segments, each with the ``context`` lines before it; a blank line begins a new document."""
-    number, before = 0, deque[str](maxlen=context)
+    number, before = 0, Context(context)
     async for line in read_lines(path):
         number += 1
-        segment = Segment(str(number), line, "\n".join(before))
-        yield item(number, segment, signature), zlib.crc32(line.encode())
-        if line.strip():
-            before.append(line)
-        else:
-            before.clear()
+        yield item(number, line, signature, before), zlib.crc32(line.encode())

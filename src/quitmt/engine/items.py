@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from quitmt.engine.driver import Item
 from quitmt.errors import InputError
@@ -10,12 +12,30 @@ from quitmt.files.durable import is_writable
 from quitmt.types import Candidate, Finished, Segment, Verdict
 
 
-def item(number: int, source: str | Segment, signature: str = "") -> Item:
+def item(number: int, source: str | Segment, signature: str = "", context: Context | None = None) -> Item:
     """Line ``number`` (from 1) as a segment; a blank one is finished already: its translation is empty."""
     segment = segment_of(source, number)
+    if context is not None:
+        segment = context.of(segment)
     if segment.source.strip():
         return segment
     return Finished.without_candidates(segment, Verdict.STABLE, signature)
+
+
+class Context:
+    """Gives each segment the ``size`` texts before it, unless it has a context of its own; a blank one begins a new
+    document."""
+
+    def __init__(self, size: int) -> None:
+        self._before: deque[str] = deque(maxlen=size)
+
+    def of(self, segment: Segment) -> Segment:
+        found = segment if segment.context else replace(segment, context="\n".join(self._before))
+        if segment.source.strip():
+            self._before.append(segment.source)
+        else:
+            self._before.clear()
+        return found
 
 
 def segment_of(source: object, number: int) -> Segment:

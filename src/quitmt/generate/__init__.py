@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt import names
-from quitmt.errors import UsageError, place, setting, unknown
+from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
@@ -48,6 +48,8 @@ class Backend(Name):
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
     """The models there are, where that is known."""
+    whole_name: bool = False
+    """Its factory takes the whole name, and no languages."""
     own_options: Mapping[str, Option] = field(default_factory=dict)
     """Of a plug-in: what its factory takes."""
 
@@ -80,6 +82,7 @@ BACKENDS = Names(
             _BERGAMOT,
             argument="en-pt",
             in_flight=16,
+            whole_name=True,
             examples=("embedded:en-pt", "embedded:pt-en"),
         ),
         "bergamot": Backend(
@@ -87,6 +90,7 @@ BACKENDS = Names(
             _BERGAMOT,
             argument="PATH",
             in_flight=16,
+            whole_name=True,
         ),
         "openai": Backend(
             "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at its base URL",
@@ -164,13 +168,14 @@ def find(spec: str) -> Backend | None:
 
 
 def _unknown(spec: str) -> UsageError:
-    return unknown(
-        "model", spec, [usage for name, one in BACKENDS.sound().items() for usage in one.usage(name).split(", ")]
-    )
+    known = [usage for name, one in BACKENDS.sound().items() for usage in one.usage(name).split(", ")]
+    return unknown("model", spec, [*known, *OWN])
 
 
-def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> None:
-    """Raise whatever is wrong that can be told without loading the model."""
+def check(
+    spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
+) -> None:
+    """Raise whatever is wrong that can be told without loading the model; extras need not be ``installed``."""
     backend = find(spec)
     if backend is None:
         if options:
@@ -190,7 +195,8 @@ def check(spec: str, sampling: Sampling, languages: Languages, options: Mapping[
         raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
     if "prompt" in options:
         template.load(options["prompt"])
-    backend.require(f"{name}:")
+    if installed:
+        backend.require(f"{name}:")
 
 
 def _stranger(option: str, name: str) -> UsageError:
@@ -225,6 +231,14 @@ def load(
     if "prompt" in given and not template.load(given["prompt"]).clean:
         given.setdefault("clean", False)
     make: Any = backend.factory
-    if backend.make == _BERGAMOT:
+    if backend.whole_name:
         return make(spec, sampling)  # type: ignore[no-any-return]
-    return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
+    if spec.partition(":")[0] in BACKENDS.own:
+        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
+    try:
+        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
+    except QuitmtError:
+        raise
+    except Exception as error:  # somebody else's code
+        told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ModelError(f"the model {spec} cannot be made: {told}") from error

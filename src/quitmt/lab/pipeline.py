@@ -29,8 +29,9 @@ from quitmt.lab.replay.live import run as run_live
 from quitmt.lab.study import Study, testsets
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, Reranker
-from quitmt.recipe.build import NOTHING, Given, build_generator, build_reranker
-from quitmt.recipe.build import check as check_recipe
+from quitmt.recipe.build import build_generator, build_reranker
+from quitmt.recipe.check import check as check_recipe
+from quitmt.recipe.effective import NOTHING, Given
 from quitmt.rerank import Reranking
 from quitmt.types import Segment
 

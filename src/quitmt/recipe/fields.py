@@ -98,6 +98,8 @@ def check_value(value: Any, where: str, depth: int = 0) -> None:
         raise InputError(f"{where} is too large: a whole number has at most {BITS} bits")
     if isinstance(value, str) and ("\0" in value or not is_writable(value)):
         raise InputError(f"{where} must be Unicode text without zero bytes, not {_shown(value)}")
+    if value is None and depth:
+        raise InputError(f"{where} has an empty value in it, which a recipe cannot hold")
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_value(name, where, depth + 1)

@@ -12,8 +12,9 @@ from typing import Any
 
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import KEYWORDS
+from quitmt.generate import OPTIONS
 from quitmt.metrics.devices import Hardware
-from quitmt.recipe.build import Given
+from quitmt.recipe.effective import Given
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.objects import generator_of, reranker_of, rule_of
 from quitmt.recipe.recipe import SECTIONS, Recipe
@@ -25,7 +26,7 @@ SPECIAL = (*PARTS, "profile", "hardware", "languages", "options")
 
 def _plain() -> dict[str, str]:
     """The other keywords, and the field that each is."""
-    special = {"options", "profile", "source_language", "target_language", "device", "dtype", "batch_tokens", "context"}
+    special = {"options", "profile", "source_language", "target_language", "device", "dtype", "batch_tokens"}
     fields = [
         f"{section}.{name}" for section, kind in SECTIONS.items() for name in fields_of(kind) if name not in special
     ]
@@ -86,6 +87,8 @@ def _unknown(name: str, known: Iterable[str]) -> TypeError:
         for field, declared in fields_of(kind).items()
         for flag in declared.flags
     } | {"rerank": "reranker", "stop": "rule", "src": "languages", "tgt": "languages"}
+    if name in OPTIONS:
+        return TypeError(f"there is no setting {name!r} (options={{{name!r}: …}} gives it to the engine)")
     near = [flags[name]] if name in flags else get_close_matches(name, list(known), n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted(known))}"
     return TypeError(f"there is no setting {name!r} ({hint})")

@@ -20,13 +20,28 @@ from typing import TYPE_CHECKING, Any
 from quitmt.errors import InputError, setting, unknown
 from quitmt.names import Option
 from quitmt.recipe.fields import Where, check_value, declared, fields_of, read, written
+from quitmt.signature import field as field_text
 
 if TYPE_CHECKING:
     from quitmt.recipe.build import Built
 
+OBJECT = "object:"
+"""Begins the name of a part that was given as an object: the recipe tells of it, but cannot make it again."""
 SAMPLING, ENGINE, RERANKING = "sampling", "engine", "reranking"
 STOPPING, LANGUAGES, DEADLINES = "when to stop", "languages", "deadlines"
 SCORING, RUNNING = "scoring models (comet, kiwi, xcomet, metricx, embedding)", "how it runs"
+
+
+class Options(dict[str, Any]):
+    """A mapping that stays as it is."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a recipe cannot be changed; Recipe.changed gives another one")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> Any:
+        return Options, (dict(self),)
 
 
 @dataclass(frozen=True)
@@ -61,10 +76,10 @@ class ModelRecipe:
 
     def __post_init__(self) -> None:
         given = {name: value for name, value in dict(self.options).items() if value is not None}
-        object.__setattr__(self, "options", given)
+        object.__setattr__(self, "options", Options(given))
 
     def __hash__(self) -> int:
-        return hash(json.dumps([str(value) for _, value in written(self)]))
+        return hash(json.dumps(dict(written(self)), sort_keys=True, default=str))
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
@@ -136,8 +151,8 @@ class StopRecipe:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_loss, float | int):  # one text for one wish, however it was written
-            object.__setattr__(self, "max_loss", f"{self.max_loss!r}")
+        if self.max_loss is not None:
+            object.__setattr__(self, "max_loss", _loss(str(self.max_loss)))
 
     @property
     def wishes(self) -> bool:
@@ -200,6 +215,9 @@ class Recipe:
         found = self
         for name, value in values.items():
             section, _, rest = name.partition(".")
+            if section not in SECTIONS or not (rest in fields_of(SECTIONS[section]) or rest.startswith("options.")):
+                known = [f"{section}.{field}" for section, kind in SECTIONS.items() for field in fields_of(kind)]
+                raise unknown("field of a recipe", name, known)
             own = getattr(found, section)
             if rest.startswith("options."):
                 check_value(value, setting(name))
@@ -215,19 +233,24 @@ class Recipe:
         return {name: section for name, section in sections.items() if section}
 
     def of_results(self) -> dict[str, Any]:
-        """What results depend on: all but the limits of the run, and where the model and the metrics run."""
+        """What results depend on: all but the limits of the run, and where the model and the metrics run. Of candidates
+        that a recipe did not sample (recorded pools, a function) only the languages are known."""
         found = self.to_fields()
         found.pop("run", None)
+        if self.model.name is None or self.model.name.startswith(OBJECT):
+            known = ("name", "source_language", "target_language")
+            found["model"] = {name: value for name, value in found.get("model", {}).items() if name in known}
         for section, places in (("model", ("options",)), ("rerank", ("device", "batch_tokens"))):
             for place in places:
                 found.get(section, {}).pop(place, None)
-        if options := {name: value for name, value in self.model.options.items() if name not in ELSEWHERE}:
+        options = {name: value for name, value in self.model.options.items() if name not in ELSEWHERE}
+        if "model" in found and options:
             found["model"]["options"] = options
         return found
 
     def check(self) -> None:
         """Raise everything that is wrong with it; nothing is loaded."""
-        from quitmt.recipe.build import check
+        from quitmt.recipe.check import check
 
         check(self)
 
@@ -236,6 +259,15 @@ class Recipe:
         from quitmt.recipe.build import build
 
         return build(self)
+
+
+def _loss(text: str) -> str:
+    """One text for one wish, however it was written: 1e-3 and 0.0010 are 0.001. What is no number stays as it is."""
+    number = text.removesuffix("sd")
+    try:
+        return f"{field_text(float(number))}{text[len(number) :]}"
+    except ValueError:
+        return text
 
 
 ELSEWHERE = frozenset(("base_url", "device", "concurrency", "timeout", "batch", "patience"))

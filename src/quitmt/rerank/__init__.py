@@ -9,7 +9,6 @@ from typing import Any, cast
 from quitmt.errors import UsageError, place, placed, setting
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
-from quitmt.names import attribute
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
@@ -54,7 +53,7 @@ class Reranking:
             return RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
         return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True)
 
-    def check(self) -> None:
+    def check(self, *, installed: bool = True) -> None:
         """Raise whatever is wrong with it that can be told without loading a model."""
         if self.kind not in ("mbr", "qe"):
             with placed("rerank.name"):
@@ -64,11 +63,8 @@ class Reranking:
             raise UsageError(f"{place('rerank.filter')}the filter {self.filter!r} is no QE metric", hint=hint)
         for field, spec in (("rerank.name", self.name), ("rerank.filter", self.filter)):
             with placed(field):
-                for entry, rest in specs.metrics_of(spec) if spec else ():
-                    if entry is None:
-                        attribute(rest)
-                    else:
-                        entry.require(str(spec))
+                if spec:
+                    specs.check(spec, installed=installed)
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)

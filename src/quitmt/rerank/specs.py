@@ -9,6 +9,7 @@ Our own names win over modules of the same name. A ``+`` always separates metric
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,15 +86,16 @@ def _reverse_model(source: str | None, target: str | None) -> str:
     return f"embedded:{target}-{source}"
 
 
-def _scored(kind: str, make: Callable[[str, Hardware | None], Any]) -> Callable[[str, Place], Any]:
-    return lambda model, place: make(f"{kind}:{model}" if model else kind, place.hardware)
-
-
-def _neural(meaning: str, kind: str, make: Callable[..., Any], perfect: str | None = None) -> MetricName:
+def _neural(meaning: str, kind: str, role: str, perfect: str | None = None) -> MetricName:
+    """``role`` is ``utility`` or ``estimator``, what ``scorer`` makes of a scoring model."""
     facts = KINDS[kind]
+
+    def make(model: str, place: Place) -> Any:
+        return getattr(scorer, role)(f"{kind}:{model}" if model else kind, place.hardware)
+
     return MetricName(
         meaning,
-        _scored(kind, make),
+        make,
         argument="MODEL",
         extra=facts.extra,
         needs=facts.needs,
@@ -108,35 +110,31 @@ def _plug_in(found: Any, name: str) -> MetricName:
     wrap: Callable[..., Any] = as_utility if name.startswith("mbr:") else as_estimator
     part = wrap(found, name.partition(":")[2])
     traits = traits_of(part, UtilityTraits) if wrap is as_utility else traits_of(part, EstimatorTraits)
-    return MetricName(f"of an installed package: {name}", lambda: part, needs_source=traits.needs_source)
-
-
-def _utility(spec: str, hardware: Hardware | None) -> Any:
-    return scorer.utility(spec, hardware)
-
-
-def _estimator(spec: str, hardware: Hardware | None) -> Any:
-    return scorer.estimator(spec, hardware)
+    if not name.startswith(("mbr:", "qe:")):
+        raise UsageError("the name of a reranker begins with mbr: or qe:")
+    meaning = (inspect.getdoc(found) if callable(found) else None) or f"of an installed package: {name}"
+    return MetricName(meaning.splitlines()[0], lambda: part, needs_source=traits.needs_source)
 
 
 RERANKERS = Names(
     "reranker",
     {
         "mbr:chrf": MetricName("the candidate the others agree with most, by chrF (exact)", _chrf),
-        "mbr:comet": _neural("… by COMET-22, or another checkpoint", "comet", _utility),
-        "mbr:xcomet": _neural("… by xCOMET-XXL, or XL", "xcomet", _utility),
-        "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", _utility),
+        "mbr:comet": _neural("… by COMET-22, or another checkpoint", "comet", "utility"),
+        "mbr:xcomet": _neural("… by xCOMET-XXL, or XL", "xcomet", "utility"),
+        "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", "utility"),
         "mbr:embedding": _neural(
             "… by the cosine of sentence embeddings of a small multilingual model, or any that sentence-transformers "
             "publishes",
             "embedding",
-            _utility,
+            "utility",
         ),
         "mbr:vote": MetricName(
             "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
             "function of yours, answer(text)",
             _vote,
             argument="MODULE:NAME",
+            check=names.attribute,
         ),
         "qe:likelihood": MetricName(
             "the candidate from which the embedded reverse model, or another Bergamot one (MODEL is bergamot:PATH), "
@@ -148,15 +146,15 @@ RERANKERS = Names(
             perfect="headroom:share=0.002",
         ),
         "qe:kiwi": _neural(
-            "the candidate that CometKiwi-22 likes best, or another one", "kiwi", _estimator, "headroom:share=0.002"
+            "the candidate that CometKiwi-22 likes best, or another one", "kiwi", "estimator", "headroom:share=0.002"
         ),
         "qe:xcomet": _neural(
-            "… xCOMET-XXL without a reference (also xcomet-qe)", "xcomet-qe", _estimator, "headroom:share=0.002"
+            "… xCOMET-XXL without a reference (also xcomet-qe)", "xcomet-qe", "estimator", "headroom:share=0.002"
         ),
         "qe:metricx": _neural(
             "… MetricX-24-XXL without a reference (also metricx-qe); from 0 down to -25",
             "metricx-qe",
-            _estimator,
+            "estimator",
             "headroom:top=0,share=0.05",
         ),
         "qe:recorded": MetricName(
@@ -253,6 +251,23 @@ def metrics_of(spec: str) -> list[tuple[MetricName | None, str]]:
     return [find(f"qe:{_term(text, rest)[1]}") for text in rest.split("+")]
 
 
+def check(spec: str, *, installed: bool = True) -> None:
+    """Raise what is wrong with a reranker's name; nothing large is loaded, and extras need not be ``installed``."""
+    for entry, rest in metrics_of(spec):
+        if entry is None:
+            names.attribute(rest)
+            continue
+        if installed:
+            entry.require(spec)
+        if not entry.argument:
+            entry.factory(**names.parsed(rest, entry.options, _named(spec)))
+
+
+def _named(spec: str) -> str:
+    """The name of one metric, without its options."""
+    return ":".join(spec.split(":")[:2])
+
+
 def is_neural(spec: str) -> bool:
     """Whether a spec, with its ``mbr:`` or ``qe:``, names a scoring model, which has a device and a number format."""
     return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
@@ -279,7 +294,7 @@ def _metric(spec: str, place: Place) -> Any:
     entry.require(spec)
     if entry.argument:
         return entry.factory(rest, place)
-    return entry.factory(**names.parsed(rest, entry.options, spec.partition("=")[0].rpartition(":")[0] or spec))
+    return entry.factory(**names.parsed(rest, entry.options, _named(spec)))
 
 
 def _term(text: str, spec: str) -> tuple[float | None, str]:

@@ -23,9 +23,11 @@ TOP = 20
 METHODS = {
     "exact": Name("all utilities", "quitmt.rerank.shortlist:Exact"),
     "prune": Name("PruneMBR: drop unlikely winners as the support grows", "quitmt.rerank.prune:Prune"),
-    "lowrank": Name("PMBR: compute one utility in ``reduction``, complete the rest", "quitmt.rerank.lowrank:LowRank"),
+    "lowrank": Name(
+        "PMBR: compute one utility in every few (reduction), complete the rest", "quitmt.rerank.lowrank:LowRank"
+    ),
     "sample": Name(
-        "the mean of one utility in ``reduction``: the simplest rival of lowrank",
+        "the mean of one utility in so many: the simplest rival of lowrank",
         "quitmt.rerank.lowrank:LowRank",
         given={"rank": 0},
         without=("penalty", "tolerance"),
@@ -43,7 +45,12 @@ SHORT_LISTS = ("lowrank", "sample", "centroid", "aggregate")
 
 def listed() -> dict[str, str]:
     """What there is, for people."""
-    return {name.usage(key): name.meaning for key, name in METHODS.items()} | COMBINED
+    found = {}
+    for key, name in METHODS.items():
+        usage = name.usage(key)
+        top = f"top={TOP if key == 'aggregate' else 0}" if key in SHORT_LISTS else ""
+        found[f"{usage}{',' if ':' in usage else ':'}{top}" if top else usage] = name.meaning
+    return found | COMBINED
 
 
 def load(spec: str) -> Method | None:

@@ -75,13 +75,15 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
         raise unknown("stopping rule", spec, RULES)
     found, text = names.own_part(spec)
     if not callable(found):
+        if text:
+            raise UsageError(f"{names.without_options(spec)} is made already and takes no options, such as {text!r}")
         return checked(found, spec)
     options = names.parsed(text, names.options_of(found, without=SHARED), f"the stopping rule {spec}")
     return _made(found, spec, shared, options)
 
 
 def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], options: dict[str, Any]) -> StoppingRule:
-    taken = inspect.signature(factory).parameters
+    taken = names.parameters_of(factory)
     given = {setting: value for setting, value in shared.items() if setting in taken}
     try:
         return checked(factory(**given, **options), name)
@@ -98,6 +100,8 @@ def checked(rule: Any, name: str) -> StoppingRule:
     if lacking or isinstance(rule, type):
         hint = "quitmt.protocols.StoppingRule says what one has"
         raise UsageError(f"{name} is no stopping rule: it has no {' and no '.join(lacking)}", hint=hint)
+    if not isinstance(rule.signature, str):
+        raise UsageError(f"the signature of {name} must be a text, not {rule.signature!r:.40}")
     return rule  # type: ignore[no-any-return]
 
 

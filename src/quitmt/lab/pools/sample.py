@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt import generate, stop
+from quitmt import generate
 from quitmt.engine.driver import Driver
 from quitmt.errors import InputError, UsageError
 from quitmt.files.pools import format_pool, parse_pool, read_pools
 from quitmt.lab.pools.store import key_of
 from quitmt.lab.study.settings import ModelSettings
 from quitmt.protocols import Generator
-from quitmt.recipe import Recipe, RunRecipe
-from quitmt.recipe.build import effective
+from quitmt.recipe import Recipe, RunRecipe, StopRecipe
+from quitmt.recipe.effective import build_rule, effective
 from quitmt.rerank import qe
 from quitmt.types import Candidate, Segment, Verdict
 
@@ -134,7 +134,7 @@ async def _sample(
     path: Path,
     progress: Progress | None,
 ) -> None:
-    rule = stop.load("full", k=min(8, budget), w=2, alpha=0.0, n=budget)
+    rule = build_rule(StopRecipe(rule="full", k=min(8, budget), n=budget))
     driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=width)
     await driver.check()
     failed: list[str] = []

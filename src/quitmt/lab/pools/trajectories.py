@@ -24,7 +24,9 @@ from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.protocols import Reranker, RerankerTraits, Update
+from quitmt.recipe import StopRecipe
 from quitmt.recipe.build import build_reranker
+from quitmt.recipe.effective import build_rule
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
@@ -88,7 +90,7 @@ def compute(
 
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
     """The rules with a threshold that can be used with a reranker, by their names in the study."""
-    loaded = {name: stop.load(name, k=step, n=budget) for name in rules}
+    loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
     mbr = spec.startswith("mbr:")
     traits = RerankerTraits("mbr", gives_rivals=True) if mbr else RerankerTraits("qe", running_best=True)
     return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}

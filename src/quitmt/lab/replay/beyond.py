@@ -24,7 +24,7 @@ def check(study: Study) -> None:
     """Refuse what is no rule with a threshold, and thresholds where all of them are tried."""
     for where, specs in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
         for spec in specs:
-            rule = stop.load(spec, k=study.rules.k, n=study.model.budget)
+            rule = study.rule(spec)
             if not isinstance(rule, Threshold):
                 known = ", ".join(stop.THRESHOLDS)
                 raise UsageError(f"{where}: {spec!r} is no rule with a threshold", hint=f"there is {known}")
@@ -37,7 +37,7 @@ def observed(study: Study) -> tuple[str, ...]:
     """The rules whose signals a study needs: of those that see the same, the first."""
     found: dict[str, str] = {}
     for spec in (*study.rules.beyond, *study.live.rules):
-        found.setdefault(_kind(stop.load(spec, k=study.rules.k, n=study.model.budget)), spec)
+        found.setdefault(_kind(study.rule(spec)), spec)
     return tuple(found.values())
 
 
@@ -48,7 +48,7 @@ def fitting(study: Study, reranker: str, specs: Sequence[str]) -> dict[str, Thre
 def signals(study: Study, one: Trajectories, rule: Threshold) -> tuple[Floats, ...] | None:
     """What a rule sees, if that was observed."""
     for spec, found in one.signals.items():
-        if _kind(stop.load(spec, k=study.rules.k, n=study.model.budget)) == _kind(rule):
+        if _kind(study.rule(spec)) == _kind(rule):
             return found
     return None
 

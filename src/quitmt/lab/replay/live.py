@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt import stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import InputError, UsageError
 from quitmt.lab.frames import RuleSeconds
@@ -72,9 +71,8 @@ def run(
 ) -> list[Live]:
     """All candidates, each window, and each other rule that fits, live. ``spec`` is the reranker's name."""
     bench = Bench(generator, reranker, segments, in_flight(study.model))
-    k, n, alpha = study.rules.k, study.model.budget, study.rules.alpha
-    rules = [("Unaccelerated", stop.load("full", k=k, n=n))]
-    rules += [(f"QUIT w={w}", stop.load("quit", k=k, w=w, alpha=alpha, n=n)) for w in study.live.windows]
+    rules = [("Unaccelerated", study.rule("full"))]
+    rules += [(f"QUIT w={w}", study.rule("quit", w=w)) for w in study.live.windows]
     rules += fitting(study, spec, study.live.rules).items()
     found, warm = [], False
     for name, rule in rules:
@@ -85,7 +83,7 @@ def run(
                 progress(len(segments))
             continue
         if not warm:
-            few = stop.load(f"fixed:{min(n, k)}", k=k, n=n)
+            few = study.rule(f"fixed:{min(study.model.budget, study.rules.k)}")
             asyncio.run(_outcomes(bench.driver(few), segments[:1], None))
             warm = True
         found.append(_measured(bench, name, spec, rule, progress))

@@ -153,7 +153,7 @@ def _check(study: Study, where: str) -> None:
 
 def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
     """What a recipe says of a study, section by section."""
-    recipe = files.read(path).recipe
+    recipe = files.load(path).recipe  # nothing is imported by reading: ``--no-functions`` may refuse what it names
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from quitmt.protocols import StoppingRule
 from quitmt.recipe import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
+from quitmt.recipe.effective import build_rule
 from quitmt.rerank import Reranking
 
 WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
@@ -119,6 +121,10 @@ class Study:
     paper: PaperSettings = field(default_factory=PaperSettings)
     recipe: str | None = None
     """The file of a recipe, whose fields are the defaults here."""
+
+    def rule(self, spec: str, *, w: int = 8) -> StoppingRule:
+        """A stopping rule with the study's k, α and budget."""
+        return build_rule(StopRecipe(rule=spec, k=self.rules.k, n=self.model.budget, w=w, alpha=self.rules.alpha))
 
     def recipe_of(self, reranker: str, variant: str = "exact") -> Recipe:
         """What a run of the study is made of that uses all candidates."""

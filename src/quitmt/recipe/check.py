@@ -1,0 +1,167 @@
+"""What is wrong with a recipe, found before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from quitmt import generate, stop
+from quitmt.calibrate.auto import Wish
+from quitmt.engine.deadlines import Deadlines
+from quitmt.errors import QuitmtError, UsageError, place, placed, setting
+from quitmt.metrics.devices import DTYPES, Hardware
+from quitmt.protocols import GeneratorTraits
+from quitmt.recipe.effective import (
+    NOTHING,
+    Given,
+    build_rule,
+    effective,
+    granted_of,
+    profile_of,
+    reranker_traits,
+    reranking_of,
+    sampling_of,
+    title_of,
+)
+from quitmt.recipe.recipe import OBJECT, Recipe
+from quitmt.sampling import Sampling
+from quitmt.stop.window import Quit
+
+SAMPLING = ("temperature", "top_k", "top_p", "epsilon")
+
+
+def check(recipe: Recipe, given: Given = NOTHING, *, installed: bool = True) -> None:
+    """Raise everything that is wrong, in one sentence if it is one thing; nothing is loaded.
+
+    Functions of the user's are imported, for only so it is known whether they are there, and profiles are read.
+    ``installed`` is False for a recipe that is to be run elsewhere: extras that are missing here do not count.
+    """
+    errors: dict[str, QuitmtError] = {}  # by what they say: one mistake may be met twice
+    for step in _steps(recipe, given, installed=installed):
+        try:
+            step()
+        except QuitmtError as error:
+            errors.setdefault(str(error), error)
+    if len(errors) > 1:
+        raise UsageError("; and ".join(errors))
+    if errors:
+        raise next(iter(errors.values()))
+
+
+def _steps(recipe: Recipe, given: Given, *, installed: bool) -> Iterator[Callable[[], object]]:
+    yield partial(_check_run, recipe)
+    yield partial(_check_rerank, recipe, given, installed=installed)
+    for name in SAMPLING:
+        yield partial(Sampling, **{name: getattr(recipe.model, name)})
+    yield partial(_check_model, recipe, given, installed=installed)
+    yield partial(_check_numbers, recipe)
+    yield partial(_check_stop, recipe, given, installed=installed)
+
+
+def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
+    model = recipe.model
+    sampling = sampling_of(model)
+    if model.context < 0:
+        raise UsageError(f"{setting('model.context')} must be 0 or more, not {model.context}")
+    if given.generator is not None:
+        return
+    _refuse_object(model.name, "model.name")
+    with placed("model.name"):
+        name, *languages = generate.resolve(model.name, *model.languages)
+        generate.check(name, sampling, (languages[0], languages[1]), model.options, installed=installed)
+    backend = generate.find(name)
+    if model.context and not (backend and backend.prompted):
+        raise UsageError(f"{setting('model.context')} goes with chat models, not with {name}")
+
+
+def _check_rerank(recipe: Recipe, given: Given, *, installed: bool) -> None:
+    own = recipe.rerank
+    if given.reranker is not None:
+        return
+    _refuse_object(own.name, "rerank.name")
+    choice = reranking_of(own)
+    choice.check(installed=installed)
+    hardware = {"rerank.device": own.device, "rerank.dtype": own.dtype, "rerank.batch_tokens": own.batch_tokens}
+    if not choice.neural and (extra := next((name for name, value in hardware.items() if value is not None), None)):
+        raise UsageError(f"{setting(extra)} goes with scoring models such as mbr:comet, not with {own.name}")
+    Hardware(own.device, own.dtype, own.batch_tokens)
+    if own.dtype is not None and own.dtype not in DTYPES:
+        raise UsageError(f"{setting('rerank.dtype')} must be one of {', '.join(DTYPES)}, not {own.dtype!r}")
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    own = recipe.stop
+    for name, value in (("k", own.k), ("n", own.n)):
+        if value is not None and value < 1:
+            raise UsageError(f"{setting(f'stop.{name}')} must be a whole number of at least 1, not {value}")
+    with placed("stop.w"):
+        Quit(window=own.w, single=own.single_step_window)
+    with placed("stop.alpha"):
+        Quit(alpha=own.alpha)
+
+
+def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
+    own = recipe.stop
+    with placed("stop.max_loss" if own.max_cost is None else "stop.max_cost"):
+        Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
+    if own.rule not in (None, "auto") and (own.wishes or given.profile):
+        wishes = ", ".join(setting(f"stop.{name}") for name in ("max_loss", "max_cost"))
+        auto_rule = setting("stop.rule", "auto")
+        raise UsageError(f"{wishes} and {setting('stop.profile')} go with {auto_rule}, not with {own.rule}")
+    if given.rule is not None:
+        return
+    _refuse_object(own.rule, "stop.rule")
+    whole = effective(recipe, replace(given, generator=given.generator or _ANY))
+    known = profile_of(own, given)
+    if known and known.recipe and given.reranker is None:
+        _check_profile(known.recipe, whole)
+    with placed("stop.rule"):
+        granted = granted_of(whole, given, known)
+        rule = granted.rule if granted else build_rule(whole.stop)
+        stop.check_fits(rule, reranker_traits(recipe, given, installed=installed), title_of(recipe, given))
+
+
+def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
+    """Its thresholds are in the units of the reranker that it was made for."""
+    theirs, own = calibrated.get("rerank", {}), dict(recipe.of_results().get("rerank", {}))
+    for name in ("name", "variant", "filter", "keep"):
+        if theirs.get(name) != own.get(name):
+            hint = "rerank as it was calibrated, or calibrate again"
+            asked = f"{setting(f'rerank.{name}')} is {own.get(name)}"
+            raise UsageError(f"{asked}, and {setting('stop.profile')} was made for {theirs.get(name)}", hint=hint)
+
+
+def _check_run(recipe: Recipe) -> None:
+    run = recipe.run
+    with placed("run.deadline"):
+        Deadlines(run.deadline)
+    with placed("run.run_deadline"):
+        Deadlines(None, run.run_deadline)
+    if run.in_flight is not None and run.in_flight < 1:
+        raise UsageError(f"{place('run.in_flight')}at least 1 segment must be in flight, not {run.in_flight}")
+
+
+class _Any:
+    """Stands for whatever generates, where only the rule is looked at."""
+
+    signature = "any"
+    traits = GeneratorTraits(recorded=True)
+
+    def draw(self, asks: Any) -> Any:
+        raise AssertionError("nothing is drawn from it")
+
+    def close(self, segment: Any) -> None:
+        """Nothing is kept."""
+
+
+_ANY = _Any()
+
+
+def _refuse_object(name: str | None, field: str) -> None:
+    if name is not None and name.startswith(OBJECT):
+        hint = "give the recipe a name for it: module:attribute"
+        raise UsageError(
+            f"{setting(field)} {name!r} was an object of a Python program and cannot be made again", hint=hint
+        )

@@ -1,0 +1,120 @@
+"""What a recipe comes to: everything filled in that it leaves open, and the rule that its wishes are granted by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from quitmt import generate, stop
+from quitmt.calibrate import auto
+from quitmt.calibrate import profile as profiles
+from quitmt.calibrate.auto import Granted, Wish
+from quitmt.calibrate.profile import Profile
+from quitmt.errors import UsageError, placed
+from quitmt.metrics.devices import Hardware
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
+from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
+from quitmt.rerank import Reranking
+from quitmt.rerank.filtered import KEEP
+from quitmt.sampling import Sampling
+
+STEP, BUDGET = 8, 512
+IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
+"""Segments at a time, of functions and of recorded pools; backends have their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Parts that the caller has as objects; a recipe's own names for them do not count."""
+
+    generator: Generator | None = None
+    reranker: Reranker[Any] | None = None
+    rule: StoppingRule | None = None
+    profile: Profile | None = None
+
+
+NOTHING = Given()
+
+
+def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
+    """With everything filled in that can be without loading a model."""
+    model, known = recipe.model, profile_of(recipe.stop, given)
+    recorded = given.generator is not None and traits_of(given.generator, GeneratorTraits).recorded
+    if given.generator is None:
+        name, source, target = generate.resolve(model.name, *model.languages)
+        model = replace(model, name=name, source_language=source, target_language=target)
+    elif recorded:  # the languages of the embedded models, for metrics that must know them
+        source, target = model.source_language or "en", model.target_language or "pt"
+        model = replace(model, source_language=source, target_language=target)
+    own = recipe.stop
+    rule = own.rule if own.rule is not None else "auto" if own.wishes or known else "quit"
+    k, n = own.k or (known.step if known else STEP), own.n or (known.budget if known else BUDGET)
+    choice = recipe.rerank
+    if choice.filter is not None and choice.keep is None:
+        choice = replace(choice, keep=KEEP)
+    run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))
+    return replace(recipe, model=model, rerank=choice, stop=replace(own, rule=rule, k=k, n=n), run=run)
+
+
+def build_rule(recipe: StopRecipe) -> StoppingRule:
+    return stop.load(
+        "quit" if recipe.rule is None else recipe.rule,
+        k=recipe.k or STEP,
+        w=recipe.w,
+        alpha=recipe.alpha,
+        n=recipe.n or BUDGET,
+        single=recipe.single_step_window,
+    )
+
+
+def sampling_of(model: ModelRecipe) -> Sampling:
+    return Sampling(model.temperature, model.top_k, model.top_p, model.epsilon, model.seed)
+
+
+def reranking_of(recipe: RerankRecipe) -> Reranking:
+    return Reranking(recipe.name, recipe.variant, recipe.filter, recipe.keep)
+
+
+def hardware_of(recipe: RerankRecipe) -> Hardware | None:
+    """None where there is no scoring model."""
+    return Hardware(recipe.device, recipe.dtype, recipe.batch_tokens) if reranking_of(recipe).neural else None
+
+
+def granted_of(recipe: Recipe, given: Given, known: Profile | None) -> Granted | None:
+    """The rule for a wish, if the recipe has one."""
+    own = recipe.stop
+    if own.rule != "auto":
+        return None
+    wish = Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
+    k, n = own.k or STEP, own.n or BUDGET
+    return auto.rule(title_of(recipe, given), reranker_traits(recipe, given, installed=False), wish, known, k=k, n=n)
+
+
+def reranker_traits(recipe: Recipe, given: Given, *, installed: bool = True) -> RerankerTraits:
+    """Known before it is loaded."""
+    if given.reranker is not None:
+        return traits_of(given.reranker, RerankerTraits)
+    choice = reranking_of(recipe.rerank)
+    choice.check(installed=installed)
+    return choice.traits
+
+
+def title_of(recipe: Recipe, given: Given) -> str:
+    return recipe.rerank.name if given.reranker is None else given.reranker.signature.partition("|")[0]
+
+
+def profile_of(own: StopRecipe, given: Given) -> Profile | None:
+    if given.profile is not None or own.profile is None:
+        return given.profile
+    with placed("stop.profile"):
+        return profiles.read(own.profile)
+
+
+def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:
+    if given.generator is not None:
+        return RECORDED_IN_FLIGHT if recorded else IN_FLIGHT
+    try:
+        backend = generate.find(model.name or "")
+    except UsageError:  # ``check`` says what is wrong with it
+        return IN_FLIGHT
+    return backend.in_flight if backend else IN_FLIGHT
