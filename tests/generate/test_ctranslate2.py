@@ -161,6 +161,23 @@ def test_languages(zoo: Zoo, tmp_path: Path) -> None:
         load_tokenization(tmp_path, "nllb", ("en", "de"))
 
 
+def test_pieces_of_both_sides_decode_as_in_transformers(zoo: Zoo) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(zoo.folder("marian", apart=True))
+    tokenization = load_tokenization(zoo.converted_marian_apart, "apart", ("en", "pt"))
+    draws, size = np.random.default_rng(0), len(tokenizer)
+    for length in [1, 2, 3, 5, 8, 20] * 100:
+        ids = draws.integers(0, size, length).tolist()
+        tokens = tokenizer.convert_ids_to_tokens(ids)
+        assert tokenization.decode(tokens) == tokenizer.decode(ids, skip_special_tokens=True), tokens
+
+
+def test_no_mark_of_a_space_reaches_a_candidate(zoo: Zoo) -> None:
+    generator = CTranslate2Generator(str(zoo.converted_marian_apart), Sampling(1.0, seed=3), device="cpu")
+    found = draw(generator, [Ask(segment, 0, 64) for segment in SEGMENTS]).values()
+    assert any(" " in candidate.text for candidate in found)
+    assert not any("\u2581" in candidate.text for candidate in found)
+
+
 def test_one_sentencepiece_file_serves_both_sides(zoo: Zoo, tmp_path: Path) -> None:
     for name in ("model.bin", "config.json", "shared_vocabulary.json"):
         (tmp_path / name).write_bytes((zoo.converted_marian / name).read_bytes())

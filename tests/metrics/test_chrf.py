@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
-from quitmt.errors import UsageError
+from quitmt import rerank
+from quitmt.errors import RerankError, UsageError
+from quitmt.metrics import chrf
 from quitmt.metrics.chrf import Chrf, ChrfArena
-from quitmt.types import Segment
+from quitmt.protocols import Update
+from quitmt.types import Candidate, Segment
 
 SPACES = " \t\n\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u202f\u205f\u3000"
 NOT_SPACES = "\u200b\u200d\ufeff\u180e\x00"
@@ -228,6 +231,64 @@ def test_what_one_text_alone_has_takes_no_bits() -> None:
     assert not arena.bits.any()
     utility.encode([(arena, ["ax"])])
     assert sum(int(word).bit_count() for word in arena.bits.flat) == 2, "the a of two texts"
+
+
+# Memory
+
+
+def held(arena: ChrfArena) -> int:
+    """The bytes of an arena's arrays."""
+    arrays = [getattr(arena, name) for name in ChrfArena.__slots__]
+    return sum(array.nbytes for array in [*arrays, *arena.points] if isinstance(array, np.ndarray))
+
+
+def different(length: int, seed: int = 1) -> str:
+    """A text that repeats no n-gram but single characters."""
+    draw = random.Random(seed)
+    return "".join(chr(draw.randrange(0x4E00, 0x9FFF)) for _ in range(length))
+
+
+@pytest.mark.parametrize("length", [30_000, 100_000, 150_000])
+def test_a_character_costs_less_than_300_bytes(length: int) -> None:
+    for text in (different(length), "a" * length, " ".join(sentences(length // 150))[:length]):
+        assert held(arena_of(Chrf(), [text])) < 300 * length
+
+
+def test_a_long_text_does_not_make_short_ones_dear() -> None:
+    short, long = sentences(400), different(100_000)
+    assert held(arena_of(Chrf(), [*short, long])) < 300 * (len(long) + sum(map(len, short)))
+
+
+def test_a_segment_that_is_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chrf, "MOST_FEATURES", 60_000)
+    utility, candidates = Chrf(), [different(4_000, seed) for seed in range(4)]
+    for hostile in ([*sentences(3), different(20_000)], candidates):
+        guilty, other = utility.open(Segment("1")), utility.open(Segment("2"))
+        utility.encode([(guilty, hostile), (other, sentences(3))])
+        utility.encode([(guilty, ["more"])])
+        for ask in (
+            lambda guilty=guilty: utility.compare(guilty, range(2), range(2)),
+            lambda guilty=guilty: utility.block(guilty, np.array([0]), range(2)),
+            lambda guilty=guilty: utility.pairs(guilty, np.array([0]), np.array([1])),
+            lambda guilty=guilty: utility.against(guilty, range(1), np.ones((1, 1))),
+        ):
+            with pytest.raises(RerankError, match=r"too long for chrF: one has (20|4),000 characters \(leave out"):
+                ask()
+        assert held(guilty) < 10_000_000
+        np.testing.assert_array_equal(utility.compare(other, range(3), range(3)), everything(utility, sentences(3)))
+
+
+@pytest.mark.parametrize("variant", ["exact", "lowrank", "prune", "aggregate"])
+def test_a_hostile_candidate_fails_its_segment_in_one_sentence(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chrf, "MOST_FEATURES", 60_000)
+    reranker = rerank.load("mbr:chrf", variant=variant)
+    updates = [
+        Update(reranker.open(Segment(name)), [Candidate(text) for text in [*sentences(3), long]], 4)
+        for name, long in (("1", different(20_000)), ("2", "Short."))
+    ]
+    failed, found = reranker.extend(updates)
+    assert isinstance(failed, RerankError) and "one has 20,000 characters" in str(failed)
+    assert isinstance(found, list)
 
 
 def test_signature_names_what_changes_results() -> None:

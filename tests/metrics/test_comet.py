@@ -492,7 +492,14 @@ def test_weights_that_are_something_else(folder):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"a: [1, 2", "cannot be read"), (b"\xff\xfe\x00\x01", "cannot be read"), (b"text", "holds no settings")],
+    [
+        (b"a: [1, 2", "cannot be read"),
+        (b"\xff\xfe\x00\x01", "cannot be read"),
+        (b"a: 2021-13-45", "cannot be read"),
+        (b"a: " + b"[" * 5000, "cannot be read"),
+        (b"text", "holds no settings"),
+        (b"class_identifier: [a]", "holds no settings"),
+    ],
 )
 def test_settings_that_are_no_yaml(folder, content, said):
     (folder / "hparams.yaml").write_bytes(content)

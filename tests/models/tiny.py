@@ -28,6 +28,8 @@ Eles estão a ler um livro longo sobre a história da cidade.
 O meu irmão faz o jantar todas as noites, e eu lavo a louça.
 Não sabemos quando vai chegar o próximo comboio.
 Das Wetter ist heute schön, und die Kinder spielen im Garten.""".splitlines()
+ENGLISH = 7
+"""So many of them, the first ones."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% if enable_thinking is defined and not enable_thinking %}"
@@ -37,23 +39,26 @@ SPREAD = 3.0
 """What the random weights of the last layer are multiplied by, and those of the tokens that end a text once more."""
 
 
-def make_sentencepiece(prefix: Path, size: int = 150) -> Path:
+def make_sentencepiece(prefix: Path, size: int = 150, sentences: list[str] = SENTENCES) -> Path:
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_prefix=str(prefix), vocab_size=size, model_type="unigram",
+        sentence_iterator=iter(sentences), model_prefix=str(prefix), vocab_size=size, model_type="unigram",
         hard_vocab_limit=False, minloglevel=2, num_threads=1,
     )  # fmt: skip
     return prefix.with_suffix(".model")
 
 
-def make_marian(folder: Path, *, codes: tuple[str, ...] = ()) -> Path:
-    """A Marian model as OPUS-MT ones are; with ``codes``, one with several target languages."""
+def make_marian(folder: Path, *, codes: tuple[str, ...] = (), apart: bool = False) -> Path:
+    """A Marian model as OPUS-MT ones are; with ``codes``, one with several target languages; ``apart``, one whose
+    sides have pieces of their own, all of which are in its vocabulary."""
     folder.mkdir(parents=True)
-    spm = make_sentencepiece(folder / "spm")
-    pieces = _pieces(spm)
-    vocabulary = ["</s>", "<unk>", *(f">>{code}<<" for code in codes), *pieces[3:], "<pad>"]
-    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(vocabulary)}))
-    for name in ("source.spm", "target.spm"):
+    sides = (SENTENCES[:ENGLISH], SENTENCES[ENGLISH:]) if apart else (SENTENCES, SENTENCES)
+    pieces: dict[str, None] = {}
+    for name, sentences in zip(("source.spm", "target.spm"), sides, strict=True):
+        spm = make_sentencepiece(folder / "spm", sentences=sentences)
+        pieces.update(dict.fromkeys(_pieces(spm)[3:]))
         (folder / name).write_bytes(spm.read_bytes())
+    vocabulary = ["</s>", "<unk>", *(f">>{code}<<" for code in codes), *pieces, "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(vocabulary)}))
     tokenizer = transformers.MarianTokenizer(
         str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
     )

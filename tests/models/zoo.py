@@ -32,10 +32,15 @@ class Zoo:
     def converted_nllb(self) -> Path:
         return self._converted("nllb", ["tokenizer.json", "tokenizer_config.json"])
 
-    def _converted(self, kind: str, files: list[str]) -> Path:
+    @cached_property
+    def converted_marian_apart(self) -> Path:
+        return self._converted("marian", ["source.spm", "target.spm"], apart=True)
+
+    def _converted(self, kind: str, files: list[str], **settings: Any) -> Path:
         from ctranslate2.converters import TransformersConverter
 
-        source, folder = self.folder(kind), self._root / f"ct2-{kind}"
+        source = self.folder(kind, **settings)
+        folder = self._root / f"ct2-{source.name}"
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
             TransformersConverter(str(source), copy_files=files).convert(str(folder))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,6 +151,29 @@ def test_it_finds_a_good_one() -> None:
         best = stand(QuickTable(table), LowRank(), range(200)).best
         assert expected.max() - expected[best] < 0.3 * expected.std()
         assert best == stand(QuickTable(table), LowRank(), range(200)).best
+
+
+ESTIMATES = """
+import hashlib, sys
+from tests.rerank.tables import QuickTable, filled, noisy
+from quitmt.rerank.lowrank import LowRank
+for size in map(int, sys.argv[1:]):
+    table = QuickTable(noisy(1, size))
+    found = LowRank().estimate(filled(table, range(size)), size)
+    print(size, hashlib.sha256(found.tobytes()).hexdigest())
+"""
+
+
+def test_scores_do_not_depend_on_the_threads_of_blas() -> None:
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), *filter(None, sys.path)])
+    said = set()
+    for threads in ("1", "2", "4"):
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": path}
+        command = [sys.executable, "-c", ESTIMATES, "9", "36", "100", "257", "400"]
+        said.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(said) == 1 and len(said.pop().splitlines()) == 5
 
 
 # When it ends

@@ -7,7 +7,7 @@ depth, width and number of heads, with tied or separate embeddings, normalised b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from quitmt.bergamot.binary import ModelFile
 from quitmt.errors import ModelError
@@ -77,7 +77,7 @@ def describe(file: ModelFile) -> Architecture:
             raise _unsupported(file, option, config[option])
     operations = {option: _operations(file, option, known) for option, known in _OPERATIONS.items()}
     vocabularies = config.get("dim-vocabs")
-    if not isinstance(vocabularies, list) or len(vocabularies) != 2:
+    if not isinstance(vocabularies, list) or len(vocabularies) != 2 or not all(map(_is_size, vocabularies)):
         raise _unsupported(file, "dim-vocabs", vocabularies)
     width, heads = _size(file, "dim-emb"), _size(file, "transformer-heads")
     if width % heads or width % MULTIPLE:
@@ -86,10 +86,10 @@ def describe(file: ModelFile) -> Architecture:
     return Architecture(
         width=width,
         heads=heads,
-        encoder_layers=_size(file, "enc-depth"),
-        decoder_layers=_size(file, "dec-depth"),
-        source_vocabulary=int(vocabularies[0]),
-        target_vocabulary=int(vocabularies[1]),
+        encoder_layers=_depth(file, "enc-depth"),
+        decoder_layers=_depth(file, "dec-depth"),
+        source_vocabulary=vocabularies[0],
+        target_vocabulary=vocabularies[1],
         source_embedding="Wemb" if shared else "encoder_Wemb",
         target_embedding="Wemb" if shared else "decoder_Wemb",
         tied_output=bool(config.get("tied-embeddings-all") or config.get("tied-embeddings")),
@@ -102,18 +102,30 @@ def describe(file: ModelFile) -> Architecture:
 
 
 def _unsupported(file: ModelFile, option: str, value: Any) -> ModelError:
-    return ModelError(f"{file.path}: {option} {value!r} is not supported")
+    return ModelError(f"{file.path}: {option} {value!r:.80} is not supported")
 
 
 def _operations(file: ModelFile, option: str, known: str) -> str:
-    value = str(file.config.get(option) or "")
-    if set(value) - set(known):
+    value = file.config.get(option) or ""
+    if not isinstance(value, str) or set(value) - set(known):
         raise _unsupported(file, option, value)
     return value
 
 
 def _size(file: ModelFile, option: str) -> int:
     value = file.config.get(option)
-    if not isinstance(value, int) or value < 1:
+    if not _is_size(value):
         raise _unsupported(file, option, value)
-    return value
+    return int(value)
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _depth(file: ModelFile, option: str) -> int:
+    """Layers that the file can have; each has tensors of its own, so the names of more need not be made."""
+    depth, tensors = _size(file, option), len(file.tensors)
+    if depth > tensors:
+        raise ModelError(f"{file.path} is damaged: it has {tensors} tensors, too few for {option} {depth}")
+    return depth

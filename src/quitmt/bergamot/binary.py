@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
+from quitmt.bergamot import plain_yaml
 from quitmt.errors import ModelError
 
 VERSION = 1
@@ -27,7 +27,7 @@ CONFIG = "special:model.yml"
 INT8, FLOAT16, FLOAT32, QUANTIZED = 0x101, 0x402, 0x404, 0x4101
 PLAIN = {INT8: np.int8, FLOAT16: np.float16, FLOAT32: np.float32}
 _HEADER = struct.Struct("<4Q")
-_LONGEST_NAME, _MOST_DIMENSIONS = 1 << 12, 8
+_LONGEST_NAME, _MOST_DIMENSIONS = 1 << 8, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,11 @@ def read(path: Path) -> ModelFile:
 
 def _config(path: Path, tensor: Tensor) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(tensor.values.tobytes().rstrip(b"\0").decode())
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ModelError(f"{path} is damaged: its {CONFIG} is not YAML") from error
+        config = plain_yaml.read(tensor.values.tobytes().rstrip(b"\0").decode())
+    except UnicodeDecodeError:
+        raise ModelError(f"{path} is damaged: its {CONFIG} is not text") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: its {CONFIG} cannot be read, because {error}") from None
     if not isinstance(config, dict):
         raise ModelError(f"{path} is damaged: its {CONFIG} is not a mapping")
     return config
@@ -111,12 +113,15 @@ class _Cursor:
 
     def name(self, length: int) -> str:
         try:
-            return bytes(self.take(length)).rstrip(b"\0").decode()
-        except UnicodeDecodeError as error:
-            raise self.damaged("a name is not text") from error
+            name = bytes(self.take(length)).rstrip(b"\0").decode()
+        except UnicodeDecodeError:
+            raise self.damaged("a name is not text") from None
+        if not name.isprintable():  # it would stand in messages
+            raise self.damaged("a name is not text")
+        return name
 
     def tensor(self, name: str, kind: int, shape: tuple[int, ...], data: memoryview) -> Tensor:
-        if any(extent < 0 for extent in shape):
+        if any(extent < 1 for extent in shape):
             raise self.damaged(f"the shape of {name} makes no sense")
         count = math.prod(shape)
         if kind == QUANTIZED:

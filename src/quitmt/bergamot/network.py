@@ -137,8 +137,9 @@ class FeedForward:
 
     def __init__(self, weights: Weights, name: str, architecture: Architecture) -> None:
         width = architecture.width
-        first, second = weights.tensor(f"{name}_W1", width, 0), weights.tensor(f"{name}_W2", 0, width)
+        first = weights.tensor(f"{name}_W1", width, 0)
         inner = first.values.shape[1]
+        second = weights.tensor(f"{name}_W2", inner, width)
         self._first = Linear([first.floats()], [weights.row(f"{name}_b1", inner)], rectify=True)
         self._second = Linear([second.floats()], [weights.row(f"{name}_b2", width)])
         self._around = Sublayer(weights, f"{name}_ffn", architecture)

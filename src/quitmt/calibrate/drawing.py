@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
@@ -92,15 +93,20 @@ def looks(count: int) -> list[Look]:
     return list(islice(cycle(_LOOKS), count))
 
 
+def require() -> None:
+    """Raise if nothing can be drawn: for those who would otherwise find out after hours."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("figures need matplotlib", hint="pip install 'quitmt[lab]'")
+
+
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
     """Draw in our style, whatever the reader's own settings are."""
 
     @wraps(draw)
     def in_style(*args: P.args, **settings: P.kwargs) -> T:
-        try:
-            from matplotlib import style
-        except ImportError:
-            raise MissingExtra("figures need matplotlib", hint="pip install 'quitmt[lab]'") from None
+        require()
+        from matplotlib import style
+
         with style.context(STYLE, after_reset=True):
             return draw(*args, **settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quitmt.calibrate.drawing import UNDATED, encoded, legend_below, looks, panels, styled
+from quitmt.calibrate.drawing import UNDATED, encoded, legend_below, looks, panels, require, styled
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import OutputError, UsageError
 
@@ -41,6 +41,12 @@ def curve(profile: Profile) -> Figure:
     axes[1].set_ylabel(f"share that loses more than {profile.promise.max_loss:.3g}")
     legend_below(figure, axes)
     return figure
+
+
+def check(path: str) -> None:
+    """Raise what ``save`` would raise later."""
+    form_of(path)
+    require()
 
 
 def form_of(path: str) -> str:

@@ -108,7 +108,7 @@ def act(args: argparse.Namespace) -> int:
     confidence = _confidence(args.confidence)
     auto.loss_in(args.max_loss, 1.0)  # before any work
     if args.plot:
-        profile_figure.form_of(args.plot)
+        profile_figure.check(args.plot)
     rules = tuple(args.rule or choose.default_rules(recipe.rerank.name))
     asked = Request(1.0, args.risk, confidence, step, budget, rules)
     _check_outputs(args)

@@ -107,7 +107,7 @@ def _encoder(model: str) -> str | None:
 
     try:
         settings = yaml.safe_load(hub.file(model, "hparams.yaml", purpose=model).read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, ArithmeticError, RecursionError, yaml.YAMLError):
         return None
     name = settings.get("pretrained_model") if isinstance(settings, dict) else None
     return name if isinstance(name, str) else None

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import UsageError
+from quitmt.errors import RerankError, UsageError
 from quitmt.metrics import chrf_kernels as kernels
 from quitmt.metrics import chrf_means
 from quitmt.protocols import Matrix
@@ -32,17 +32,20 @@ room for all of them would be far too much."""
 HIGHEST_ORDER = 64
 """Every text takes memory for each order, and longer n-grams hardly ever match."""
 
+MOST_FEATURES = 1 << 24
+MOST_WORDS = 1 << 26
+"""Of one segment: half a gigabyte each. A candidate of 2.8 million characters may need so many features."""
+
 
 class ChrfArena:
     """The distinct texts of one segment, as n-gram features and bits; ``chrf_kernels`` says what the arrays hold."""
 
-    __slots__ = ("bits", "cursor", "features", "lengths", "nodes", "orders", "points", "suffixes", "table")
+    __slots__ = ("bits", "cursor", "failure", "features", "lengths", "nodes", "orders", "points", "table")
 
     def __init__(self, order: int) -> None:
         self.lengths = np.zeros(0, np.int64)
-        self.table = np.zeros((0, 2), np.int64)
-        self.features = np.zeros((0, 4), np.int32)
-        self.suffixes = np.zeros(0, np.int32)
+        self.table = np.zeros(0, np.int32)
+        self.features = np.zeros((0, kernels.FIELDS), np.int32)
         self.bits = np.zeros((0, 0), np.uint64)
         self.orders = np.zeros(0, np.int32)
         self.cursor = np.zeros(kernels.NEXT_COLUMN + order, np.int64)
@@ -50,6 +53,8 @@ class ChrfArena:
         self.points: list[Points] = []
         """The texts themselves, for those who ask for their n-grams."""
         self.nodes = np.zeros((0, order), np.int32)
+        self.failure: RerankError | None = None
+        """Why the texts cannot be compared."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -57,14 +62,16 @@ class ChrfArena:
     def add(self, texts: Sequence[str]) -> None:
         """Append texts."""
         stripped = ["".join(text.split()) for text in texts]
+        added = np.array([len(text) for text in stripped], np.int64)
+        text, start, longest = len(self.lengths), 0, int(added.max())
+        self.lengths = np.concatenate((self.lengths, added)) if text else added
+        if self.failure or longest > MOST_FEATURES:  # before as much is allocated
+            self._fail(longest)
+            return
         points = np.frombuffer("".join(stripped).encode("utf-32-le", "surrogatepass"), "<u4")
         self.points.append(points)
-        added = np.array([len(text) for text in stripped], np.int64)
-        text, start = len(self.lengths), 0
-        self.lengths = np.concatenate((self.lengths, added)) if text else added
-        nodes = np.zeros((max(map(len, stripped)) + 1, len(self.cursor) - kernels.NEXT_COLUMN + 1), np.int64)
-        while text < len(self.lengths):
-            self._make_room(int(self.lengths[text]), len(points) - start)
+        nodes = np.zeros((longest + 1, len(self.cursor) - kernels.NEXT_COLUMN + 1), np.int32)
+        while text < len(self.lengths) and self._make_room(int(self.lengths[text]), len(points) - start):
             text, start = kernels.add_texts(
                 points,
                 self.lengths,
@@ -72,7 +79,6 @@ class ChrfArena:
                 start,
                 self.table,
                 self.features,
-                self.suffixes,
                 self.bits,
                 self.orders,
                 self.cursor,
@@ -88,35 +94,47 @@ class ChrfArena:
             points = np.concatenate(self.points)
             self.points = [points]
             new = np.empty((len(points) - known, order), np.int32)
-            scratch = np.zeros((int(self.lengths.max()) + 1, order + 1), np.int64)
+            scratch = np.zeros((int(self.lengths.max()) + 1, order + 1), np.int32)
             chrf_means.node_lists(
-                points[known:], self.lengths, first, self.table, self.features, self.suffixes, self.cursor, scratch, new
+                points[known:], self.lengths, first, self.table, self.features, self.cursor, scratch, new
             )
             self.nodes = np.concatenate((self.nodes, new))
         return self.nodes
 
-    def _make_room(self, length: int, to_come: int) -> None:
+    def _fail(self, length: int) -> bool:
+        """Nothing may be added or compared any more: the segment fails, and only this one. False."""
+        self.failure = self.failure or RerankError(
+            f"the candidates of a segment are too long for chrF: one has {length:,} characters",
+            hint="leave out candidates like that one",
+        )
+        return False
+
+    def _make_room(self, length: int, to_come: int) -> bool:
         """Room for all texts in rows, and in the other arrays for one of ``length`` code points at least."""
         order = len(self.cursor) - kernels.NEXT_COLUMN
         features, words = int(self.cursor[kernels.FEATURES_USED]), int(self.cursor[kernels.WORDS_USED])
+        words += kernels.most_words(length, order, features)
+        wide, high = self.bits.shape
+        rows = _enlarged(high, len(self.lengths))
+        if features + order * length > MOST_FEATURES or words * rows > MOST_WORDS:
+            return self._fail(length)
         if features + order * length > len(self.features):
             self._grow_features(features + order * max(length, min(to_come, SMALL)))
-        words += kernels.most_words(length, order)
-        wide, rows = self.bits.shape
-        if words > wide or len(self.lengths) > rows:
-            self._grow_bits(wide if words <= wide else 2 * words, _enlarged(rows, len(self.lengths)))
+        if words > wide or rows > high:
+            self._grow_bits(wide if words <= wide else min(2 * words, MOST_WORDS // rows), rows)
+        return True
 
     def _grow_features(self, needed: int) -> None:
-        """To the next power of two; the table has twice as many entries, so that at most half of them are taken."""
-        size = 1 << needed.bit_length()
-        table, features, suffixes = self.table, self.features, self.suffixes
-        self.table = np.zeros((2 * size, 2), np.int64)
-        self.features = np.empty((size, 4), np.int32)
-        self.suffixes = np.empty(size, np.int32)
+        """By half at least. The size of the table is a power of two, and at most half of its entries are taken."""
+        features, table = self.features, self.table
+        size = max(needed, len(features) * 3 // 2)
+        self.features = np.empty((size, kernels.FIELDS), np.int32)
+        if len(table) < 2 * size:
+            self.table = np.zeros(1 << (2 * size).bit_length(), np.int32)
         if len(features):
-            kernels.rehash(table, self.table)
             self.features[: len(features)] = features
-            self.suffixes[: len(suffixes)] = suffixes
+            if self.table is not table:
+                kernels.rehash(features, int(self.cursor[kernels.FEATURES_USED]), self.table)
 
     def _grow_bits(self, words: int, rows: int) -> None:
         bits, orders = self.bits, self.orders
@@ -150,7 +168,7 @@ class Chrf:
     def compare(self, arena: ChrfArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         """As the protocol says. Some 64 rows at once are best: whole matrices of a large pool are fresh memory, and the
         page faults of two of 512 × 512 cost half as much again as the comparing."""
-        down, across = _span(rows, len(arena)), _span(columns, len(arena))
+        down, across = _span(rows, arena), _span(columns, arena)
         forward = np.empty((len(down), len(across)))
         backward = np.empty_like(forward)
         kernels.compare(
@@ -169,7 +187,7 @@ class Chrf:
 
     def block(self, arena: ChrfArena, rows: Ints, columns: range) -> Matrix:
         """u(row as hypothesis, column as reference), and not the other way round."""
-        across = _span(columns, len(arena))
+        across = _span(columns, arena)
         found = np.empty((len(rows), len(across)))
         scratch = np.empty((self.order, len(across)), np.int64), np.empty(len(across))
         kernels.compare_rows(
@@ -192,7 +210,7 @@ class Chrf:
 
     def against(self, arena: ChrfArena, rows: range, weights: Matrix) -> Matrix:
         """chrF of the arena's first texts against weighted means of its n-gram counts (Vamvas & Sennrich 2024)."""
-        assert rows.start == 0
+        assert _span(rows, arena).start == 0
         nodes, starts = arena.ngrams(), np.concatenate(([0], np.cumsum(arena.lengths)))
         size = int(arena.cursor[kernels.FEATURES_USED])
         found, counts = np.empty((len(rows), len(weights))), np.zeros(size, np.int32)
@@ -212,8 +230,10 @@ def _enlarged(size: int, needed: int) -> int:
     return size if needed <= size else max(needed, 2 * size)
 
 
-def _span(texts: range, size: int) -> range:
+def _span(texts: range, arena: ChrfArena) -> range:
     """The same range, if it is one that arenas know: ascending by one, within the texts encoded so far."""
-    if texts.step != 1 or texts.start < 0 or texts.stop > size:
-        raise IndexError(f"{texts} does not index the {size} texts of this arena one by one")
+    if arena.failure:
+        raise arena.failure
+    if texts.step != 1 or texts.start < 0 or texts.stop > len(arena):
+        raise IndexError(f"{texts} does not index the {len(arena)} texts of this arena one by one")
     return texts

@@ -5,7 +5,7 @@ is the number of features they share. The feature of the first occurrence also s
 it is a *node* of a trie, found by (node of its prefix, next code point).
 
 Invariants:
-- Identity is exact. The key packs prefix and code point into 64 bits without loss; hashing only says where to look.
+- Identity is exact. A node has its prefix and its code point; hashing only says where to look.
 - A feature that only one text has takes no bit. Its second holder gives it one, in its own row and in the first's.
 - All bits of a word belong to one order, so that the words of two texts give the matches of each order apart.
 - ``bits`` is word-major, ``bits[word, text]``: a text's zero words (in real pools some four in ten) are skipped for all
@@ -35,12 +35,12 @@ Floats = npt.NDArray[np.float64]
 CODE_POINT_BITS = 21
 HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the top bits of the product are well mixed
 
-KEY, NODE = 0, 1
-"""Fields of a table entry. Node 0 is the empty n-gram, so a zero there is a free entry."""
-SEEN_IN, LATEST, FOLLOWING, HOLDER = 0, 1, 2, 3
-"""Fields of a feature. ``SEEN_IN`` is the last text with this n-gram and ``LATEST`` its latest occurrence there (both
-for first occurrences only); ``FOLLOWING`` is the feature of the next occurrence, or 0; ``HOLDER`` the feature's bit
-column, or ~text while one text alone has it."""
+SEEN_IN, LATEST, FOLLOWING, HOLDER, PREFIX, POINT, SUFFIX = 0, 1, 2, 3, 4, 5, 6
+FIELDS = 7
+"""Of a feature. ``SEEN_IN`` is the last text with this n-gram and ``LATEST`` its latest occurrence there (both for
+first occurrences only); ``FOLLOWING`` is the feature of the next occurrence, or 0; ``HOLDER`` the feature's bit column,
+or ~text while one text alone has it. A node has the node of its ``PREFIX``, its last code ``POINT`` (~0 if the feature
+is no node) and the node of its ``SUFFIX``, which lacks the first one."""
 FEATURES_USED, WORDS_USED, NEXT_COLUMN = 0, 1, 2
 """Fields of the cursor. From ``NEXT_COLUMN`` on there is one for each order; a multiple of 64 there says that the order
 has no word with room."""
@@ -54,34 +54,33 @@ def popcount(_: Any, word: Any) -> Any:
 
 
 @kernel()
-def _home(key: int, mask: int) -> int:
-    """Where to look for ``key`` first, in a table of ``mask`` + 1 entries, a power of two."""
-    return int(np.int64((np.uint64(key) * HASH_FACTOR) >> np.uint64(32)) & mask)
+def _home(prefix: int, point: int, mask: int) -> int:
+    """Where to look for a node first, in a table of ``mask`` + 1 entries, a power of two. An entry is a node; node 0 is
+    the empty n-gram, so 0 is a free entry."""
+    key = np.uint64(np.int64(prefix) << CODE_POINT_BITS | np.int64(point))
+    return int(np.int64((key * HASH_FACTOR) >> np.uint64(32)) & mask)
 
 
 @kernel()
-def rehash(table: Ints, larger: Ints) -> None:
-    """Move all entries to a larger, empty table."""
-    mask = len(larger) - 1
-    for old in range(len(table)):
-        if table[old, NODE] != 0:
-            new = _home(table[old, KEY], mask)
-            while larger[new, NODE] != 0:
-                new = (new + 1) & mask
-            larger[new, KEY] = table[old, KEY]
-            larger[new, NODE] = table[old, NODE]
+def rehash(features: Ints32, used: int, table: Ints32) -> None:
+    """Enter all nodes into an empty table."""
+    mask = len(table) - 1
+    for node in range(1, used):
+        if features[node, POINT] != ~0:
+            entry = _home(features[node, PREFIX], features[node, POINT], mask)
+            while table[entry] != 0:
+                entry = (entry + 1) & mask
+            table[entry] = node
 
 
 @kernel()
-def most_words(length: int, order: int) -> int:
-    """The most words that a text's features can add."""
-    return order * (length // 64 + 1)
+def most_words(length: int, order: int, features: int) -> int:
+    """The most words that a text can add to so many features: only those of earlier texts can become shared."""
+    return min(order * (length // 64 + 1), order + features // 64)
 
 
 @kernel()
-def find_nodes(
-    points: Points, text: int, table: Ints, features: Ints32, suffixes: Ints32, cursor: Ints, nodes: Ints
-) -> None:
+def find_nodes(points: Points, text: int, table: Ints32, features: Ints32, cursor: Ints, nodes: Ints32) -> None:
     """Into ``nodes[i, n]`` the node of the n-gram before position i; new n-grams get one, with ``text`` as holder.
 
     The suffix of a known n-gram is known too, so most positions cost one look-up and not one an order.
@@ -89,42 +88,46 @@ def find_nodes(
     mask = len(table) - 1
     unused = cursor[FEATURES_USED]
     for i in range(1, len(points) + 1):
-        point = np.int64(points[i - 1])
+        point = int(points[i - 1])
         longest = min(i, nodes.shape[1] - 1)
         node = 0
         known = False
         for n in range(longest, 0, -1):
             if known:
-                node = int(suffixes[node])
+                node = int(features[node, SUFFIX])
             else:
-                key = nodes[i - 1, n - 1] << CODE_POINT_BITS | point
-                entry = _home(key, mask)
-                while table[entry, NODE] != 0 and table[entry, KEY] != key:
+                prefix = int(nodes[i - 1, n - 1])
+                entry = _home(prefix, point, mask)
+                node = int(table[entry])
+                while node != 0 and (features[node, POINT] != point or features[node, PREFIX] != prefix):
                     entry = (entry + 1) & mask
-                node = table[entry, NODE]
+                    node = int(table[entry])
                 known = node != 0
                 if not known:
                     node = unused
                     unused += 1
-                    table[entry, KEY] = key
-                    table[entry, NODE] = node
+                    table[entry] = node
+                    features[node, PREFIX] = prefix
+                    features[node, POINT] = point
                     features[node, SEEN_IN] = -1
                     features[node, FOLLOWING] = 0
                     features[node, HOLDER] = ~text
                 if n < longest:
-                    suffixes[nodes[i, n + 1]] = node
+                    features[nodes[i, n + 1], SUFFIX] = node
             nodes[i, n] = node
     cursor[FEATURES_USED] = unused
 
 
 @kernel()
-def _set_bits(length: int, text: int, features: Ints32, bits: Words, orders: Ints32, cursor: Ints, nodes: Ints) -> None:
+def _set_bits(
+    length: int, text: int, features: Ints32, bits: Words, orders: Ints32, cursor: Ints, nodes: Ints32
+) -> None:
     """Set the bits of a text's features, whose nodes are known; features that become shared get a column."""
     unused = cursor[FEATURES_USED]
     for n in range(1, nodes.shape[1]):
         free_column = cursor[NEXT_COLUMN + n - 1]
         for i in range(n, length + 1):
-            node = nodes[i, n]
+            node = np.int64(nodes[i, n])
             feature = node
             if features[node, SEEN_IN] == text:
                 latest = features[node, LATEST]
@@ -132,6 +135,7 @@ def _set_bits(length: int, text: int, features: Ints32, bits: Words, orders: Int
                 if feature == 0:
                     feature = unused
                     unused += 1
+                    features[feature, POINT] = ~0
                     features[latest, FOLLOWING] = feature
                     features[feature, FOLLOWING] = 0
                     features[feature, HOLDER] = ~text
@@ -161,13 +165,12 @@ def add_texts(
     lengths: Ints,
     first: int,
     start: int,
-    table: Ints,
+    table: Ints32,
     features: Ints32,
-    suffixes: Ints32,
     bits: Words,
     orders: Ints32,
     cursor: Ints,
-    nodes: Ints,
+    nodes: Ints32,
 ) -> tuple[int, int]:
     """Add texts ``first`` … to the arena; ``points[start:]`` are their code points, one text after the other.
 
@@ -179,9 +182,9 @@ def add_texts(
         length = lengths[text]
         if cursor[FEATURES_USED] + length * order > len(features):
             return text, start
-        if cursor[WORDS_USED] + most_words(length, order) > len(bits):
+        if cursor[WORDS_USED] + most_words(length, order, cursor[FEATURES_USED]) > len(bits):
             return text, start
-        find_nodes(points[start : start + length], text, table, features, suffixes, cursor, nodes)
+        find_nodes(points[start : start + length], text, table, features, cursor, nodes)
         _set_bits(length, text, features, bits, orders, cursor, nodes)
         start += length
     return len(lengths), start

@@ -15,11 +15,10 @@ def node_lists(
     points: Points,
     lengths: Ints,
     first: int,
-    table: Ints,
+    table: Ints32,
     features: Ints32,
-    suffixes: Ints32,
     cursor: Ints,
-    scratch: Ints,
+    scratch: Ints32,
     nodes: Ints32,
 ) -> None:
     """The n-grams of texts that are in the arena: for text after text and each of its positions, a node an order (0 at
@@ -27,7 +26,7 @@ def node_lists(
     start = 0
     for text in range(first, len(lengths)):
         length = lengths[text]
-        find_nodes(points[start : start + length], text, table, features, suffixes, cursor, scratch)
+        find_nodes(points[start : start + length], text, table, features, cursor, scratch)
         for i in range(length):
             for n in range(nodes.shape[1]):
                 nodes[start + i, n] = scratch[i + 1, n + 1] if n <= i else 0

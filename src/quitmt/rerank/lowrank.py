@@ -6,6 +6,8 @@ Alternating least squares minimise Σ (u − x·y)² + λ(|x|² + |y|²) over th
 this sum by less than a share ``tolerance`` of it: an absolute test would stop after one sweep on another scale, and the
 first term alone may rise while the sum still falls. Cells that were computed keep their value.
 
+Invariant: scores are the same to the last bit, however many threads BLAS has.
+
 Duplicates share their cells, so more than 1/``reduction`` of the n² may be known at the same cost.
 """
 
@@ -20,6 +22,7 @@ import numpy.typing as npt
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
 from quitmt.rerank.cells import Cells, Floats, checked_seed
+from quitmt.rerank.least_squares import products, solve_rows, squared_errors
 from quitmt.signature import field
 
 SWEEPS = 50
@@ -54,7 +57,7 @@ class LowRank:
         known[rows, columns] = cells.pairs(rows, columns)
         times = drawn.sum(axis=1)
         if self.rank:
-            completed = self._completed(known, drawn > 0, cells)
+            completed = known if drawn.all() else self._completed(known, drawn > 0, cells)
             means = cells.mean(np.where(drawn > 0, known, completed), size)
         else:
             means = (known * drawn).sum(axis=1) / np.maximum(times, 1)
@@ -76,27 +79,36 @@ class LowRank:
         return _mixed(_mixed(index + key)[:, None] ^ (index + (key >> np.uint64(7)))[None])
 
     def _completed(self, known: Floats, observed: npt.NDArray[np.bool_], cells: Cells[Any]) -> Floats:
-        mask = observed.astype(np.float64)
+        rows, columns = _Lines(known, observed), _Lines(known.T, observed.T)
         right = cells.random(self.seed, 1).standard_normal((known.shape[1], self.rank)) / np.sqrt(self.rank)
         before = np.inf
         for _ in range(SWEEPS):
-            left = _solved(known, mask, right, self.penalty)
-            right = _solved(known.T, mask.T, left, self.penalty)
-            completed = left @ right.T
-            loss = float((((completed - known) * mask) ** 2).sum())
+            left = _solved(rows, right, self.penalty)
+            right = _solved(columns, left, self.penalty)
+            loss = squared_errors(rows.starts, rows.places, rows.values, left, right)
             loss += self.penalty * float((left**2).sum() + (right**2).sum())
             if loss >= (1 - self.tolerance) * before:
                 break
             before = loss
+        completed = np.empty(known.shape)
+        products(np.ascontiguousarray(left.T), np.ascontiguousarray(right.T), completed)
         return completed
 
 
-def _solved(known: Floats, mask: Floats, factors: Floats, penalty: float) -> Floats:
-    """The least squares of each row, given the factors of the columns."""
-    rank = factors.shape[1]
-    squares = (factors[:, :, None] * factors[:, None, :]).reshape(len(factors), -1)
-    systems = (mask @ squares).reshape(-1, rank, rank) + penalty * np.eye(rank)
-    return np.asarray(np.linalg.solve(systems, (known @ factors)[:, :, None])[:, :, 0])
+class _Lines:
+    """The cells that are known, line by line, as the kernels want them."""
+
+    def __init__(self, known: Floats, observed: npt.NDArray[np.bool_]) -> None:
+        lines, self.places = np.nonzero(observed)
+        self.starts = np.searchsorted(lines, np.arange(len(known) + 1))
+        self.values = known[lines, self.places]
+
+
+def _solved(lines: _Lines, factors: Floats, penalty: float) -> Floats:
+    """The least squares of each line, given the factors of what crosses it."""
+    found = np.empty((len(lines.starts) - 1, factors.shape[1]))
+    solve_rows(lines.starts, lines.places, lines.values, factors, penalty, found)
+    return found
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -32,7 +32,12 @@ METHODS = {
         given={"rank": 0},
         without=("penalty", "tolerance"),
     ),
-    "centroid": Name("CentroidMBR: candidates against centroids of the support", "quitmt.rerank.centroid:Centroid"),
+    "centroid": Name(
+        "CentroidMBR: candidates against centroids of the support",
+        "quitmt.rerank.centroid:Centroid",
+        extra="comet",
+        needs=("scipy",),
+    ),
     "aggregate": Name(
         f"the mean of the support as the one reference, then exact MBR among the top={TOP}; top=0 for the mean alone",
         "quitmt.rerank.aggregate:Aggregate",
@@ -62,6 +67,7 @@ def load(spec: str) -> Method | None:
         if plus:
             raise UsageError(f"exact MBR needs no second method, as {spec!r} would have it")
         return None
+    METHODS[name].require(f"{name} MBR")
     first: Any = METHODS[name].factory(**METHODS[name].given, **options)
     if not plus and not top:
         return first  # type: ignore[no-any-return]

@@ -15,6 +15,8 @@ from typing import Any
 from quitmt.errors import MissingExtra, ModelError
 from quitmt.generate.decoding.families import Pair, has_codes, is_madlad, mark_of, tell
 
+SPACE = "▁"
+"""What stands for a space in SentencePiece's pieces."""
 _PAIR = ("source.spm", "target.spm")
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 _SHARED = ("sentencepiece.model", "spm.model", "spiece.model", "sentencepiece.bpe.model", "vocab.spm", "spm.128k.model")
@@ -59,12 +61,19 @@ def _from_sentencepiece(folder: Path, source: str, target: str, model: str, pair
     mark = mark_of(vocabulary, pair[1], model)
     end = str(config.get("eos_token", "</s>"))
     after = [] if config.get("add_source_eos") else [end]
+    special = {end, str(config.get("unk_token", "<unk>")), "<pad>"}
     return Tokenization(
         encode=lambda text: [*([mark] if mark else []), *sides[0].encode(text, out_type=str), *after],
-        decode=lambda tokens: str(sides[1].decode(tokens)).strip(),
+        decode=lambda tokens: _joined(sides[1], [token for token in tokens if token not in special]),
         end=end,
         prefix=[],
     )
+
+
+def _joined(side: Any, pieces: list[str]) -> str:
+    """The text of pieces. A model's vocabulary holds those of both sides, and SentencePiece leaves the mark of a space
+    in those that it does not know."""
+    return str(side.decode(pieces)).replace(SPACE, " ").strip()
 
 
 def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:

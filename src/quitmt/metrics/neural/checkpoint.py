@@ -89,9 +89,9 @@ def load(model: str, wanted: str) -> Checkpoint:
 def _hparams(path: Path, model: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, ArithmeticError, RecursionError) as error:  # dates, numbers, nesting
         raise ModelError(f"hparams.yaml of {model} cannot be read: {str(error).splitlines()[0]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not isinstance(found.get("class_identifier", ""), str):
         raise ModelError(f"hparams.yaml of {model} holds no settings")
     return found
 
