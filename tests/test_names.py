@@ -132,7 +132,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     groups = {**project["entry-points"]}
     for group, name in (("quitmt.rules", "broken"), ("quitmt.rerankers", "qe:broken"), ("quitmt.generators", "broken")):
-        groups[group] = {**groups[group], name: "not_there_at_all:Part"}
+        odd = {f"{name}-odd": "builtins:dict" if name == "broken" else "sys:maxsize"}
+        groups[group] = {**groups[group], name: "not_there_at_all:Part", **odd}
     lines = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in own.items()) for group, own in groups.items()
     ]

@@ -192,3 +192,17 @@ def test_functions_can_be_refused_and_are_then_not_imported(
         f"{path}, [evaluate], metrics: 'evil_metrics:score' names a function, and functions are not allowed" in ran.err
     )
     assert quitmt("lab", "run", study_file(tmp_path), "--no-functions", "-q").code == 0
+
+
+def test_a_recipe_s_functions_are_refused_before_they_are_imported(
+    quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("evil_recipe_module.py").write_text("raise SystemExit('imported')\n")
+    Path("news.tsv").write_text("a\tb\n")
+    Path("my.toml").write_text(
+        "[rerank]\nname = 'qe:evil_recipe_module:score'\n[stop]\nrule = 'evil_recipe_module:R'\n"
+    )
+    Path("study.toml").write_text("recipe = 'my.toml'\n[test_set]\ntsv = 'news.tsv'\n")
+    ran = quitmt("lab", "run", "study.toml", "--no-functions")
+    assert ran.code == 2 and "names a function, and functions are not allowed" in ran.err

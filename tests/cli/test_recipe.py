@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_pools_and_calibration_take_it_too(quitmt: Quitmt, text: Path) -> None:
     profile = json.loads(Path("profile.json").read_text())
     assert profile["budget"] == 16 and profile["recipe"]["rerank"]["name"] == "mbr:chrf"
     other = quitmt("rerank", "pools", "--profile", "profile.json", "--rerank", "qe:likelihood")
-    assert other.code == 2 and "--profile was made for --rerank mbr:chrf, not for qe:likelihood" in other.err
+    assert other.code == 2 and "--rerank is qe:likelihood, and --profile was made for mbr:chrf" in other.err
 
 
 @pytest.mark.parametrize(
@@ -102,3 +103,63 @@ def test_a_recipe_is_not_overwritten(quitmt: Quitmt, text: Path) -> None:
     Path("my.toml").write_text("[stop]\nn = 16\n")
     ran = quitmt("translate", text, "--recipe", "my.toml", "-o", "my.toml")
     assert ran.code == 2 and "my.toml is an input of this run and would be overwritten" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "rule"),
+    [
+        ("[stop]\nrule = 'quit'\n", ("--max-cost", 100), "loss"),
+        ("[stop]\nrule = 'quit'\nmax_loss = 0.1\n", ("--stop", "full"), "full"),
+        ("[stop]\nrule = 'auto'\nmax_loss = 0.1\n", ("--max-cost", 100), "loss"),
+        ("[stop]\nrule = 'auto'\nmax_loss = 0.1\n", ("--stop", "quit"), "quit"),
+    ],
+)
+def test_a_wish_takes_the_place_of_a_rule_and_a_rule_of_wishes(
+    recipe: str, words: tuple[object, ...], rule: str, quitmt: Quitmt, text: Path
+) -> None:
+    Path("my.toml").write_text(recipe)
+    ran = quitmt("translate", text, "--recipe", "my.toml", *words, "--jsonl", "-q")
+    assert {one.partition("|")[0] for one in signatures(ran)} == {rule}
+
+
+def test_another_direction_than_the_printed_one(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text(quitmt("recipe").out)
+    ran = quitmt("recipe", "--recipe", "my.toml", "--src", "pt", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["model"]["name"] == "embedded:pt-en"
+
+
+def test_a_profile_that_a_recipe_names_is_not_overwritten(quitmt: Quitmt, text: Path) -> None:
+    Path("pools").write_text("".join(f'{{"id": "{n}", "candidates": ["a b", "a c", "a b"]}}\n' for n in range(9)))
+    words = ("-n", 3, "-k", 1, "--max-loss", 1, "--risk", 0.9, "--confidence", "none", "-o", "mine.json")
+    assert quitmt("calibrate", "pools", *words).code == 0
+    Path("my.toml").write_text("[stop]\nprofile = 'mine.json'\n")
+    ran = quitmt("rerank", "pools", "--recipe", "my.toml", "-o", "mine.json")
+    assert ran.code == 2 and "mine.json is an input of this run and would be overwritten" in ran.err
+
+
+def test_a_recipe_for_another_machine(quitmt: Quitmt, text: Path) -> None:
+    """What is not installed here may be there."""
+    ran = quitmt("recipe", "--model", "vllm:m", "--src", "en", "--tgt", "de", "--bare")
+    assert ran.code == 0 and "vllm:m" in ran.out
+    if find_spec("vllm") is None:
+        assert ran.err == "quitmt: here, vllm: needs vllm (pip install 'quitmt[vllm]')\n"
+
+
+def test_the_same_wish_is_one_text_however_it_is_written(quitmt: Quitmt, text: Path) -> None:
+    printed = {quitmt("recipe", "--max-loss", loss, "--bare").out for loss in ("0.0010", "1e-3", ".001")}
+    assert len(printed) == 1 and 'max_loss = "0.001"' in printed.pop()
+    assert 'max_loss = "0.02sd"' in quitmt("recipe", "--max-loss", "0.020sd", "--bare").out
+
+
+def test_recorded_pools_carry_no_sampling(quitmt: Quitmt, text: Path) -> None:
+    """Nobody knows how they were sampled; a recipe's model does not count."""
+    Path("pools").write_text('{"id": "1", "candidates": ["a b", "a c", "a b"]}\n')
+    Path("my.toml").write_text("[model]\ntemperature = 0.5\n")
+    for words in ((), ("--recipe", "my.toml")):
+        [line] = quitmt("rerank", "pools", "--jsonl", *words).out.splitlines()
+        assert json.loads(line)["recipe"]["model"] == {
+            "name": "object:recorded",
+            "source_language": "en",
+            "target_language": "pt",
+        }

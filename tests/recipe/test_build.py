@@ -15,7 +15,7 @@ from quitmt.errors import QuitmtError, UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.likelihood import Likelihood
 from quitmt.protocols import RerankerTraits, traits_of
-from quitmt.recipe import Recipe, files
+from quitmt.recipe import ModelRecipe, Recipe, files
 from quitmt.recipe.build import build
 from quitmt.recipe.effective import Given, effective
 from quitmt.rerank import Reranking
@@ -257,3 +257,66 @@ def test_keywords_of_a_wrong_type() -> None:
         quitmt.Translator(k="four")  # type: ignore[arg-type]
     with pytest.raises(QuitmtError, match="temperature must be a number, not 'hot'"):
         quitmt.Translator(temperature="hot")
+
+
+def test_context_is_given_to_segments_in_python_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Listening:
+        signature = "listening"
+
+        async def draw(self, asks: Any) -> Any:
+            for ask in asks:
+                seen.append(ask.segment.context)
+                yield quitmt.Draw(ask.segment, ask.start, tuple(quitmt.Candidate("x") for _ in range(8)))
+
+        def close(self, segment: object) -> None:
+            pass
+
+    built = build(recipe(model__context=2, stop__n=8), Given(Listening()))  # type: ignore[arg-type]
+    translator = quitmt.Translator.__new__(quitmt.Translator)
+    translator._built = built
+    translator.translate(["one", "two", "three", "", "four", quitmt.Segment("own", "five", context="mine")])
+    assert seen == ["", "one", "one\ntwo", "", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rerank__name": "mbr:chrf:order=x"}, "'order=x' is not a setting of mbr:chrf"),
+        ({"rerank__name": "mbr:chrf:beta=nan"}, "chrF's beta must be a positive number, not nan"),
+        ({"rerank__name": "mbr:vote:nowhere_at_all:f"}, "there is no module nowhere_at_all"),
+        ({"stop__rule": "loss:most=0.1,most=0.2"}, "the stopping rule loss has most twice"),
+        ({"stop__rule": ""}, "unknown stopping rule ''"),
+    ],
+)
+def test_names_are_checked_with_their_options(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(QuitmtError, match=said):
+        recipe(**changes).check()
+
+
+def test_all_numbers_that_are_wrong_are_told() -> None:
+    with pytest.raises(UsageError) as caught:
+        recipe(model__top_p=2.0, model__epsilon=5.0, stop__alpha=-1.0, stop__rule="quti").check()
+    for part in ("top_p", "epsilon", "alpha", "unknown stopping rule"):
+        assert part in str(caught.value)
+
+
+def test_fields_that_a_recipe_has_not() -> None:
+    for name in ("stop.foo", "w", "nowhere.k"):
+        with pytest.raises(UsageError, match="unknown field of a recipe"):
+            Recipe().changed({name: 1})
+
+
+def test_options_stay_as_they_are() -> None:
+    options = recipe(model__name="openai:m", **{"model__options.api": "chat"}).model.options
+    with pytest.raises(TypeError, match="a recipe cannot be changed"):
+        options["api"] = "completions"  # type: ignore[index]
+    assert hash(ModelRecipe(options={"a": 1, "b": 2})) == hash(ModelRecipe(options={"b": 2, "a": 1}))
+
+
+def test_an_option_of_an_engine_as_a_keyword() -> None:
+    with pytest.raises(
+        TypeError, match="there is no setting 'base_url' .options=.'base_url': …. gives it to the engine"
+    ):
+        quitmt.Translator("openai:m", base_url="http://a/v1")

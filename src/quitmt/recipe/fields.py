@@ -103,7 +103,7 @@ def check_value(value: Any, where: str, depth: int = 0) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_value(name, where, depth + 1)
-            check_value(inner, where, depth + 1)
+            check_value(inner, f"{where}.{name}" if depth == 0 else where, depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:
             check_value(inner, where, depth + 1)
