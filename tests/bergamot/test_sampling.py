@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from quitmt.bergamot.models import find
-from quitmt.bergamot.random import stream, uniforms
 from quitmt.bergamot.sampling import LENGTH_EXTRA, LENGTH_FACTOR, Sampler
 from quitmt.sampling import Sampling
+from quitmt.streams import stream, uniforms
 from quitmt.types import Ask, Segment
 
 from .plain_network import PlainNetwork

@@ -14,7 +14,10 @@ from tests.contract.rules import Make, RivalsContract, RuleContract
 
 def named(spec: str) -> Make:
     def make(options: str = "", **settings: Any) -> StoppingRule:
-        return stop.load(f"{spec}{options}", **{"k": 8, "n": 64, **settings})
+        name, _, own = f"{spec}{options}".partition(":")
+        last = dict(part.split("=") for part in own.split(",")) if own else {}  # an option may be there twice
+        told = ",".join(f"{option}={value}" for option, value in last.items())
+        return stop.load(f"{name}:{told}" if told else name, **{"k": 8, "n": 64, **settings})
 
     return make
 

@@ -602,8 +602,8 @@ def test_a_scorer_by_its_name(folder):
 @pytest.mark.parametrize(
     ("make", "spec", "said"),
     [
-        (scorer.utility, "kiwi", r"CometKiwi scores without a reference .* \(--rerank qe:kiwi\)"),
-        (scorer.estimator, "comet", r"COMET needs a reference \(--rerank mbr:comet"),
+        (scorer.utility, "kiwi", r"CometKiwi scores without a reference .* \(take qe:kiwi\)"),
+        (scorer.estimator, "comet", r"COMET needs a reference \(mbr:comet"),
         (scorer.load, "comte", r"unknown metric 'comte' \(did you mean 'comet'\?\)"),
     ],
 )

@@ -259,7 +259,7 @@ def test_by_its_name(folder):
     assert specs.is_neural(f"mbr:embedding:{folder}") and not specs.needs_source(f"mbr:embedding:{folder}")
     assert specs.needs_source("mbr:comet") and specs.needs_source("qe:0.5*kiwi+recorded:x")
     assert "mbr:embedding" in specs.RERANKERS
-    with pytest.raises(UsageError, match=r"Embedding needs a reference \(--rerank mbr:embedding has"):
+    with pytest.raises(UsageError, match=r"Embedding needs a reference \(reranker='mbr:embedding' has"):
         rerank.load("qe:embedding")
 
 

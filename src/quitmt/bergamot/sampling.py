@@ -20,10 +20,10 @@ import numpy.typing as npt
 from quitmt.bergamot.distribution import shape
 from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
-from quitmt.bergamot.random import stream, uniforms
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_a_node
 from quitmt.errors import GenerationError
 from quitmt.sampling import Sampling
+from quitmt.streams import stream, uniforms
 from quitmt.types import Ask, Candidate, Segment
 
 SOURCE_TOKENS = 4096

@@ -20,7 +20,7 @@ from quitmt.bergamot.architecture import Architecture
 from quitmt.bergamot.distribution import Shape, stage_one
 from quitmt.bergamot.network import Memory
 from quitmt.bergamot.output import OutputLayer
-from quitmt.bergamot.random import Words
+from quitmt.streams import Words
 
 NOWHERE = -1
 """The parent of a root."""

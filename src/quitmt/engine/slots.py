@@ -62,11 +62,6 @@ class Slot(Generic[State]):
         """Whether its time is up and there is something to return: it needs no more candidates."""
         return self.expired and len(self.pool) > 0
 
-    @property
-    def budget(self) -> int:
-        """How many candidates it may use: what its rule wants at most, or what there is."""
-        return self.watch.rule.budget if self.end is None else min(self.end, self.watch.rule.budget)
-
     def collect(self, draw: Draw) -> None:
         """Append what continues the pool; keep what came early; drop what is there already."""
         if draw.start == len(self.pool) and not self.early:
@@ -81,6 +76,8 @@ class Slot(Generic[State]):
     def outcome(self, verdict: Verdict, error: QuitmtError | None, signature: str, effort: Effort | None) -> Outcome:
         """What became of it."""
         standing = self.standing
+        # Where the candidates ended it is their number; whoever stopped before need not know that they would.
+        budget = len(self.pool) if verdict is Verdict.EXHAUSTED else self.watch.rule.budget
         return Outcome(
             id=self.segment.id,
             source=self.segment.source,
@@ -94,5 +91,5 @@ class Slot(Generic[State]):
             signature=signature,
             error=str(error) if error else None,
             effort=effort,
-            budget=self.budget,
+            budget=budget,
         )

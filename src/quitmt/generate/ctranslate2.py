@@ -31,13 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from quitmt.bergamot.random import stream
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError
 from quitmt.generate.decoding.tokenization import Tokenization, is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.worker import Piece, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
+from quitmt.streams import stream
 from quitmt.types import Ask, Candidate, Draw, Segment
 
 log = logging.getLogger(__name__)

@@ -239,9 +239,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         ("gemba:embedded:en-pt", {}, "names no judge, which must be a chat model .there is gemba:openai:MODEL"),
         ("gemba", {}, "names no judge"),
         ("gemba:openai:", {}, "names no judge"),
-        ("gemba:openai:m", {"base_url": "http://x/v1", "prompt": "instruct"}, "takes no --prompt"),
+        ("gemba:openai:m", {"base_url": "http://x/v1", "prompt": "instruct"}, "takes no prompt"),
         ("gemba:openai:m", {}, "needs the address of its server"),
-        ("gemba:openai:m", {"base_url": "http://x/v1", "batch": 3}, "--batch goes with hf:"),
+        ("gemba:openai:m", {"base_url": "http://x/v1", "batch": 3}, "goes with hf: not with openai:"),
     ],
 )
 def test_judges_that_cannot_be(spec: str, options: dict[str, Any], message: str) -> None:

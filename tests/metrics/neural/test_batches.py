@@ -61,7 +61,9 @@ def test_a_lack_of_memory_halves_the_budget_for_good(error):
 
 
 def test_one_that_does_not_fit_alone_is_an_error():
-    with pytest.raises(ModelError, match=r"no memory for one text of 30 tokens \(take a smaller model, --device cpu"):
+    with pytest.raises(
+        ModelError, match=r"no memory for one text of 30 tokens \(take a smaller model, hardware.device='cpu'"
+    ):
         run(Batcher(CPU, 1000), most=20)
 
 

@@ -23,10 +23,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.bergamot.random import stream, uniforms
 from quitmt.generate.decoding.choice import choose
 from quitmt.generate.decoding.worker import Piece
 from quitmt.sampling import Sampling
+from quitmt.streams import stream, uniforms
 from quitmt.types import Segment
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from quitmt import generate
 from quitmt.engine.driver import Driver
 from quitmt.errors import InputError, UsageError
+from quitmt.files.durable import encoded
 from quitmt.files.pools import format_pool, parse_pool, read_pools
 from quitmt.lab.pools.store import key_of
 from quitmt.lab.study.settings import ModelSettings
@@ -112,9 +113,9 @@ def _read(path: Path) -> dict[tuple[str, str], FullPool]:
     if len(whole) < len(data):
         os.truncate(path, len(whole))
     # Not splitlines: other line breaks than ours may be part of a text.
-    for number, encoded in enumerate(whole.split(b"\n")[:-1], start=1):
+    for number, raw in enumerate(whole.split(b"\n")[:-1], start=1):
         try:
-            line = encoded.decode("utf-8")
+            line = raw.decode("utf-8")
             pool = parse_pool(line)
             seconds = float(json.loads(line)["generate_seconds"])
         except (InputError, KeyError, TypeError, ValueError) as error:
@@ -138,7 +139,7 @@ async def _sample(
     driver = Driver(generator, qe(lambda source, text: 0.0, name="none"), rule, in_flight=width)
     await driver.check()
     failed: list[str] = []
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("ab") as file:
         async for finished in _finished(driver, segments):
             outcome = finished.outcome
             if outcome.stop is Verdict.FAILED:
@@ -146,7 +147,7 @@ async def _sample(
             else:
                 fields = json.loads(format_pool(finished.segment, finished.candidates, generator.signature))
                 fields["generate_seconds"] = outcome.seconds.generate
-                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                file.write(encoded(json.dumps(fields, ensure_ascii=False)) + b"\n")
                 file.flush()
             if progress:
                 progress(1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quitmt.bergamot.random import philox, stream, uniforms
+from quitmt.streams import philox, stream, uniforms
 
 
 @pytest.mark.parametrize("seed", range(5))
