@@ -317,6 +317,6 @@ def test_options_stay_as_they_are() -> None:
 
 def test_an_option_of_an_engine_as_a_keyword() -> None:
     with pytest.raises(
-        TypeError, match="there is no setting 'base_url' .options=.'base_url': …. gives it to the engine"
+        TypeError, match=r"there is no setting 'base_url' .options=.'base_url': …. gives it to the engine"
     ):
         quitmt.Translator("openai:m", base_url="http://a/v1")
