@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 SCRIPT = """
-import quitmt, sys, time
+import quitmt, signal, sys, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
 
 def sample(source, start, stop):
     time.sleep({pause})
@@ -36,4 +38,5 @@ def test_ctrl_c_is_a_keyboard_interrupt() -> None:
         assert process.stdout and [process.stdout.readline() for _ in range(2)] == ["0\n", "in\n"]
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)
-    assert (process.returncode, out, error) == (0, "caught\n", "")
+    assert (process.returncode, out) == (0, "caught\n")
+    assert "Traceback" not in error  # Python may warn of a coroutine that the signal came before

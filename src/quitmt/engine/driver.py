@@ -23,7 +23,7 @@ from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
-from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
+from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.remarks import remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
@@ -161,7 +161,7 @@ class Driver:
             self._start(self._rerank())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(carried(work))
+        task = started(work)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._wake.set())
         return task

@@ -15,7 +15,7 @@ from typing import Any
 
 from quitmt.errors import GenerationError, UsageError
 from quitmt.loops.call import in_thread
-from quitmt.loops.faults import FAULTS, Carried, carried, is_cancellation
+from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
 from quitmt.protocols import Generator
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -40,7 +40,7 @@ class FunctionGenerator:
         self._running: dict[asyncio.Task[Draw], Segment] = {}
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        tasks = {asyncio.create_task(carried(self._draw(ask))): ask.segment for ask in asks}
+        tasks = {started(self._draw(ask)): ask.segment for ask in asks}
         self._running |= tasks
         try:
             for done in asyncio.as_completed(tasks):

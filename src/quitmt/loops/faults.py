@@ -8,8 +8,8 @@ the whole loop, and CancelledError may also be a real cancellation. ``carried`` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -40,3 +40,11 @@ async def carried(work: Awaitable[T]) -> T:
         if is_cancellation(error):
             raise
         raise Carried(error) from error
+
+
+def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """``carried`` as a task. One that is cancelled before its first step never comes to the work, which Python would
+    complain about: it is closed."""
+    task = asyncio.create_task(carried(work))
+    task.add_done_callback(lambda _: work.close())
+    return task

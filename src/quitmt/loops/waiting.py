@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from quitmt.loops.background import BackgroundLoop
-from quitmt.loops.faults import Carried, carried
+from quitmt.loops.faults import Carried, started
 
 
 class Awaiting:
@@ -25,7 +25,7 @@ class Awaiting:
 
 
 async def _gather(things: Sequence[Any]) -> list[Any]:
-    tasks = [asyncio.create_task(carried(_result(thing))) for thing in things]
+    tasks = [started(_result(thing)) for thing in things]
     try:
         return list(await asyncio.gather(*tasks))
     except Carried as one:
