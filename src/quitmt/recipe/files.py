@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quitmt.errors import InputError, Speaker, as_keyword, speaking
+from quitmt.errors import InputError, Speaker, as_keyword
 from quitmt.recipe.fields import Declared, fields_of
 from quitmt.recipe.recipe import SECTIONS, Recipe
 
@@ -46,14 +46,6 @@ def _table(name: str) -> str:
 def load(path: str) -> RecipeFile:
     """A recipe whose fields have names and types that exist; ``Recipe.check`` says whether they go together."""
     return parse(_text(path), path)
-
-
-def read(path: str) -> RecipeFile:
-    """The same, checked."""
-    file = load(path)
-    with speaking(file.speaker()):
-        file.recipe.check()
-    return file
 
 
 def parse(text: str, path: str) -> RecipeFile:
