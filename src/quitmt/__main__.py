@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 INTERRUPTED = 130
@@ -20,10 +22,23 @@ def main() -> int:
     else:
         from quitmt.cli.main import main as act
     try:
-        return act()
+        code = act()
     except KeyboardInterrupt:
         _say()
-        return INTERRUPTED
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _end(code)
+    return code
+
+
+def _end(code: int) -> NoReturn:
+    """Without Python's own end of the process: an interrupt leaves threads behind that compute in compiled code, and
+    when they come back to a Python that has ended, C++ aborts ("terminate called without an active exception")."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, AttributeError, ValueError):  # closed, or none
+            stream.flush()
+    os._exit(code)
 
 
 def _leave(*_: object) -> NoReturn:
