@@ -41,7 +41,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build
-from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict, at
 
 Source = str | Segment
 Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator
@@ -56,7 +56,7 @@ class Moment:
     translation: str
     """The best candidate so far."""
     new: tuple[Candidate, ...]
-    """The candidates of this step."""
+    """The candidates of this step, at the first one also the anchors."""
     verdict: Verdict | None
     """Why it stopped, at the last step."""
 
@@ -172,10 +172,17 @@ class Translator:
         moments: asyncio.Queue[Moment | None] = asyncio.Queue()
         last: Moment | None = None
 
-        def observe(_: Segment, standing: Standing, pool: Sequence[Candidate], verdict: Verdict | None) -> None:
+        def observe(
+            _: Segment,
+            standing: Standing,
+            anchors: Sequence[Candidate],
+            pool: Sequence[Candidate],
+            verdict: Verdict | None,
+        ) -> None:
             nonlocal last
-            seen = last.standing.size if last else 0
-            last = Moment(standing, pool[standing.best].text, tuple(pool[seen:]), verdict)
+            seen, new = (last.standing.size, ()) if last else (0, tuple(anchors))
+            best = at(standing.best, anchors, pool)
+            last = Moment(standing, best.text, (*new, *pool[seen:]), verdict)
             moments.put_nowait(last)
 
         async def work() -> None:

@@ -73,6 +73,7 @@ class Driver:
             observer=observer,
             speculate=speculate,
             anytime=bool(deadlines),
+            anchored=traits_of(generator, GeneratorTraits).anchored,
         )
         self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
         self._in_flight = in_flight
@@ -91,12 +92,12 @@ class Driver:
         arrived = self._engine.wasted
         return Wasted(arrived.candidates, arrived.tokens + protocols.wasted_tokens(self._generator))
 
-    def drawn(self) -> Iterator[tuple[int, Sequence[Candidate]]]:
-        """The candidates of the segments in flight, by position: what would have to be drawn again if the run were
+    def drawn(self) -> Iterator[tuple[int, Begun]]:
+        """The segments in flight with their candidates, by position: what would have to be drawn again if the run were
         killed now. None if they are recorded. It may be asked for after a run was broken off, too."""
         if not traits_of(self._generator, GeneratorTraits).recorded:
             for position, segment in self._active.values():
-                yield position, self._engine.candidates(segment.id)
+                yield position, self._engine.drawn(segment)
 
     @property
     def waiting(self) -> str | None:
@@ -210,15 +211,16 @@ class Driver:
             self._room.clear()
             await self._room.wait()
         known: Sequence[Candidate] = ()
+        anchors: Sequence[Candidate] | None = None
         if isinstance(item, Begun):
-            known, item = item.candidates, item.segment
+            known, anchors, item = item.candidates, item.anchors, item.segment
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
-            self._engine.admit(item, known, self._available(item))
+            self._engine.admit(item, known, self._available(item), anchors)
             self._active[item.id] = (self._admitted, item)
             self._timers.start(item.id, self._admitted)
         self._admitted += 1
