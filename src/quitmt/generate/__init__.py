@@ -9,7 +9,7 @@ from typing import Any
 
 from quitmt import names
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
-from quitmt.generate.anchors import Anchor
+from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
@@ -76,7 +76,7 @@ def _plug_in(found: Any, name: str) -> Backend:
     """A factory ``make(model, sampling, languages=…, **options)`` of an installed package."""
     meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
     options = names.options_of(found, without=("model", "sampling", "languages"))
-    return Backend(meaning, found, argument="MODEL", own_options=options)
+    return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
 
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
@@ -103,7 +103,7 @@ BACKENDS = Names(
             "quitmt.generate.openai:OpenAIGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "base_url", "api", "concurrency", "timeout", "patience", "logprobs"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("aiohttp", "langcodes"),
             extra="openai",
         ),

@@ -79,9 +79,8 @@ class Reranking:
             self._check_filter(exact=method is None)
 
     def _check_qe(self) -> None:
-        for name, value in (("variant", self.variant != "exact"), ("support", self.support is not None)):
-            if value:
-                raise UsageError(f"{setting(f'rerank.{name}')} goes with an mbr: reranker, not with {self.name}")
+        if self.variant != "exact":
+            raise UsageError(f"{setting('rerank.variant')} goes with an mbr: reranker, not with {self.name}")
         if self.filter is not None:
             raise UsageError(
                 f"{setting('rerank.filter')} goes with an mbr: reranker, not with {self.name}",
@@ -106,7 +105,8 @@ def load(
     variant: str = "exact",
     support: str | None = None,
 ) -> Reranker[Any]:
-    """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it."""
+    """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it. Without a ``support``, all
+    samples judge, as in the paper: it is recipes that have better defaults."""
     Reranking(spec, variant, filter, keep, support).check()
     kind, _, metric = spec.partition(":")
     if kind == "qe":
@@ -116,16 +116,14 @@ def load(
         return Filtered(estimator, specs.utility(metric, hardware), keep=KEEP if keep is None else keep)
     method = variants.load(variant)
     utility = specs.utility(metric, hardware)
-    return Accelerated(utility, method) if method else Mbr(utility, _support(support))
+    return Accelerated(utility, method) if method else Mbr(utility, "others" if support == "others" else "all")
 
 
-def _support(given: str | None) -> Support:
-    return "all" if given == "all" else "others"
-
-
-def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None) -> Reranker[Any]:
+def mbr(
+    utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "others"
+) -> Reranker[Any]:
     """MBR with any function ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)``, higher is better, or
-    with a ``Utility`` of ``quitmt.protocols``.
+    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the ``others``, or by ``all``, itself too.
 
     >>> import quitmt
     >>> def same_length(hypothesis, reference):
@@ -133,7 +131,7 @@ def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None
     >>> quitmt.rerank_pool(["aa", "bbbb", "ccc"], reranker=quitmt.mbr(same_length)).translation
     'ccc'
     """
-    return Mbr(as_utility(utility, name), "others")
+    return Mbr(as_utility(utility, name), support)
 
 
 def qe(
