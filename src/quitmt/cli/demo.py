@@ -26,8 +26,8 @@ SENTENCES = (
     "The library is closed on Sundays, but you can return books at any time.",
     "Good morning.",
 )
-"""Ours. In the first ones reranking changes the translation, in the last it cannot help (docs/demo.md says how they were
-chosen)."""
+"""Ours. In the first ones reranking changes the translation, in the last it cannot help (docs/demo.md says how they
+were chosen)."""
 
 PAPER = preset("paper")
 WAYS: Mapping[str, Mapping[str, Any]] = {
@@ -77,9 +77,9 @@ async def _show(ways: Mapping[str, Built], sentences: Sequence[str]) -> None:
 
 
 async def _timed(way: str, built: Built, segment: Segment) -> Row:
-    start = time.perf_counter()
+    start = time.process_time()  # of all threads, and of nobody else on the machine
     [(_, finished)] = [one async for one in built.driver().run([segment])]
-    return Row(way, finished.outcome, time.perf_counter() - start)
+    return Row(way, finished.outcome, time.process_time() - start)
 
 
 def described(rows: Sequence[Row]) -> list[str]:
@@ -96,10 +96,8 @@ def summary(rows: Sequence[Sequence[Row]]) -> str:
     """What was gained, and what it cost."""
     ways = list(zip(*rows, strict=True))
     reference = next(column for column in ways if column[0].way == REFERENCE)
-    cost, seconds = (
-        sum(values) for values in zip(*((one.outcome.cost, one.seconds) for one in reference), strict=True)
-    )
-    lines = [f"= is what all 512 candidates choose. Of {len(rows)} sentences, in candidates and seconds:"]
+    cost, seconds = sum(one.outcome.cost for one in reference), sum(one.seconds for one in reference)
+    lines = [f"= is what all 512 candidates choose. Of {len(rows)} sentences, in candidates and CPU seconds:"]
     for column in ways:
         same = sum(
             one.outcome.translation == other.outcome.translation for one, other in zip(column, reference, strict=True)
