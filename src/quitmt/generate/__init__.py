@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quitmt import names
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
@@ -13,6 +13,9 @@ from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
+
+if TYPE_CHECKING:
+    from quitmt.generate.anchors import Anchor
 
 Languages = tuple[str | None, str | None]
 
@@ -97,7 +100,7 @@ BACKENDS = Names(
             "quitmt.generate.openai:OpenAIGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "base_url", "api", "concurrency", "timeout", "patience", "logprobs"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("aiohttp", "langcodes"),
             extra="openai",
         ),
@@ -114,7 +117,7 @@ BACKENDS = Names(
             "quitmt.generate.vllm:VllmGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "dtype", "engine_args"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("vllm", "langcodes"),
             extra="vllm",
         ),
@@ -123,7 +126,7 @@ BACKENDS = Names(
             "quitmt.generate.ctranslate2:CTranslate2Generator",
             argument="PATH",
             takes=("max_tokens", "device", "compute_type"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "min_p"),
             needs=("ctranslate2", "langcodes"),
             extra="ct2",
         ),
@@ -197,6 +200,22 @@ def check(
         template.load(options["prompt"])
     if installed:
         backend.require(f"{name}:")
+
+
+def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
+    """Raise if the model cannot make these, as far as that can be told without loading it."""
+    if not anchors:
+        return
+    backend, name = find(spec), spec.partition(":")[0]
+    if backend is None:
+        if not hasattr(names.attribute(spec), "resampled"):
+            hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
+            raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
+        return
+    for anchor in anchors:
+        if anchor.beam is not None and "beam" in backend.lacks:
+            told = f"{name}: has no beam search for {setting('model.anchors', anchor.text)}"
+            raise UsageError(told, hint=f"give {setting('model.anchors', 'greedy')}, or samples such as 4@0.3")
 
 
 def _stranger(option: str, name: str) -> UsageError:
