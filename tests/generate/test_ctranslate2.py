@@ -14,7 +14,15 @@ import pytest
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformers = pytest.importorskip("transformers")
 
-from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything  # noqa: E402
+from tests.contract.generators import (  # noqa: E402
+    SEGMENTS,
+    BeamContract,
+    Fresh,
+    SamplingContract,
+    draw,
+    error_of,
+    everything,
+)
 from tests.models.zoo import Zoo  # noqa: E402
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
@@ -46,6 +54,13 @@ class TestContract(SamplingContract):
             return CTranslate2Generator(str(folder), Sampling(1.0, seed=seed), languages=("en", "pt"), max_tokens=16)
 
         return make
+
+
+class TestAnchors(BeamContract):
+    @pytest.fixture(params=["marian", "nllb"])
+    def fresh(self, zoo: Zoo, request: pytest.FixtureRequest) -> Fresh:
+        folder = str(getattr(zoo, f"converted_{request.param}"))
+        return lambda sampling: CTranslate2Generator(folder, sampling, languages=("en", "pt"), max_tokens=16)
 
 
 def test_candidates_repeat_to_the_last_digit(zoo: Zoo) -> None:

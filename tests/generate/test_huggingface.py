@@ -13,7 +13,16 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything, same  # noqa: E402
+from tests.contract.generators import (  # noqa: E402
+    SEGMENTS,
+    BeamContract,
+    Fresh,
+    SamplingContract,
+    draw,
+    error_of,
+    everything,
+    same,
+)
 from tests.models.zoo import Zoo  # noqa: E402
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
@@ -68,6 +77,12 @@ class TestContract(SamplingContract):
     @pytest.fixture
     def make(self, zoo: Zoo, kind: str) -> Callable[..., HuggingFaceGenerator]:
         return lambda seed=3: load(zoo, kind, Sampling(1.0, seed=seed))
+
+
+class TestAnchors(BeamContract):
+    @pytest.fixture(params=["marian", "nllb", "madlad", "chat"])
+    def fresh(self, zoo: Zoo, request: pytest.FixtureRequest) -> Fresh:
+        return lambda sampling: load(zoo, str(request.param), sampling)
 
 
 def test_cut_off_pools_are_nested(zoo: Zoo, kind: str) -> None:

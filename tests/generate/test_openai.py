@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.contract.generators import SEGMENTS, SIZE, SamplingContract, collect, draw, everything
+from tests.contract.generators import SEGMENTS, SIZE, AnchorContract, Fresh, SamplingContract, collect, draw, everything
 from tests.servers.fake_openai import Faults, Server, fake_server, scripted_server, text_of
 from tests.servers.openai_generator import ALL_FAULTS, draws, errors, generator, texts
 
@@ -58,6 +58,12 @@ class TestContract(SamplingContract):
     @pytest.fixture
     def make(self, url: str) -> Callable[..., OpenAIGenerator]:
         return lambda seed=3: generator(url, Sampling(seed=seed))
+
+
+class TestAnchors(AnchorContract):
+    @pytest.fixture
+    def fresh(self, url: str) -> Fresh:
+        return lambda sampling: generator(url, sampling)
 
 
 def test_every_server_gives_the_same(url: str, whole: dict[tuple[str, int], str]) -> None:
