@@ -67,12 +67,13 @@ class Translator:
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
     that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
-    ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a source, on average) or a
-    ``profile`` of ``quitmt calibrate`` choose one.
+    with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
+    source, on average) or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"`` is QUIT as published.
 
-    To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, epsilon, seed)
-    and ``options`` (the backend's own, such as base_url); to a reranker given by name ``mbr`` (a faster kind of it,
-    such as prune), ``filter`` and ``keep`` (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
+    To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, min_p, epsilon,
+    seed, and ``anchors``, such as "greedy,beam:4") and ``options`` (the backend's own, such as base_url); to a reranker
+    given by name ``mbr`` (a faster kind of it, such as prune), ``support`` (others or all), ``filter`` and ``keep``
+    (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
     given by name k, w, alpha and n. After ``deadline`` seconds a source stops with its best translation so far;
     ``run_deadline`` is for all sources of a call together.
 
@@ -101,11 +102,13 @@ class Translator:
         deadline: float | None = None,
         run_deadline: float | None = None,
         mbr: str | None = None,
+        support: str | None = None,
         filter: str | None = None,
         keep: int | None = None,
         hardware: Hardware | None = None,
         languages: tuple[str | None, str | None] = (None, None),
         options: Mapping[str, Any] | None = None,
+        preset: str | None = None,
         **sampling: Any,
     ) -> None:
         values = {name: value for name, value in locals().items() if name not in ("self", "sampling")}

@@ -20,7 +20,7 @@ import quitmt as package
 from tests.comet.folders import MODELS, make_folder
 from tests.conftest import Ran
 from tests.golden import commands
-from tests.golden.running import GOLDEN, outcomes, pools, portable, prepare
+from tests.golden.running import GOLDEN, PRESET, outcomes, pools, portable, prepare
 
 Quitmt = Callable[..., Ran]
 MADE_BY = "0.1.0"
@@ -90,7 +90,7 @@ def test_an_interrupted_run_is_continued_or_refused(name: str, quitmt: Quitmt, f
     words = commands.JOURNALS[name].replace(" - ", {"translate": " sources.en ", "rerank": " pools.jsonl "}[name])
     journal, left = folder / "out.txt.journal", (GOLDEN / f"{name}.journal").read_bytes()
     journal.write_bytes(left)
-    ran = quitmt(*words.split(), "--resume")
+    ran = quitmt(*words.split(), *PRESET, "--resume")
     assert "Traceback" not in ran.err
     assert ran.code == 0 or package.__version__ != MADE_BY, ran.err
     if ran.code == 0:
@@ -106,7 +106,7 @@ def test_an_interrupted_run_is_continued_or_refused(name: str, quitmt: Quitmt, f
 
 @pytest.mark.parametrize("name", commands.PROFILES)
 def test_calibrating(name: str, quitmt: Quitmt) -> None:
-    ran = quitmt("calibrate", "pools.jsonl", *commands.PROFILES[name].split(), "-q", "-o", "profile.json")
+    ran = quitmt("calibrate", "pools.jsonl", *PRESET, *commands.PROFILES[name].split(), "-q", "-o", "profile.json")
     assert ran.code == 0, ran.err
     assert_same(json.loads(Path("profile.json").read_text("utf-8")), load(f"profile {name}.json"))
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quitmt import names
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
+from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
-
-if TYPE_CHECKING:
-    from quitmt.generate.anchors import Anchor
 
 Languages = tuple[str | None, str | None]
 
@@ -47,6 +45,11 @@ class Backend(Name):
     """Which of the options are its own."""
     lacks: tuple[str, ...] = ()
     """Settings of sampling that the engine does not have."""
+    temperature: float = 0.7
+    """What is safe where nothing else is said: at 1.0 a full-size model already samples from a long tail of wrong
+    tokens (docs/anchors.md)."""
+    anchors: str = "greedy"
+    """What its pools begin with where nothing else is said."""
     in_flight: int = 64
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
@@ -73,7 +76,7 @@ def _plug_in(found: Any, name: str) -> Backend:
     """A factory ``make(model, sampling, languages=…, **options)`` of an installed package."""
     meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
     options = names.options_of(found, without=("model", "sampling", "languages"))
-    return Backend(meaning, found, argument="MODEL", own_options=options)
+    return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
 
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
@@ -203,19 +206,17 @@ def check(
 
 
 def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
-    """Raise if the model cannot make these, as far as that can be told without loading it."""
-    if not anchors:
-        return
+    """Refuse what the engine lacks, as far as that can be told without loading it."""
     backend, name = find(spec), spec.partition(":")[0]
-    if backend is None:
-        if not hasattr(names.attribute(spec), "resampled"):
+    for anchor in anchors:
+        if backend is None and not hasattr(names.attribute(spec), "resampled"):
             hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
             raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
-        return
-    for anchor in anchors:
-        if anchor.beam is not None and "beam" in backend.lacks:
-            told = f"{name}: has no beam search for {setting('model.anchors', anchor.text)}"
-            raise UsageError(told, hint=f"give {setting('model.anchors', 'greedy')}, or samples such as 4@0.3")
+        if anchor.beam is not None and backend is not None and "beam" in backend.lacks:
+            raise UsageError(
+                f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
+                hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
+            )
 
 
 def _stranger(option: str, name: str) -> UsageError:

@@ -4,7 +4,7 @@
     >>> recipe == Recipe.from_fields(recipe.to_fields()), len({recipe, recipe.changed({"stop.w": 4})})
     (True, 1)
     >>> recipe.to_fields()["stop"]
-    {'w': 4, 'alpha': 0.001, 'single_step_window': False}
+    {'w': 4, 'single_step_window': False}
 
 What is None is found out: the embedded model by the languages, the rule by the wishes, k and n by the profile
 (``quitmt.recipe.build.effective``).
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from quitmt.errors import InputError, setting, unknown
 from quitmt.names import Option
 from quitmt.recipe.fields import Where, check_value, declared, fields_of, read, written
+from quitmt.recipe.presets import preset
 from quitmt.signature import field as field_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class ModelRecipe:
     target_language: str | None = declared(
         None, "target language", flag="--tgt", metavar="LANG", group=LANGUAGES, shown="the model's, or pt"
     )
-    temperature: float = declared(1.2, "of sampling; 0 is greedy", flag="--temperature", metavar="T", group=SAMPLING)
+    temperature: float | None = declared(
+        None, "of sampling; 0 is greedy", flag="--temperature", metavar="T", group=SAMPLING,
+        shown="what is safe for the engine",
+    )  # fmt: skip
     top_k: int | None = declared(
         None, "sample only among the N most probable tokens", flag="--top-k", metavar="N", group=SAMPLING
     )
@@ -68,6 +72,15 @@ class ModelRecipe:
     epsilon: float | None = declared(
         None, "… tokens with a probability of at least E", flag="--epsilon", metavar="E", group=SAMPLING
     )
+    min_p: float | None = declared(
+        None, "… tokens with at least the share P of the most probable one's probability", flag="--min-p", metavar="P",
+        group=SAMPLING,
+    )  # fmt: skip
+    anchors: str | None = declared(
+        None, "candidates that are not samples, and that the samples judge: some of greedy, beam:N and N@T (N samples "
+        "at temperature T), with commas; or none",
+        flag="--anchors", metavar="LIST", group=SAMPLING, shown="what the engine is best with",
+    )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
         0, "chat models: show so many lines before each", flag="--context", metavar="N", group=ENGINE
@@ -97,6 +110,10 @@ class RerankRecipe:
         "exact", "with mbr: exact, or one of the faster kinds in the list below", flag="--mbr", metavar="KIND",
         group=RERANKING,
     )  # fmt: skip
+    support: str | None = declared(
+        None, "with mbr: who judges a candidate: others (all samples but itself) or all (itself too, as in the paper)",
+        flag="--support", metavar="WHO", group=RERANKING, shown="others",
+    )  # fmt: skip
     filter: str | None = declared(
         None, "with mbr: only among the candidates that this qe: reranker likes best", flag="--filter", metavar="NAME",
         group=RERANKING,
@@ -123,7 +140,7 @@ class StopRecipe:
 
     rule: str | None = declared(
         None, "the rule, by a name of the list below, or auto: by the wishes here", flag="--stop", metavar="NAME",
-        group=STOPPING, shown="quit, or auto with a wish",
+        group=STOPPING, shown="auto with exact mbr or a wish; else quit, as where w or alpha is given",
     )  # fmt: skip
     max_loss: str | float | None = declared(
         None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
@@ -142,10 +159,11 @@ class StopRecipe:
     n: int | None = declared(
         None, "candidates at most", flag="-n --budget", metavar="N", group=STOPPING, shown="512, or the profile's"
     )
-    w: int = declared(8, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING)
-    alpha: float = declared(
-        1e-3, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING
-    )
+    w: int | None = declared(None, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING, shown="8")
+    alpha: float | None = declared(
+        None, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING,
+        shown="0.001",
+    )  # fmt: skip
     single_step_window: bool = declared(
         False, "allow a window of 1, which always stops at the first step", flag="--single-step-window", group=STOPPING
     )
@@ -153,6 +171,11 @@ class StopRecipe:
     def __post_init__(self) -> None:
         if self.max_loss is not None:
             object.__setattr__(self, "max_loss", _loss(str(self.max_loss)))
+
+    @property
+    def of_quit(self) -> bool:
+        """Whether it sets what only quit has."""
+        return self.w is not None or self.alpha is not None or self.single_step_window
 
     @property
     def wishes(self) -> bool:
@@ -201,14 +224,22 @@ class Recipe:
         """From a mapping of sections; ``where`` says for errors where ``section.field`` stands."""
         place = where or (lambda name: f"the recipe's {name}")
         given = {}
+        based = found.get("preset")
+        if based is not None and not isinstance(based, str):
+            raise InputError(f"{place('preset')} must be a text, not {based!r}")
         for name, section in found.items():
+            if name == "preset":
+                continue
             if name not in SECTIONS:
                 error = unknown("section of a recipe", str(name), SECTIONS)
                 raise InputError(f"{place(str(name))}: {error.args[0]}", hint=error.hint)
             if not isinstance(section, Mapping):
                 raise InputError(f"{place(name)} must be a section, not {section!r}")
             given[name] = read(SECTIONS[name], section, _within(place, name), f"[{name}]")
-        return cls(**given)
+        if based is None:
+            return cls(**given)
+        own = {f"{name}.{field}" for name, section in found.items() if name in SECTIONS for field in section}
+        return cls(**given).changed(preset(based, own))
 
     def changed(self, values: Mapping[str, Any]) -> Recipe:
         """With other values of some fields, by their full names: ``{"rerank.keep": 32, "model.options.batch": 8}``."""
@@ -238,7 +269,7 @@ class Recipe:
         found = self.to_fields()
         found.pop("run", None)
         if self.model.name is None or self.model.name.startswith(OBJECT):
-            known = ("name", "source_language", "target_language")
+            known = ("name", "source_language", "target_language", "anchors")
             found["model"] = {name: value for name, value in found.get("model", {}).items() if name in known}
         for section, places in (("model", ("options",)), ("rerank", ("device", "batch_tokens"))):
             for place in places:

@@ -120,8 +120,9 @@ class Mbr(Generic[Arena]):
         if support not in SUPPORTS:
             raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {support!r}")
         self.utility, self.support = utility, support
-        needs_source = traits_of(utility, UtilityTraits).needs_source
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
+        own = traits_of(utility, UtilityTraits)
+        self.traits = RerankerTraits("mbr", needs_source=own.needs_source, gives_rivals=True, takes_anchors=True)
+        self.apart = own.apart
         self.signature = f"mbr:{utility.signature}{'' if support == 'all' else f'|s:{support}'}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
