@@ -79,9 +79,8 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | THREADS)
     pools = [json.loads(line)["candidates"] for line in args.pools.read_text(encoding="utf-8").splitlines()]
     measured(pools[:1], args.anchors, 1, 64, True)  # compiles or loads the kernels
-    print(
-        "| | samples | texts | all, s | others, s | to all | to all, as many texts |\n|---|---:|---:|---:|---:|---:|---:|"
-    )
+    print("| | samples | texts | all, s | others, s | to all | to all, as many texts |")
+    print(f"|---|{'---:|' * 6}")
     for name, growing in (("at once", False), ("growing", True)):
         for size in SIZES:
             texts = sum(len(set(pool[:size])) for pool in pools) / len(pools)
