@@ -19,6 +19,8 @@ from tests.conftest import Ran
 from tests.servers.models import ModelServer, serving
 
 from quitmt.bergamot import models, store
+from quitmt.cli import pairs
+from quitmt.fetch import index
 
 Quitmt = Callable[..., Ran]
 
@@ -91,6 +93,10 @@ def test_a_list_without_a_network(
     ran = quitmt("models", "list")
     assert "en-de" in ran.out and "the last known index is shown" in ran.err
     assert quitmt("models", "list", "--installed").err == ""
+
+
+def test_the_architectures_of_the_flag_are_those_that_are_ranked() -> None:
+    assert pairs.ARCHITECTURES == index.ARCHITECTURES  # written twice, so that the help needs no network library
 
 
 @pytest.mark.usefixtures("server")

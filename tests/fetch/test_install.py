@@ -81,6 +81,12 @@ def test_a_cut_connection_is_continued_where_it_broke(server: ModelServer, small
     assert shown[:3] == [(size, 0), (size, CUT), (size, CUT + CUT // 2)]
 
 
+def test_a_bad_connection_is_enough_as_long_as_something_arrives(server: ModelServer, small: Path) -> None:
+    server.publish("en-xx", small)
+    server.cuts = [CUT] * 12
+    assert same_model(fetched().folder, small) and server.cuts == []
+
+
 def test_the_next_run_continues_what_a_failed_one_has_kept(server: ModelServer, small: Path, cache: Path) -> None:
     entry = server.publish("en-xx", small)
     server.cuts = [CUT, 0, 0, 0, 0]

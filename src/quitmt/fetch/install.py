@@ -23,6 +23,8 @@ from quitmt.fetch.download import Bar, Pause, download, packed_name, writing
 from quitmt.fetch.index import PATH, Index, Published, address, last_known, read
 from quitmt.files.locks import InUse, open_alone
 
+_REPLACE = "quitmt models get {} --architecture {} --replace"
+
 
 class _Silent:
     def update(self, _: int) -> None: ...
@@ -90,7 +92,7 @@ def _is_here(model: Published, *, replace: bool) -> bool:
     if known and (known.hash, known.architecture) == (model.model.hash or "", model.architecture):
         return True
     told = f"another one, {known.architecture}" if known else "one that was put there by hand"
-    hint = f"quitmt models get {pair} --architecture {model.architecture} --replace"
+    hint = _REPLACE.format(pair, model.architecture)
     raise UsageError(f"{store.folder(pair)} has a model already, {told}", hint=hint)
 
 
