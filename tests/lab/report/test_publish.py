@@ -12,9 +12,9 @@ import pytest
 
 from quitmt.calibrate import drawing
 from quitmt.lab import pipeline
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay.live import Live
 from quitmt.lab.report.publish import Agreement, agreements, publish
+from quitmt.lab.results import Results
 from quitmt.lab.study import Study
 from tests.lab.studies import Bars, recorded_study, write_pools, write_tsv
 

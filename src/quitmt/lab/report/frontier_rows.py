@@ -15,11 +15,11 @@ import numpy as np
 
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, Ints, QualityScores, Replayed, Trajectories
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay import beyond, frontier
 from quitmt.lab.replay import rules as replay
 from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.frontier import Curve, Halved, HeldOut, Losses, Versus
+from quitmt.lab.results import Results
 
 FIXED = "Fixed N"
 

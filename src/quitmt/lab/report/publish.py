@@ -20,7 +20,6 @@ import numpy as np
 from quitmt._version import __version__
 from quitmt.calibrate import drawing
 from quitmt.lab.frames import Replayed
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay import rules as replay
 from quitmt.lab.replay.frontier import REGRET
 from quitmt.lab.report import cost_figures, facts, figures, frontier_facts, frontier_tables, paper_tables, tables
@@ -30,6 +29,7 @@ from quitmt.lab.report.cost_figures import Trace
 from quitmt.lab.report.figures import Evolution
 from quitmt.lab.report.frontier_rows import Frontier, frontier_of
 from quitmt.lab.report.segments import segment_views
+from quitmt.lab.results import Results
 from quitmt.lab.rows import UNACCELERATED, MetricColumn
 
 EVOLUTIONS = 6
