@@ -160,4 +160,4 @@ def _with_origins(pool: FullPool, model: ModelSettings) -> FullPool:
                 f"{model.pools}: the pool of segment {pool.segment.id} has no anchors of the origin {word!r}",
                 hint=f"it has {there}",
             )
-    return replace(pool, anchors=chosen)
+    return replace(pool, anchors=chosen, anchor_seconds=pool.anchor_seconds if chosen else 0.0)

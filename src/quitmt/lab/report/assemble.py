@@ -236,4 +236,6 @@ def _first(trajectories: Trajectories, count: int) -> Trajectories:
         sizes=trajectories.sizes[:count],
         generate_seconds=trajectories.generate_seconds[:count],
         rerank_seconds=trajectories.rerank_seconds[:count],
+        anchors=trajectories.anchors[:count],
+        anchor_seconds=trajectories.anchor_seconds[:count],
     )
