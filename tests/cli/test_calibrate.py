@@ -15,6 +15,8 @@ from quitmt.sampling import Sampling
 
 Quitmt = Callable[..., Ran]
 MODEL = generate.load("embedded:en-pt", Sampling()).signature.partition("|t:")[0]
+OLD = ("--preset", "paper", "--support", "others")
+"""As the pools here were sampled, and as they were judged."""
 
 
 @pytest.fixture
@@ -58,17 +60,12 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
 
     text = tmp_path / "text.en"
     text.write_text("Yes.\n")
-    other = quitmt(
-        "translate", text, "--preset", "paper", "--support", "others", "--profile", profile, "--temperature", 0.7
-    )
+    other = quitmt("translate", text, *OLD, "--profile", profile, "--temperature", 0.7)
     assert other.code == 0
     told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
     assert f"the figures of this rule need not hold here: {told}" in caplog.text
     caplog.clear()
-    assert (
-        quitmt("translate", text, "--preset", "paper", "--support", "others", "--profile", profile, "--seed", 8).code
-        == 0
-    )
+    assert quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8).code == 0
     assert caplog.text == ""
 
 

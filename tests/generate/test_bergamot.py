@@ -115,7 +115,7 @@ def test_leaving_early_stops_the_work():
     asyncio.run(work())
     while generator._worker._running:
         time.sleep(0.01)
-    assert not generator._worker._sampler.busy and not generator._worker._orders
+    assert not generator._part.sampler.busy and not generator._part.orders
 
 
 def test_a_failure_is_an_answer_and_not_the_end(monkeypatch):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from quitmt.engine.driver import Item
 
 COMMANDS = {
+    "demo": "see what reranking and early stopping do, on a few sentences",
     "translate": "translate lines of text",
     "rerank": "choose from recorded candidates",
     "recipe": "print what a run would be made of, ready to save",

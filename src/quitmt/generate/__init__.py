@@ -120,7 +120,7 @@ BACKENDS = Names(
             "quitmt.generate.vllm:VllmGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "dtype", "engine_args"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("vllm", "langcodes"),
             extra="vllm",
         ),
@@ -129,7 +129,7 @@ BACKENDS = Names(
             "quitmt.generate.ctranslate2:CTranslate2Generator",
             argument="PATH",
             takes=("max_tokens", "device", "compute_type"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "min_p"),
             needs=("ctranslate2", "langcodes"),
             extra="ct2",
         ),
@@ -206,13 +206,13 @@ def check(
 
 
 def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
-    """Refuse what the engine lacks."""
+    """Refuse what the engine lacks, as far as that can be told without loading it."""
     backend, name = find(spec), spec.partition(":")[0]
     for anchor in anchors:
-        if backend is None:
+        if backend is None and not hasattr(names.attribute(spec), "resampled"):
             hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
             raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
-        if anchor.beam is not None and "beam" in backend.lacks:
+        if anchor.beam is not None and backend is not None and "beam" in backend.lacks:
             raise UsageError(
                 f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
                 hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
