@@ -24,7 +24,7 @@ LONG = 25
 _LEFT_OUT = re.compile(r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1[`~]*$|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _NO_PROSE = re.compile(r" *(\||#|!\[|</?[a-z])|(?: {4}|\t)(?! *([-*+]|\d+\.) )")
 """Tables, headings, pictures, HTML, and code by indentation."""
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+\.|>|!!!|\?\?\?)\s+")
+_ITEM = re.compile(r"\A\s*(?:[-*+]|\d\.|>)\s+")
 _CODE = re.compile(r"(`+)(?!`).+?\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
 _END = re.compile(r"(?<![A-Z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bet al\.)[.!?…][\"”’)*_]*\s+(?=[\"“‘(*_[]*[A-Z0-9À-Þ])")
@@ -60,6 +60,8 @@ def prose(markdown: str) -> Prose:
     ('Use CODE.', 'It is quick!', 'One item', 'Two')
     >>> prose(page).mean, prose("```\\ncode\\n```\\n").words
     (2.0, 0)
+    >>> prose("It is chrF++ at N =\\n100. So it is.").sentences
+    ('It is chrF++ at N = 100.', 'So it is.')
     """
     text = _LEFT_OUT.sub("\n", markdown)
     found = [sentence.strip() for block in _blocks(text) for sentence in _split(block)]
