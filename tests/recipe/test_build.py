@@ -29,7 +29,7 @@ def recipe(**changes: Any) -> Recipe:
     ("changes", "said"),
     [
         ({"model__name": "embeded:en-pt"}, "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
-        ({"model__name": "embedded:en-de"}, "unknown model 'embedded:en-de' (did you mean 'embedded:en-pt'?)"),
+        ({"model__name": "embedded:en-qq"}, "the model embedded:en-qq is not on this machine (quitmt models get"),
         (
             {"model__name": "embedded:en-pt", "model__target_language": "de"},
             "embedded:en-pt translates en to pt, not en to de",

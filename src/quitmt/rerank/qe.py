@@ -12,6 +12,7 @@ import numpy as np
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
+from quitmt.rerank.anchors import check_first
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.types import Candidate, Segment, Standing
 
@@ -19,15 +20,18 @@ from quitmt.types import Candidate, Segment, Standing
 class Ranking:
     """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
-    __slots__ = ("best", "score", "scored", "size")
+    __slots__ = ("anchored", "best", "score", "scored", "size")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
         self.size = 0
+        self.anchored = False
         self.best = 0
         self.score = -np.inf
 
-    def take_anchors(self, scores: Sequence[float]) -> None:
+    def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate]) -> None:
+        check_first(self.scored.segment, anchors, self.size or self.anchored)
+        self.anchored |= bool(anchors)
         for place, score in enumerate(scores):
             if score > self.score:
                 self.best, self.score = -1 - place, score
@@ -66,7 +70,7 @@ class Qe:
 
 def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     ranking, found, anchors = update.state, list[Standing](), len(update.anchors)
-    ranking.take_anchors(scores[:anchors])
+    ranking.take_anchors(scores[:anchors], update.anchors)
     for count, score in enumerate(scores[anchors:], start=1):
         ranking.take(score)
         if count % update.stride == 0 or count == len(update.candidates):
