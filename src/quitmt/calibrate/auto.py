@@ -110,7 +110,7 @@ def rule(
         return granted(f"fixed:{min(n, int(wish.max_cost))}")
     if traits.gives_rivals:
         if wish.max_loss is None:
-            return granted("loss:most=0.0005")
+            return granted("loss")
         limit = loss_in(wish.max_loss, known.spread if known else None)
         return granted(f"loss:most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
     if traits.running_best and wish.max_loss is None:

@@ -82,6 +82,8 @@ def _plug_in(found: Any, name: str) -> Backend:
     return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
 
+BEAMS = "beam:4"
+"""The anchors of translation models: 4 hypotheses cost less than 8 samples."""
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
 BACKENDS = Names(
     "model",
@@ -92,6 +94,8 @@ BACKENDS = Names(
             argument="en-pt",
             in_flight=16,
             whole_name=True,
+            temperature=0.8,
+            anchors=BEAMS,
             examples=tuple(f"embedded:{pair}" for pair in store.EMBEDDED),
             others=store.require,
         ),
@@ -101,6 +105,8 @@ BACKENDS = Names(
             argument="PATH",
             in_flight=16,
             whole_name=True,
+            temperature=0.8,
+            anchors=BEAMS,
         ),
         "openai": Backend(
             "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at its base URL",
@@ -116,6 +122,7 @@ BACKENDS = Names(
             "quitmt.generate.huggingface:HuggingFaceGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "device", "dtype", "batch"),
+            anchors=BEAMS,
             needs=("torch", "transformers", "langcodes"),
             extra="hf",
         ),
@@ -133,6 +140,7 @@ BACKENDS = Names(
             "quitmt.generate.ctranslate2:CTranslate2Generator",
             argument="PATH",
             takes=("max_tokens", "device", "compute_type"),
+            anchors=BEAMS,
             lacks=("epsilon", "min_p"),
             needs=("ctranslate2", "langcodes"),
             extra="ct2",
