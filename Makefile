@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo study check reference notebook test test-vllm test-comet lint format bench dist clean
+.PHONY: demo study check reference docs notebook test test-vllm test-comet lint format bench dist clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
@@ -28,6 +28,10 @@ check: lint  ## before each commit: the linters, and the tests that are quick an
 
 reference: $(VENV)/.dev  ## write docs/reference.md from the entries of all names and settings
 	$(BIN)/python -m quitmt.cli.reference > docs/reference.md
+
+docs: $(VENV)/.docs  ## docs/ as a site, in site/index.html; a broken link is an error, and so is anything from a network
+	$(BIN)/zensical build --strict --clean
+	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' site --include='*.html' || { echo 'make docs: these pages need a network' >&2; exit 1; }
 
 notebook: $(VENV)/.dev  ## run the example notebook and write what its cells print into it
 	$(BIN)/python -m tests.notebook examples/quitmt.ipynb
@@ -77,6 +81,11 @@ $(VENV)/.lab: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[lab]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@ $(VENV)/.core
+
 # vLLM has pins of its own. Its CPU build does without the packages that are removed again, and fails with them.
 $(VENV)-vllm/.done: pyproject.toml
 	test -x $(VENV)-vllm/bin/python || $(PYTHON) -m venv $(VENV)-vllm
@@ -99,5 +108,5 @@ $(VENV)-dist/.done: Makefile constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-vllm $(VENV)-comet $(VENV)-mbrs $(STUDY) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-vllm $(VENV)-comet $(VENV)-mbrs $(STUDY) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
