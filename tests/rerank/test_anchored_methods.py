@@ -40,10 +40,12 @@ def texts_of(order: Sequence[int]) -> list[int]:
     return list(dict.fromkeys([*ANCHORS, *order]))
 
 
-def pruned(matrix: Floats, order: Sequence[int], anchors: Sequence[int], resamples: int) -> tuple[int, list[int]]:
-    """The winning text and how many texts were left after each prefix: a row for each text, a column for each sample;
-    the column of a text's first copy is not in its row."""
-    alive, left = list(dict.fromkeys([*anchors, *order])), []
+def pruned(
+    matrix: Floats, order: Sequence[int], anchors: Sequence[int], resamples: int
+) -> tuple[int, set[tuple[int, int]]]:
+    """The winning text and the utilities that it takes: a row for each text, a column for each sample; the column of a
+    text's first copy is not in its row."""
+    alive, asked = list(dict.fromkeys([*anchors, *order])), set()
 
     def columns(text: int, seen: Sequence[int]) -> list[int]:
         """Without the first copy; ``seen`` are indices of samples, some perhaps several times."""
@@ -55,12 +57,14 @@ def pruned(matrix: Floats, order: Sequence[int], anchors: Sequence[int], resampl
     for seen in (8, 16, 32, 64, len(order)):
         if seen >= len(order) or len(alive) == 1:
             break
+        asked |= {(text, judge) for text in alive for judge in order[:seen]}
         best = max(alive, key=lambda text: mean(text, range(seen)))
         drawn = np.random.default_rng([0, zlib.crc32(b"s"), seen]).integers(0, seen, (resamples, seen))
         wins = {text: sum(mean(text, one) >= mean(best, one) for one in drawn.tolist()) for text in alive}
         alive = [text for text in alive if Fraction(wins[text], resamples) > 1 - Fraction("0.99")]
-        left.append(len(alive))
-    return max(alive, key=lambda text: mean(text, range(seen if len(alive) == 1 else len(order)))), left
+    if len(alive) > 1:
+        asked |= {(text, judge) for text in alive for judge in order}
+    return max(alive, key=lambda text: mean(text, range(len(order)))), asked
 
 
 @pytest.mark.parametrize("size", [40, 64, 100])
@@ -68,10 +72,12 @@ def test_pruning_against_a_plain_version(size: int) -> None:
     dropped = 0
     for seed in range(3):
         matrix, order = noisy(seed, 32), drawn_order(seed, size)
-        text, left = pruned(matrix, order, ANCHORS, 100)
-        found = stand(QuickTable(matrix), Prune(resamples=100), order, anchors=ANCHORS, support="others")
+        text, expected = pruned(matrix, order, ANCHORS, 100)
+        utility = QuickTable(matrix)
+        found = stand(utility, Prune(resamples=100), order, anchors=ANCHORS, support="others")
         assert (order[found.best] if found.best >= 0 else ANCHORS[-1 - found.best]) == text
-        dropped += left[-1] < left[0]
+        assert set(utility.asked) == expected and set(utility.asked.values()) == {1}
+        dropped += len(expected) < len(texts_of(order)) * len(set(order))
     assert dropped
 
 

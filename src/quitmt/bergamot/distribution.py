@@ -60,9 +60,13 @@ def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -
         lowest = np.partition(logits, len(logits) - sampling.top_k)[len(logits) - sampling.top_k]
     if sampling.top_p is not None and sampling.top_p < 1:
         kept = np.flatnonzero(logits >= lowest)
+        masses = np.exp(scaled[kept])
+        total = masses.sum()
+        # All tokens below this share together have less than 1 - top_p: they need not be sorted.
+        kept = kept[masses >= (1 - sampling.top_p) * total / len(masses)]
         kept = kept[np.argsort(-logits[kept], kind="stable")]
         running = np.cumsum(np.exp(scaled[kept]))
-        lowest = logits[kept[min(len(kept) - 1, int(np.searchsorted(running, sampling.top_p * running[-1])))]]
+        lowest = logits[kept[min(len(kept) - 1, int(np.searchsorted(running, sampling.top_p * total)))]]
     if sampling.min_p:
         lowest = max(lowest, logits[np.exp(scaled) >= sampling.min_p].min())
     if sampling.epsilon:

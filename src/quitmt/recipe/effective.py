@@ -22,8 +22,8 @@ from quitmt.sampling import Sampling
 
 STEP, BUDGET = 8, 512
 WINDOW, ALPHA = 8, 1e-3
-AUTO_STEP = 4
-"""Anchored pools need few candidates, so the rule looks sooner."""
+AUTO_STEP, AUTO_BUDGET = 4, 256
+"""Of exact MBR: anchored pools need few candidates, so the rule looks sooner, and gives up sooner."""
 OTHERS = "others"
 PAPER_TEMPERATURE = 1.2
 IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
@@ -64,8 +64,8 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     if rule is None:
         wished = own.wishes or known is not None
         rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
-    usual = AUTO_STEP if rule == "auto" else STEP
-    k, n = own.k or (known.step if known else usual), own.n or (known.budget if known else BUDGET)
+    step, budget = (AUTO_STEP, AUTO_BUDGET) if rule == "auto" and traits.gives_rivals else (STEP, BUDGET)
+    k, n = own.k or (known.step if known else step), own.n or (known.budget if known else budget)
     if rule == "quit":
         own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))

@@ -42,25 +42,29 @@ class Loss(Threshold):
     traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
     step: int = 8
-    most: float = 5e-4
+    most: float = 5e-3
     """The expected loss that is small enough, in units of the score."""
     new: float = 0.03
     """Fitted on anchored pools of two models (docs/anchors.md). Plain pools lose more to what is not seen: 0.1."""
+    scale: float = 0.6
+    """Losses to single rivals are added up, though only one of them can win: the sum is too much."""
     minimum: int = 4
     looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._check(most=self.most, new=self.new)
-        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}|{self._shared}"
+        self._check(most=self.most, new=self.new, scale=self.scale)
+        scale = "" if self.scale == 1 else f"|scale:{text(self.scale)}"
+        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}{scale}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:
         if standing.rivals is None:
             return math.inf
         rivals = standing.rivals()
-        return expected_loss(rivals.mean, rivals.error, rivals.top, standing.size / self.budget, self.new)
+        known = standing.size / self.budget
+        return self.scale * expected_loss(rivals.mean, rivals.error, rivals.top, known, self.new)
 
 
 @kernel()
