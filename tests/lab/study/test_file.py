@@ -19,6 +19,7 @@ FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""
 DECODED = BaselineSettings("greedy,beam:4")
 """A new study has baselines; one of an earlier version is as it was."""
+DOCS = Path(__file__).parents[3] / "docs" / "lab.md"
 TEST_SET = '[test_set]\ntsv = "a.tsv"\n'
 
 
@@ -187,6 +188,14 @@ def test_samplings_that_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
         parse(tomllib.loads(TEST_SET + text), "x")
     assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_the_example_in_the_documentation() -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```", DOCS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    study = parse(tomllib.loads(text), "docs/lab.md")
+    assert [arm.name for arm in study.arms()] == ["T=1", "T=1 + greedy,beam:4", "cold", "cold and anchored"]
+    assert study.arms()[-1].study.model.temperature == 0.7
+    assert study.baselines.words == ("greedy", "beam:4", "beam:16")
 
 
 def test_resamples_have_the_limit_of_comparisons() -> None:
