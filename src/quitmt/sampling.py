@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quitmt.errors import UsageError, setting
 from quitmt.signature import field
@@ -63,6 +63,10 @@ class Sampling:
         for name in lacking:
             if getattr(self, name) is not None:
                 raise UsageError(f"{engine} cannot sample with {setting(f'model.{name}')}", hint="leave it out")
+
+    def seeded(self, seed: int | None) -> Sampling:
+        """The same for a segment that has a seed of its own."""
+        return self if seed is None else replace(self, seed=seed)
 
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one a request.

@@ -25,6 +25,15 @@ class Segment:
     source: str = ""
     context: str = ""
     """The sentences before it, for generators that can use them."""
+    seed: int | None = None
+    """In place of the run's, for generators whose traits say that they take it."""
+    owner: str = ""
+    """Whose it is, where several share an engine: ids are unique among the segments of one owner."""
+
+    @property
+    def key(self) -> str:
+        """Tells it from all others in flight: its id, where nobody shares the engine."""
+        return f"{self.owner}\0{self.id}" if self.owner else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +175,8 @@ class Finished:
     segment: Segment
     outcome: Outcome
     candidates: Sequence[Candidate]
+    ranked: Sequence[tuple[int, float]] = ()
+    """Each distinct candidate's index and score, the best first, if that was asked for and the reranker can tell."""
 
     @classmethod
     def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:

@@ -153,7 +153,8 @@ class Sampler:
                 )
             (memory,) = self._model.network.encode([source])
             limit = LENGTH_FACTOR * len(source) + LENGTH_EXTRA
-            trie = Trie(memory, stream(self._sampling.seed, segment.id), limit, self._next())
+            key = stream(self._sampling.seeded(segment.seed).seed, segment.id)
+            trie = Trie(memory, key, limit, self._next())
             trie.root = self._nodes.add(trie, NOWHERE, START, 0.0)
             self._tries[segment] = self._by_number[trie.number] = trie
         self._tries.move_to_end(segment)

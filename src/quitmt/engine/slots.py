@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from quitmt.engine.guarded import GuardedWatch
 from quitmt.errors import QuitmtError
 from quitmt.protocols import State
 from quitmt.types import Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
+
+if TYPE_CHECKING:
+    from quitmt.engine.terms import Terms
 
 Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
 """Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
@@ -37,6 +40,7 @@ class Slot(Generic[State]):
     segment: Segment
     state: State
     watch: GuardedWatch
+    terms: Terms
     asked: int = 0
     reranked: int = 0
     reranking: bool = False
@@ -73,7 +77,7 @@ class Slot(Generic[State]):
         while len(self.pool) in self.early:
             self.pool.append(self.early.pop(len(self.pool)))
 
-    def outcome(self, verdict: Verdict, error: QuitmtError | None, signature: str, effort: Effort | None) -> Outcome:
+    def outcome(self, verdict: Verdict, error: QuitmtError | None, effort: Effort | None) -> Outcome:
         """What became of it."""
         standing = self.standing
         # Where the candidates ended it is their number; whoever stopped before need not know that they would.
@@ -88,7 +92,7 @@ class Slot(Generic[State]):
             stop=verdict,
             trajectory=tuple(self.trajectory),
             seconds=Seconds(self.generate_seconds, self.rerank_seconds),
-            signature=signature,
+            signature=self.terms.signature,
             error=str(error) if error else None,
             effort=effort,
             budget=budget,

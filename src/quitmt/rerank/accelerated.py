@@ -17,6 +17,7 @@ from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Standing
 
 
@@ -49,6 +50,10 @@ class Accelerated(Generic[Arena]):
     def open(self, segment: Segment) -> Cells[Arena]:
         return Cells(segment, self.utility)
 
+    def ranked(self, state: Cells[Arena]) -> list[tuple[int, float]]:
+        """As the method estimated them, which may have ruled some out."""
+        return best_first(zip(state.first, state.estimates.tolist(), strict=False))
+
     def effort(self, state: Cells[Arena]) -> Effort:
         return state.effort
 
@@ -69,6 +74,6 @@ class Accelerated(Generic[Arena]):
             return failed(cells, error)
 
     def _stand(self, cells: Cells[Arena], size: int) -> Standing:
-        estimates = self.method.estimate(cells, size)
+        cells.estimates = estimates = self.method.estimate(cells, size)
         best = int(np.argmax(estimates))  # numbers are in order of first appearance
         return Standing(size, cells.first[best], float(estimates[best]))

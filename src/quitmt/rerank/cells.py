@@ -41,6 +41,8 @@ class Cells(Generic[Arena]):
         """Utilities computed, those of a method's own references (centroids, means) included."""
         self.notes: dict[Any, Any] = {}
         """What a method wants to keep from one standing to the next."""
+        self.estimates: Floats = np.empty(0)
+        """What a method said last of each distinct text."""
         self._values: Floats = np.empty((0, 0))
         """[hypothesis, reference] by number; NaN where it is not known."""
 

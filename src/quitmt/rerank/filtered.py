@@ -27,6 +27,7 @@ from quitmt.protocols import (
 )
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Standing
 
 KEEP = 64
@@ -89,6 +90,18 @@ class Filtered(Generic[Arena]):
 
     def open(self, segment: Segment) -> KeptPool[Arena]:
         return KeptPool(segment, self._utility.open(segment))
+
+    def ranked(self, state: KeptPool[Arena]) -> list[tuple[int, float]]:
+        """Of those that are kept: the others have no score."""
+        if state.standing is None:
+            return []
+        cut = state.standing[0]
+        numbers = [number for _, number in cut]
+        means = (state.pairs.utilities[numbers][:, numbers].cumsum(axis=0)[-1] / len(cut)).tolist()
+        first: dict[int, tuple[int, float]] = {}
+        for (index, number), mean in zip(cut, means, strict=True):
+            first.setdefault(number, (index, mean))
+        return best_first(first.values())
 
     def effort(self, state: KeptPool[Arena]) -> Effort:
         return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)

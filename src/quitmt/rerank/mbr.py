@@ -17,6 +17,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
+from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
 from quitmt.types import Candidate, Effort, Segment, Standing
 
@@ -87,6 +88,10 @@ class Mbr(Generic[Arena]):
 
     def effort(self, state: Pool[Arena]) -> Effort:
         return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)
+
+    def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
+        scores = (state.sums[: state.summed] / max(1, state.walked)).tolist()
+        return best_first(zip(state.pairs.first, scores, strict=False))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         for update in updates:

@@ -12,21 +12,25 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
 from quitmt.rerank.quality import Quality, Scored
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Segment, Standing
 
 
 class Ranking:
     """One segment's candidates so far: the best one, and the score of each distinct text."""
 
-    __slots__ = ("best", "score", "scored", "size")
+    __slots__ = ("best", "first", "score", "scored", "size")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
         self.size = 0
         self.best = -1
         self.score = -np.inf
+        self.first: dict[str, tuple[int, float]] = {}
+        """Distinct text → the index of the candidate it came with, and its score."""
 
-    def take(self, score: float) -> None:
+    def take(self, text: str, score: float) -> None:
+        self.first.setdefault(text, (self.size, score))
         if score > self.score:
             self.best, self.score = self.size, score
         self.size += 1
@@ -44,6 +48,9 @@ class Qe:
     def open(self, segment: Segment) -> Ranking:
         return Ranking(segment)
 
+    def ranked(self, state: Ranking) -> list[tuple[int, float]]:
+        return best_first(state.first.values())
+
     def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
         """Of all candidates of some segments, whoever wins."""
         return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
@@ -58,8 +65,8 @@ class Qe:
 
 def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     ranking, found = update.state, []
-    for count, score in enumerate(scores, start=1):
-        ranking.take(score)
+    for count, (candidate, score) in enumerate(zip(update.candidates, scores, strict=True), start=1):
+        ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(scores):
             found.append(Standing(ranking.size, ranking.best, ranking.score))
     return found

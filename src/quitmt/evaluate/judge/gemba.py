@@ -76,7 +76,9 @@ class Gemba:
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         counts = Counter((example.source, example.translation) for example in examples)
-        questions = [Question(Judged(_name(*texts), texts[0], "", texts[1]), count) for texts, count in counts.items()]
+        questions = [
+            Question(Judged(_name(*texts), texts[0], translation=texts[1]), count) for texts, count in counts.items()
+        ]
         loop = BackgroundLoop("quitmt-gemba")
         try:
             found = loop.run(self._judge(questions, progress))
