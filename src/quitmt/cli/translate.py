@@ -12,10 +12,12 @@ from typing import Any
 from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
+from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError
 from quitmt.files.lines import STDIN, count_lines, read_lines
+from quitmt.passages import split
 from quitmt.recipe.build import build
 
 DESCRIPTION = """\
@@ -31,6 +33,7 @@ examples:
   quitmt translate news.en --rerank qe:likelihood -w 4 -o news.pt
   quitmt translate news.en --filter qe:likelihood --keep 32 -o news.pt       # MBR among the 32 best by QE
   quitmt translate --src pt --tgt en carta.pt               # the other direction
+  quitmt translate letter.en --split -o letter.pt           # lines that are paragraphs
   quitmt translate news.en -o news.pt --recipe my.toml      # a run that is described in a file (quitmt recipe)
   quitmt translate news.en --stop full --keep-pools pools.jsonl -o full.pt   # sample once, replay with rerank"""
 
@@ -44,6 +47,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
     options.add_recipe(parser, "model", "rerank", "stop", "run")
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="translate a line of several sentences sentence by sentence; most translation models know only sentences",
+    )
     options.add_output(parser, pools=True)
     parser.set_defaults(prepare=prepare)
 
@@ -55,9 +63,11 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
             hint="if that is the input, name it first; if not, name the input, or -",
         )
     args.input = args.input or STDIN
+    if args.split:
+        split("Is it installed?", None)
     built = build(options.recipe_of(args))
     results.tell(built, quiet=args.quiet)
-    lines = count_lines(args.input)
+    lines = None if args.split else count_lines(args.input)
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
     driver = built.driver(progress.observer)
     if args.input == STDIN and sys.stdin is None:
@@ -65,10 +75,14 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
     inputs = [args.input, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
-    outputs, journal = results.open_results(args, results.settings_of(built, driver), built.rule.budget, inputs)
+    settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {})
+    outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     outputs.generator = built.generator.signature
-    context = built.recipe.model.context
-    return Run(driver, outputs, progress, journal, lines), items(args.input, driver.signature, context)
+    context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
+    if args.split:
+        outputs.lines = Lines(*built.recipe.model.languages)
+        return run, outputs.lines.items(args.input, driver.signature, context)
+    return run, items(args.input, driver.signature, context)
 
 
 def is_outcomes(path: str) -> bool:
