@@ -36,6 +36,8 @@ class Piece:
 
     text: str
     id: str | None = None
+    cut: bool = False
+    """Whether it goes on what was cut off before it, in the middle of a word perhaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Passage:
         found, left, after = list[str](), iter(translations), False
         for place, piece in enumerate(self.pieces):
             if piece.id is not None:
-                if after and spaced:  # the source's language put nothing between them
+                if after and spaced and not piece.cut:  # the source's language put nothing between them
                     found.append(" ")
                 found.append(one_line(next(left)))
             elif not (piece.text == " " and not spaced and self._is_between(place)):
@@ -87,26 +89,26 @@ def one_line(text: str) -> str:
 
 def _line(line: str, language: str, number: int) -> list[Piece]:
     parts = [part for place, run in enumerate(_CONTROL.split(line)) for part in _run(run, language, bool(place % 2))]
-    several = sum(is_sentence for _, is_sentence in parts) > 1
+    several = sum(is_sentence for _, is_sentence, _ in parts) > 1
     found, count = list[Piece](), 0
-    for text, is_sentence in parts:
+    for text, is_sentence, cut in parts:
         count += is_sentence
-        found.append(Piece(text, (f"{number}.{count}" if several else str(number)) if is_sentence else None))
+        found.append(Piece(text, (f"{number}.{count}" if several else str(number)) if is_sentence else None, cut))
     return found
 
 
-def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool]]:
-    """What there is between control characters: texts, and whether each is a sentence."""
+def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool, bool]]:
+    """What there is between control characters: texts, whether each is a sentence, and whether it was cut off."""
     if control:
-        yield text, False
+        yield text, False, False
         return
     for sentence in _sentences(text, language):
-        for piece in _cut(sentence):
+        for place, piece in enumerate(_cut(sentence)):
             match = _SPACED.fullmatch(piece)
             before, core, after = match.groups() if match else ("", piece, "")
             for part, is_sentence in ((before, False), (core, any(map(str.isalnum, core))), (after, False)):
                 if part:
-                    yield part, is_sentence
+                    yield part, is_sentence, place > 0
 
 
 def _sentences(text: str, language: str) -> list[str]:

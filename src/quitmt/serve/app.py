@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from quitmt.serve import deepl, libretranslate, native, openai, page
 from quitmt.serve.description import describe
 from quitmt.serve.refusals import Refusal, answer, plain, refused
-from quitmt.serve.server import ID, NATIVE, OPERATIONS, Endpoint, Server
+from quitmt.serve.server import ID, NATIVE, OPERATIONS, Endpoint, Exchange, Server
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 METHODS = "GET, POST, OPTIONS"
@@ -18,21 +18,21 @@ CORS = web.AppKey("cors", tuple)
 HEADERS = "Authorization, Content-Type, X-Api-Key, X-Request-Id"
 
 
-async def health(server: Server, request: web.Request) -> web.StreamResponse:
+async def health(server: Server, exchange: Exchange) -> web.StreamResponse:
     """The process answers. Whether it can translate is what /ready says."""
     return answer({"status": "ok"})
 
 
-async def ready(server: Server, request: web.Request) -> web.StreamResponse:
+async def ready(server: Server, exchange: Exchange) -> web.StreamResponse:
     server.check_open()
     return answer({"status": "ready"})
 
 
-async def metrics(server: Server, request: web.Request) -> web.StreamResponse:
+async def metrics(server: Server, exchange: Exchange) -> web.StreamResponse:
     return web.Response(body=server.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-async def description(server: Server, request: web.Request) -> web.StreamResponse:
+async def description(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer(describe(ENDPOINTS, keys=bool(server.keys)))
 
 

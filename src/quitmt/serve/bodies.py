@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -79,12 +80,14 @@ def told(error: ValidationError) -> str:
     """The first thing that is wrong, in one sentence."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     # Parts of a union are in the place, too, by the names of types.
-    names = [str(part) for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part in _TYPES))]
-    place = ".".join(names)[:80]
-    return f"{place or 'the body'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    names = [str(part) for part in first["loc"] if isinstance(part, int) or _FIELD.fullmatch(part)]
+    place = ".".join(names)[:80] or "the body"
+    if first["type"] == "string_unicode":
+        return f"{place}: it has half of a surrogate pair in it, which is not Unicode text"
+    return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
-_TYPES = frozenset(("str", "int", "float", "bool", "dict", "list"))
+_FIELD = re.compile(r"(?!(?:str|int|float|bool|dict|list)$)[a-z_]+")
 
 
 def _no_constant(name: str) -> None:

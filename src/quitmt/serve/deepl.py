@@ -11,7 +11,7 @@ from quitmt.generate.languages import name as language_name
 from quitmt.serve.bodies import Body, read
 from quitmt.serve.detect import primary
 from quitmt.serve.refusals import Refusal, answer, bad
-from quitmt.serve.server import Api, Endpoint, Server
+from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Translated
 
 NO_LIMIT = 1_000_000_000_000
@@ -35,15 +35,15 @@ class Ask(Body):
     formality: str | None = None
 
 
-async def translate(server: Server, request: web.Request) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(request))
+async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(Ask, await server.fields(exchange))
     if ask.glossary_id:
         raise bad("this server has no glossaries; leave out glossary_id")
     if ask.formality in ("more", "less"):
         raise bad("this server cannot choose a formality; leave it out, or prefer it only")
     texts = [ask.text] if isinstance(ask.text, str) else ask.text
     source, form = ask.source_lang or AUTO, ask.tag_handling or "text"
-    found = await server.translate(request, Job(texts, ask.target_lang, source, form, _tags(ask.ignore_tags)))
+    found = await server.translate(exchange, Job(texts, ask.target_lang, source, form, _tags(ask.ignore_tags)))
     return answer({"translations": [_translation(one, text) for one, text in zip(found, texts, strict=True)]})
 
 
@@ -60,8 +60,8 @@ def _translation(one: Translated, text: str) -> dict[str, Any]:
     }
 
 
-async def languages(server: Server, request: web.Request) -> web.StreamResponse:
-    kind = request.query.get("type", "source")
+async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
+    kind = exchange.request.query.get("type", "source")
     if kind not in ("source", "target"):
         raise bad(f"type must be source or target, not {kind[:40]!r}")
     codes = server.service.sources if kind == "source" else [one.target for one in server.service.all]
@@ -73,7 +73,7 @@ async def languages(server: Server, request: web.Request) -> web.StreamResponse:
     )
 
 
-async def usage(server: Server, request: web.Request) -> web.StreamResponse:
+async def usage(server: Server, exchange: Exchange) -> web.StreamResponse:
     """Nothing is billed; clients want numbers."""
     return answer({"character_count": 0, "character_limit": NO_LIMIT})
 

@@ -12,7 +12,7 @@ from quitmt.generate.languages import name as language_name
 from quitmt.serve import nemo
 from quitmt.serve.bodies import Body, read
 from quitmt.serve.refusals import Refusal, answer
-from quitmt.serve.server import Api, Endpoint, Server
+from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import Job, Translated
 
 
@@ -38,14 +38,14 @@ class DetectAsk(Body):
     api_key: str | None = None
 
 
-async def translate(server: Server, request: web.Request) -> web.StreamResponse:
-    fields = await server.fields(request)
+async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
+    fields = await server.fields(exchange)
     if "texts" in fields and "q" not in fields:
-        return await nemo.translate(server, request)
+        return await nemo.translate(server, exchange)
     ask = read(Ask, fields)
     texts = [ask.q] if isinstance(ask.q, str) else ask.q
     job = Job(texts, ask.target, ask.source, ask.format, nbest=1 + ask.alternatives)
-    found = await server.translate(request, job)
+    found = await server.translate(exchange, job)
     single = isinstance(ask.q, str)
     told: dict[str, Any] = {"translatedText": _one_or_all([one.text for one in found], single)}
     if ask.source == "auto":
@@ -63,14 +63,14 @@ def _detected(one: Translated) -> dict[str, Any]:
     return {"language": one.served.source, "confidence": round(100 * (one.confidence or 0.0))}
 
 
-async def detect(server: Server, request: web.Request) -> web.StreamResponse:
-    ask = read(DetectAsk, await server.fields(request))
+async def detect(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(DetectAsk, await server.fields(exchange))
     server.limits.check_texts([ask.q])
     ranked = server.service.detector.ranked(ask.q)
     return answer([{"confidence": round(100 * score), "language": code} for code, score in ranked])
 
 
-async def languages(server: Server, request: web.Request) -> web.StreamResponse:
+async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer(
         [
             {"code": code, "name": language_name(code), "targets": server.service.targets(code)}
@@ -79,7 +79,7 @@ async def languages(server: Server, request: web.Request) -> web.StreamResponse:
     )
 
 
-async def settings(server: Server, request: web.Request) -> web.StreamResponse:
+async def settings(server: Server, exchange: Exchange) -> web.StreamResponse:
     first = server.service.all[0]
     return answer(
         {

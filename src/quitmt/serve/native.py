@@ -21,7 +21,7 @@ from quitmt.generate.languages import name as language_name
 from quitmt.serve.bodies import StrictBody, read
 from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain
-from quitmt.serve.server import ID, NATIVE, Endpoint, Server
+from quitmt.serve.server import ID, NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
 from quitmt.types import Finished
 
@@ -98,14 +98,14 @@ class Answer(BaseModel):
     translations: list[Translation] | None = None
 
 
-async def translate(server: Server, request: web.Request) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(request))
+async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(Ask, await server.fields(exchange))
     if ask.stream:
-        return await _streamed(server, request, ask)
-    return answer(_answer(ask, await server.translate(request, ask.job())))
+        return await _streamed(server, exchange, ask)
+    return answer(_answer(ask, await server.translate(exchange, ask.job())))
 
 
-async def languages(server: Server, request: web.Request) -> web.StreamResponse:
+async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
     """What the page and other clients can choose from."""
     pairs = [
         {
@@ -122,12 +122,12 @@ async def languages(server: Server, request: web.Request) -> web.StreamResponse:
     return answer({"version": __version__, "pairs": pairs, "limits": described(server.limits)})
 
 
-async def _streamed(server: Server, request: web.Request, ask: Ask) -> web.StreamResponse:
+async def _streamed(server: Server, exchange: Exchange, ask: Ask) -> web.StreamResponse:
     server.check_open()
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
     job = replace(ask.job(), watch=steps.put_nowait)
     prepared = server.worker.prepare(job)
-    tickets = server.worker.begin(job, prepared, request[ID])
+    tickets = server.worker.begin(job, prepared, exchange.id)
 
     async def finish() -> list[Translated]:
         try:
@@ -137,17 +137,17 @@ async def _streamed(server: Server, request: web.Request, ask: Ask) -> web.Strea
 
     finishing = asyncio.create_task(finish())
     try:
-        response = await _begun(request)
+        response = await _begun(exchange)
         await response.write(_event("begin", _begin(prepared)))
         async for name, data in _moments(steps):
             await response.write(_event(name, data))
         try:
             found = await finishing
-            server.count(request, found)
+            server.count(exchange, found)
             await response.write(_event("done", _answer(ask, found)))
         except Refusal as refusal:
-            request["error"] = refusal.kind
-            told = plain(refusal, request[ID]) | {"retry_after": refusal.retry_after}
+            exchange.error = refusal.kind
+            told = plain(refusal, exchange.id) | {"retry_after": refusal.retry_after}
             await response.write(_event("error", told))
         await response.write_eof()
         return response
@@ -157,11 +157,11 @@ async def _streamed(server: Server, request: web.Request, ask: Ask) -> web.Strea
         await asyncio.gather(finishing, return_exceptions=True)
 
 
-async def _begun(request: web.Request) -> web.StreamResponse:
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: request[ID]}
+async def _begun(exchange: Exchange) -> web.StreamResponse:
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id}
     response = web.StreamResponse(headers=headers)
     response.content_type, response.charset = "text/event-stream", "utf-8"
-    await response.prepare(request)
+    await response.prepare(exchange.request)
     return response
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from quitmt.serve.bodies import Body, read
 from quitmt.serve.refusals import answer
-from quitmt.serve.server import Server
+from quitmt.serve.server import Exchange, Server
 from quitmt.serve.work import Job
 
 
@@ -18,7 +18,7 @@ class Ask(Body):
     tgt_lang: str = Field(min_length=1, max_length=40)
 
 
-async def translate(server: Server, request: web.Request) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(request))
-    found = await server.translate(request, Job(ask.texts, ask.tgt_lang, ask.src_lang))
+async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(Ask, await server.fields(exchange))
+    found = await server.translate(exchange, Job(ask.texts, ask.tgt_lang, ask.src_lang))
     return answer({"translations": [one.text for one in found]})

@@ -20,7 +20,7 @@ from quitmt.engine.session import Ticket
 from quitmt.files.durable import writable
 from quitmt.serve.bodies import Body, read
 from quitmt.serve.refusals import Refusal, answer, bad
-from quitmt.serve.server import ID, Api, Endpoint, Server
+from quitmt.serve.server import ID, Api, Endpoint, Exchange, Server
 from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
 
 ANY = "quitmt"
@@ -66,17 +66,17 @@ class Ask(Body):
     stream_options: StreamOptions | None = None
 
 
-async def complete(server: Server, request: web.Request) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(request))
+async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(Ask, await server.fields(exchange))
     text = next((message.text for message in reversed(ask.messages) if message.role == "user"), "")
     if not text:
         raise bad("there is no message of the user to translate")
     parts = SEPARATOR.split(text)
     job = _job(server, ask, parts[::2])
-    name = f"chatcmpl-{request[ID]}"
+    name = f"chatcmpl-{exchange.id}"
     if ask.stream:
-        return await _streamed(server, request, ask, job, parts[1::2], name)
-    found = await server.translate(request, job)
+        return await _streamed(server, exchange, ask, job, parts[1::2], name)
+    found = await server.translate(exchange, job)
     choices = [
         {"index": index, "message": {"role": "assistant", "content": told}, "logprobs": None, "finish_reason": "stop"}
         for index, told in enumerate(_choices(found, parts[1::2], job.nbest))
@@ -128,19 +128,19 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
 
 
 async def _streamed(
-    server: Server, request: web.Request, ask: Ask, job: Job, separators: list[str], name: str
+    server: Server, exchange: Exchange, ask: Ask, job: Job, separators: list[str], name: str
 ) -> web.StreamResponse:
     """Sentence by sentence, as each and all before it are done; with several choices, at the end."""
     server.check_open()
     prepared = server.worker.prepare(job)
-    tickets = server.worker.begin(job, prepared, request[ID])
+    tickets = server.worker.begin(job, prepared, exchange.id)
     head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
-    response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: request[ID]})
+    response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
     response.content_type, response.charset = "text/event-stream", "utf-8"
 
     async def send(index: int, delta: dict[str, Any], reason: str | None = None) -> None:
         if not response.prepared:
-            await response.prepare(request)
+            await response.prepare(exchange.request)
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
         await response.write(_chunk({**head, "choices": [choice]}))
 
@@ -155,15 +155,15 @@ async def _streamed(
             if not (index == 0 and sent):
                 await send(index, {"role": "assistant", "content": told})
             await send(index, {}, "stop")
-        server.count(request, found)
+        server.count(exchange, found)
         if ask.stream_options and ask.stream_options.include_usage:
             await response.write(_chunk({**head, "choices": [], "usage": _usage(found)}))
         await response.write(b"data: [DONE]\n\n")
     except Refusal as refusal:
         if not response.prepared:
             raise
-        request["error"] = refusal.kind
-        await response.write(_chunk(shape(refusal, request[ID])))
+        exchange.error = refusal.kind
+        await response.write(_chunk(shape(refusal, exchange.id)))
     finally:
         withdraw(tickets)
     await response.write_eof()
@@ -192,12 +192,12 @@ def _chunk(data: Any) -> bytes:
     return f"data: {writable(json.dumps(data, ensure_ascii=False))}\n\n".encode()
 
 
-async def models(server: Server, request: web.Request) -> web.StreamResponse:
+async def models(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer({"object": "list", "data": [_model(one.name) for one in server.service.all] + [_model(ANY)]})
 
 
-async def model(server: Server, request: web.Request) -> web.StreamResponse:
-    name = request.match_info["model"]
+async def model(server: Server, exchange: Exchange) -> web.StreamResponse:
+    name = exchange.request.match_info["model"]
     if name != ANY and server.service.named(name) is None:
         raise Refusal(404, "model_not_found", f"the model {name[:80]!r} is not served")
     return answer(_model(name))

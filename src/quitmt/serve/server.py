@@ -46,7 +46,20 @@ class Api:
 NATIVE = Api("native")
 OPERATIONS = Api("operations")
 
-Handler = Callable[["Server", web.Request], Awaitable[web.StreamResponse]]
+
+@dataclass(slots=True)
+class Exchange:
+    """A request, and what is found out about it on the way to its answer."""
+
+    request: web.Request
+    id: str
+    fields: dict[str, Any] | None = None
+    work: dict[str, Any] = field(default_factory=dict)
+    """For the log."""
+    error: str | None = None
+
+
+Handler = Callable[["Server", Exchange], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +97,10 @@ class Server:
         self.worker, self.metrics = Worker(self.service, self.limits), Metrics(self.service)
         self.idle.set()
 
-    async def translate(self, request: web.Request, job: Job) -> list[Translated]:
+    async def translate(self, exchange: Exchange, job: Job) -> list[Translated]:
         self.check_open()
-        found = await self.worker.translate(job, request[ID])
-        self.count(request, found)
+        found = await self.worker.translate(job, exchange.id)
+        self.count(exchange, found)
         return found
 
     def check_open(self) -> None:
@@ -97,12 +110,12 @@ class Server:
         if self.service.failure:
             raise Refusal(503, "not_ready", self.service.failure, retry_after=60)
 
-    def count(self, request: web.Request, found: list[Translated]) -> None:
+    def count(self, exchange: Exchange, found: list[Translated]) -> None:
         """For the metrics and the log."""
         self.metrics.translated(found)
         sentences = [sentence for one in found for sentence in one.sentences]
         stops = [sentence.outcome.stop.value for sentence in sentences]
-        request["work"] = {
+        exchange.work = {
             "pairs": sorted({one.served.pair for one in found}),
             "texts": len(found),
             "sentences": len(sentences),
@@ -114,12 +127,14 @@ class Server:
 
     def wrapped(self, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get(ID, "")
+            exchange = Exchange(request, given if _ID.fullmatch(given) else uuid.uuid4().hex)
             self.busy += 1
             self.idle.clear()
             self.metrics.in_flight.inc()
             start, status = time.monotonic(), 499  # the client went away
             try:
-                response = await self._answered(endpoint, request)
+                response = await self._answered(endpoint, exchange)
                 status = response.status
                 return response
             finally:
@@ -127,68 +142,66 @@ class Server:
                 self.metrics.in_flight.dec()
                 seconds = time.monotonic() - start
                 self.metrics.answered(endpoint.api.name, status, seconds)
-                self._log(endpoint, request, status, seconds)
+                self._log(endpoint, exchange, status, seconds)
                 if not self.busy:
                     self.idle.set()
 
         return handle
 
-    async def _answered(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
-        request[ID] = given if _ID.fullmatch(given := request.headers.get(ID, "")) else uuid.uuid4().hex
+    async def _answered(self, endpoint: Endpoint, exchange: Exchange) -> web.StreamResponse:
         try:
-            await self._check_key(endpoint, request)
-            response = await endpoint.handler(self, request)
+            await self._check_key(endpoint, exchange)
+            response = await endpoint.handler(self, exchange)
         except Refusal as refusal:
-            request["error"] = refusal.kind
-            response = refused(refusal, endpoint.api.shape, request[ID])
+            exchange.error = refusal.kind
+            response = refused(refusal, endpoint.api.shape, exchange.id)
         except QuitmtError as error:
-            request["error"] = type(error).__name__
-            response = refused(Refusal(400, "bad_request", str(error)), endpoint.api.shape, request[ID])
+            exchange.error = type(error).__name__
+            response = refused(Refusal(400, "bad_request", str(error)), endpoint.api.shape, exchange.id)
         except (web.HTTPException, ConnectionError):
             raise
         except Exception as error:
-            request["error"] = f"{type(error).__name__}: {error}"[:200]
+            exchange.error = f"{type(error).__name__}: {error}"[:200]
             log.debug("a request failed", exc_info=error)
             told = Refusal(500, "internal_error", "something went wrong here, which is not the client's fault")
-            response = refused(told, endpoint.api.shape, request[ID])
+            response = refused(told, endpoint.api.shape, exchange.id)
         if not response.prepared:
-            response.headers[ID] = request[ID]
+            response.headers[ID] = exchange.id
         return response
 
-    async def _check_key(self, endpoint: Endpoint, request: web.Request) -> None:
+    async def _check_key(self, endpoint: Endpoint, exchange: Exchange) -> None:
         if endpoint.open or not self.keys:
             return
-        given = keys.in_headers(request.headers)
+        given = keys.in_headers(exchange.request.headers)
         if given is None and endpoint.key_in_body:
-            found = (await self.fields(request)).get("api_key")
+            found = (await self.fields(exchange)).get("api_key")
             given = found if isinstance(found, str) else None
         if not self.keys.accept(given):
             told = "this server needs a key" if given is None else "the key is not one of this server's"
             raise Refusal(endpoint.api.denied, "no_key" if given is None else "wrong_key", told)
 
-    async def fields(self, request: web.Request) -> dict[str, Any]:
+    async def fields(self, exchange: Exchange) -> dict[str, Any]:
         """Of the body, read once."""
-        if "fields" not in request:
-            request["fields"] = await bodies.fields(request)
-        found: dict[str, Any] = request["fields"]
-        return found
+        if exchange.fields is None:
+            exchange.fields = await bodies.fields(exchange.request)
+        return exchange.fields
 
-    def _log(self, endpoint: Endpoint, request: web.Request, status: int, seconds: float) -> None:
+    def _log(self, endpoint: Endpoint, exchange: Exchange, status: int, seconds: float) -> None:
         """One line, without the text, the key and the address of the client."""
         if self.log_to is None or (endpoint.api is OPERATIONS and status < 400):
             return
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "id": request.get(ID, ""),
+            "id": exchange.id,
             "api": endpoint.api.name,
-            "method": request.method,
+            "method": endpoint.method,
             "path": endpoint.path,
             "status": status,
             "seconds": round(seconds, 3),
-            **request.get("work", {}),
+            **exchange.work,
         }
-        if "error" in request:
-            line["error"] = request["error"]
+        if exchange.error is not None:
+            line["error"] = exchange.error
         try:
             print(json.dumps(line), file=self.log_to, flush=True)
         except (OSError, ValueError):  # nobody reads it any more
