@@ -41,7 +41,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build
-from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict, at
 
 Source = str | Segment
 Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator
@@ -56,7 +56,7 @@ class Moment:
     translation: str
     """The best candidate so far."""
     new: tuple[Candidate, ...]
-    """The candidates of this step."""
+    """The candidates of this step, at the first one also the anchors."""
     verdict: Verdict | None
     """Why it stopped, at the last step."""
 
@@ -67,12 +67,13 @@ class Translator:
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
     that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
-    ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a source, on average) or a
-    ``profile`` of ``quitmt calibrate`` choose one.
+    with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
+    source, on average) or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"`` is QUIT as published.
 
-    To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, epsilon, seed)
-    and ``options`` (the backend's own, such as base_url); to a reranker given by name ``mbr`` (a faster kind of it,
-    such as prune), ``filter`` and ``keep`` (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
+    To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, min_p, epsilon,
+    seed, and ``anchors``, such as "greedy,beam:4") and ``options`` (the backend's own, such as base_url); to a reranker
+    given by name ``mbr`` (a faster kind of it, such as prune), ``support`` (others or all), ``filter`` and ``keep``
+    (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
     given by name k, w, alpha and n. After ``deadline`` seconds a source stops with its best translation so far;
     ``run_deadline`` is for all sources of a call together.
 
@@ -101,11 +102,13 @@ class Translator:
         deadline: float | None = None,
         run_deadline: float | None = None,
         mbr: str | None = None,
+        support: str | None = None,
         filter: str | None = None,
         keep: int | None = None,
         hardware: Hardware | None = None,
         languages: tuple[str | None, str | None] = (None, None),
         options: Mapping[str, Any] | None = None,
+        preset: str | None = None,
         **sampling: Any,
     ) -> None:
         values = {name: value for name, value in locals().items() if name not in ("self", "sampling")}
@@ -172,10 +175,17 @@ class Translator:
         moments: asyncio.Queue[Moment | None] = asyncio.Queue()
         last: Moment | None = None
 
-        def observe(_: Segment, standing: Standing, pool: Sequence[Candidate], verdict: Verdict | None) -> None:
+        def observe(
+            _: Segment,
+            standing: Standing,
+            anchors: Sequence[Candidate],
+            pool: Sequence[Candidate],
+            verdict: Verdict | None,
+        ) -> None:
             nonlocal last
-            seen = last.standing.size if last else 0
-            last = Moment(standing, pool[standing.best].text, tuple(pool[seen:]), verdict)
+            seen, new = (last.standing.size, ()) if last else (0, tuple(anchors))
+            best = at(standing.best, anchors, pool)
+            last = Moment(standing, best.text, (*new, *pool[seen:]), verdict)
             moments.put_nowait(last)
 
         async def work() -> None:

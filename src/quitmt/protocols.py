@@ -36,6 +36,8 @@ class GeneratorTraits:
     """A segment may have a seed of its own."""
     translates: bool = True
     """Candidates say what the source says, so what is missing in them can be remarked on. False for answers."""
+    anchored: bool = False
+    """Who asks for a segment's first candidates gets its anchors too, and must wait for them."""
 
 
 class Generator(Protocol):
@@ -45,7 +47,8 @@ class Generator(Protocol):
     segment (an address, a key); ``async warm()``, which compiles and loads what else would be so on first use;
     ``waiting``, what it waits for, if anything; ``wasted_tokens``, of what was aborted; ``available(segment)``, how
     many candidates a segment has in all, if that is known before any is drawn; ``unknown(source)``, the characters of a
-    source that its vocabulary lacks.
+    source that its vocabulary lacks; ``resampled(sampling)``, the same model with other settings of sampling, which
+    is what anchors are made with.
     """
 
     @property
@@ -69,11 +72,13 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[State]):
-    """New candidates for one segment; a standing is wanted after each ``stride`` of them and after the last."""
+    """New samples for one segment; a standing is wanted after each ``stride`` of them and after the last. Anchors come
+    with the first update of a segment, or never."""
 
     state: State
     candidates: Sequence[Candidate]
     stride: int
+    anchors: Sequence[Candidate] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,12 @@ class RerankerTraits:
     """Each standing is computed anew, so none is asked for that no rule looks at."""
     segments_at_once: int | None = None
     """Reranked in one call at most, where each takes long; None is no limit."""
+    takes_anchors: bool = False
+    """It scores candidates that are not samples. False for one that knows nothing of them."""
 
 
 class Reranker(Protocol[State]):
-    """Scores pools as they grow; higher is better, ties go to the lowest index.
+    """Scores pools as they grow; higher is better, ties go to anchors in their order, then to the lowest index.
 
     Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment; ``ranked(state)``, the index
     and the score of each distinct candidate as of the last standing, the best first.

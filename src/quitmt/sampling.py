@@ -1,8 +1,9 @@
 """How candidates are sampled: one set of settings for every engine.
 
 The cut-offs come after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest
-most probable ones whose probability reaches p; ``epsilon`` those of probability epsilon or more. An engine that lacks
-one of them refuses it: a substitute would be another distribution under the same name.
+most probable ones whose probability reaches p; ``min_p`` those of at least that share of the most probable one's
+probability; ``epsilon`` those of probability epsilon or more. An engine that lacks one of them refuses it: a substitute
+would be another distribution under the same name.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ SEEDS_A_SEGMENT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Temperature 0 takes the most probable token (the first of equals), as a check."""
+    """Temperature 0 takes the most probable token (the first of equals). With ``beam`` nothing is sampled: the
+    candidates are the hypotheses of a beam search of that size, the best first, and there are no more of them."""
 
     temperature: float = 1.2
     top_k: int | None = None
     top_p: float | None = None
     epsilon: float | None = None
     seed: int = 0
+    min_p: float | None = None
+    beam: int | None = None
+    apart: bool = False
+    """Whether its seed is made from that of the samples, whose likenesses it would give otherwise."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -36,10 +42,14 @@ class Sampling:
             raise UsageError(f"{setting('model.top_p')} must be above 0 and at most 1, not {self.top_p}")
         if self.epsilon is not None and not 0 <= self.epsilon < 1:
             raise UsageError(f"{setting('model.epsilon')} must be at least 0 and below 1, not {self.epsilon}")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise UsageError(f"{setting('model.min_p')} must be at least 0 and at most 1, not {self.min_p}")
 
     @property
     def signature(self) -> str:
-        cuts = {"k": self.top_k, "p": self.top_p, "e": self.epsilon}
+        if self.beam is not None:
+            return f"beam:{self.beam}"
+        cuts = {"k": self.top_k, "p": self.top_p, "m": self.min_p, "e": self.epsilon}
         given = {name: cut for name, cut in cuts.items() if cut is not None}
         fields = {"t": self.temperature, **given, "seed": self.seed}
         return "|".join(f"{name}:{field(value)}" for name, value in fields.items())
@@ -51,7 +61,7 @@ class Sampling:
     @property
     def cut(self) -> bool:
         """Whether anything is cut off."""
-        return self.greedy or any(value is not None for value in (self.top_k, self.top_p, self.epsilon))
+        return self.greedy or any(value is not None for value in (self.top_k, self.top_p, self.min_p, self.epsilon))
 
     @property
     def rate(self) -> float:
@@ -66,7 +76,9 @@ class Sampling:
 
     def seeded(self, seed: int | None) -> Sampling:
         """The same for a segment that has a seed of its own."""
-        return self if seed is None else replace(self, seed=seed)
+        if seed is None:
+            return self
+        return replace(self, seed=apart(seed) if self.apart else seed)
 
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one a request.
@@ -80,3 +92,13 @@ class Sampling:
         """
         digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
         return (int.from_bytes(digest) >> 31) * SEEDS_A_SEGMENT + index
+
+
+def apart(seed: int) -> int:
+    """A seed that gives other candidates than the one it is made from.
+
+    >>> apart(0) != 0
+    True
+    """
+    digest = hashlib.blake2b(f"{seed} anchors".encode(), digest_size=4).digest()
+    return int.from_bytes(digest) >> 1

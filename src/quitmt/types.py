@@ -1,7 +1,8 @@
 """What flows through quitmt: segments in, candidates between, outcomes out.
 
-All are frozen and slotted. A candidate's index counts from 0 within its segment; sizes count candidates. References are
-not here on purpose: only evaluation may see them.
+All are frozen and slotted. A segment's candidates are samples and, perhaps, anchors: candidates that are not samples,
+such as greedy decoding's, and that judge nobody. A sample's index counts from 0 within its segment, an anchor's from -1
+downwards; sizes count samples. References are not here on purpose: only evaluation may see them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Segment:
     source: str = ""
     context: str = ""
     """The sentences before it, for generators that can use them."""
+    anchors: tuple[str, ...] = ()
+    """Translations that the user has already: a system's output, a match of a translation memory, a draft."""
     seed: int | None = None
     """In place of the run's, for generators whose traits say that they take it."""
     owner: str = ""
@@ -38,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One sampled translation, with what its generator knows of it.
+    """One translation, with what its generator knows of it.
 
     ``log_probability`` is log P(text | source) under the model itself (temperature 1, nothing cut off), whatever the
     sampling settings were.
@@ -49,11 +52,23 @@ class Candidate:
     tokens: int | None = None
     scores: Mapping[str, float] | None = None
     """Recorded scores that came with a pool, by name."""
+    origin: str = ""
+    """Of an anchor: where it comes from, such as ``greedy``, ``beam:4`` or ``given``. Empty for a sample."""
+
+
+GIVEN = "given"
+"""The origin of an anchor that is the user's own."""
+
+
+def at(index: int, anchors: Sequence[Candidate], candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate that an index means: of a sample from 0 upwards, of an anchor from -1 downwards."""
+    return candidates[index] if index >= 0 else anchors[-1 - index]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wish for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence."""
+    """A wish for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. Who asks for the first
+    of them asks for the anchors too, if the generator has any."""
 
     segment: Segment
     start: int
@@ -65,7 +80,8 @@ class Draw:
     """Candidates that arrived: ``candidates[i]`` has index ``start + i``.
 
     ``ended`` says that the segment has no candidates after these (a recorded pool is finite); ``error`` that it cannot
-    be drawn at all. ``seconds`` is this draw's share of the generator's time.
+    be drawn at all. ``seconds`` is this draw's share of the generator's time. ``anchors`` are all of the segment's, in
+    one of its draws; None in the others.
     """
 
     segment: Segment
@@ -74,6 +90,7 @@ class Draw:
     seconds: float = 0.0
     ended: bool = False
     error: QuitmtError | None = None
+    anchors: tuple[Candidate, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +107,7 @@ class Rivals:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a reranker stands after ``size`` candidates: the index of the best one, and its score."""
+    """Where a reranker stands after ``size`` samples: the index of the best candidate, and its score."""
 
     size: int
     best: int
@@ -161,6 +178,15 @@ class Outcome:
     """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
     remarks: tuple[str, ...] = ()
     """What the translation may have lost, in the words of ``quitmt.remarks``: "several sentences", "much shorter", …"""
+    origin: str = ""
+    """Where the translation comes from, if it is an anchor: ``greedy``, ``beam:4``, ``given``."""
+    anchors: int = 0
+    """How many anchors its generator made for it, besides the ``size`` samples."""
+
+    @property
+    def cost(self) -> int:
+        """Candidates that were generated for it."""
+        return self.size + self.anchors
 
     @property
     def text(self) -> str:
@@ -175,6 +201,7 @@ class Finished:
     segment: Segment
     outcome: Outcome
     candidates: Sequence[Candidate]
+    anchors: Sequence[Candidate] = ()
     ranked: Sequence[tuple[int, float]] = ()
     """Each distinct candidate's index and score, the best first, if that was asked for and the reranker can tell."""
 
@@ -191,6 +218,8 @@ class Begun:
 
     segment: Segment
     candidates: Sequence[Candidate]
+    anchors: Sequence[Candidate] | None = None
+    """None if they had not arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +230,4 @@ class RecordedPool:
     candidates: tuple[Candidate, ...]
     generator: str = ""
     """The signature of what sampled it, if that is known."""
+    anchors: tuple[Candidate, ...] = ()

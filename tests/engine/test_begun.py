@@ -81,7 +81,7 @@ def test_what_is_in_flight_can_be_looked_at(make_pool: Callable[[int, int], list
 
     async def sample(source: str, start: int, stop: int) -> list[str]:
         if source == "slow" and start > 0:
-            seen.append({position: [c.text for c in drawn] for position, drawn in driver.drawn()})
+            seen.append({position: [c.text for c in drawn.candidates] for position, drawn in driver.drawn()})
             await asyncio.sleep(3600)
         return pool[start:stop]
 
@@ -97,4 +97,4 @@ def test_what_is_in_flight_can_be_looked_at(make_pool: Callable[[int, int], list
     asyncio.run(work())
     [first] = seen
     assert first.keys() == {1} and first[1] == pool[: len(first[1])] and first[1]
-    assert {position: [c.text for c in drawn] for position, drawn in driver.drawn()} == first
+    assert {position: [c.text for c in drawn.candidates] for position, drawn in driver.drawn()} == first

@@ -168,7 +168,7 @@ def test_rules_observers_and_ranks_are_each_segments_own() -> None:
     async def work() -> None:
         seen: list[tuple[int, Verdict | None]] = []
 
-        def look(standing: Standing, candidates: Sequence[Candidate], verdict: Verdict | None) -> None:
+        def look(standing: Standing, anchors: object, candidates: object, verdict: Verdict | None) -> None:
             seen.append((standing.size, verdict))
 
         async with session(Sampling()) as shared:

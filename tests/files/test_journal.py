@@ -11,7 +11,7 @@ import pytest
 
 from quitmt.errors import InputError, OutputError, UsageError
 from quitmt.files.journal import Journal
-from quitmt.types import Candidate, Finished, Outcome, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Outcome, Segment, Verdict
 
 SETTINGS = {"-k": 8, "--prompt": "odd \udcff name"}
 POOL = [Candidate(f"candidate {i}", -0.5 * i, i, {"kiwi": 0.25}) for i in range(20)]
@@ -33,15 +33,24 @@ def begin(path: Path, *, resume: bool = False) -> Journal:
     return journal
 
 
+def add_drawn(journal: Journal, position: int, start: int, new: list[Candidate], *, check: int) -> None:
+    journal.add_drawn(position, start, Begun(segment(position), [*[Candidate("")] * start, *new]), check)
+
+
+def drawn(journal: Journal, position: int, check: int) -> tuple[Candidate, ...]:
+    begun = journal.drawn(position, segment(position), check)
+    return tuple(begun.candidates) if begun else ()
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A journal with five finished segments, and two of eight that were begun."""
     journal = begin(tmp_path / "x.journal")
     for position in range(5):
         journal.add(position, finished(position), check=position)
-    journal.add_candidates(6, 0, POOL[:8], check=6)
-    journal.add_candidates(7, 0, POOL[:3], check=7)
-    journal.add_candidates(6, 8, POOL[8:], check=6)
+    add_drawn(journal, 6, 0, POOL[:8], check=6)
+    add_drawn(journal, 7, 0, POOL[:3], check=7)
+    add_drawn(journal, 6, 8, POOL[8:], check=6)
     journal.close(done=False)
     return tmp_path / "x.journal"
 
@@ -53,8 +62,8 @@ def test_what_was_done_and_begun_comes_back(path: Path) -> None:
         None,
     ]
     assert journal.begun == 2 and journal.length == 8
-    assert journal.candidates(6, 6) == tuple(POOL) and journal.candidates(7, 7) == tuple(POOL[:3])
-    assert journal.candidates(5, 5) == ()
+    assert drawn(journal, 6, 6) == tuple(POOL) and drawn(journal, 7, 7) == tuple(POOL[:3])
+    assert drawn(journal, 5, 5) == ()
     journal.add(6, finished(6), 6)
     journal.close(done=False)
     again = begin(path, resume=True)
@@ -68,25 +77,25 @@ def test_a_segment_that_failed_keeps_its_candidates(path: Path) -> None:
     journal.add(6, finished(6, Verdict.FAILED, "half of a pair: \ud83d"), 6)
     journal.close(done=False)
     again = begin(path, resume=True)
-    assert again.find(6, segment(6), 6) is None and again.candidates(6, 6) == tuple(POOL)
+    assert again.find(6, segment(6), 6) is None and drawn(again, 6, 6) == tuple(POOL)
     again.close(done=False)
 
 
 def test_candidates_after_a_gap_are_not_used_and_later_ones_replace(path: Path) -> None:
     journal = begin(path, resume=True)
-    journal.add_candidates(7, 5, POOL[5:9], check=7)
-    journal.add_candidates(7, 2, POOL[12:16], check=7)
+    add_drawn(journal, 7, 5, POOL[5:9], check=7)
+    add_drawn(journal, 7, 2, POOL[12:16], check=7)
     journal.close(done=False)
     again = begin(path, resume=True)
-    assert again.candidates(7, 7) == (*POOL[:2], *POOL[12:16])
+    assert drawn(again, 7, 7) == (*POOL[:2], *POOL[12:16])
     with pytest.raises(InputError, match="line 7 of the input has changed"):
-        again.candidates(6, 5)
+        drawn(again, 6, 5)
     again.close(done=False)
 
 
 def test_a_run_with_nothing_but_candidates_is_not_overwritten(tmp_path: Path) -> None:
     journal = begin(tmp_path / "j")
-    journal.add_candidates(0, 0, POOL, check=0)
+    add_drawn(journal, 0, 0, POOL, check=0)
     journal.close(done=False)
     with pytest.raises(UsageError, match="holds 0 finished segments and candidates of 1 unfinished ones"):
         begin(tmp_path / "j")
@@ -108,7 +117,7 @@ def test_every_flipped_bit_is_found(path: Path, caplog: pytest.LogCaptureFixture
         journal = begin(path, resume=True)
         found = [journal.find(position, segment(position), position) for position in range(5)]
         assert all(one in (None, finished(position)) for position, one in enumerate(found))
-        pools = [journal.candidates(6, 6), journal.candidates(7, 7)]
+        pools = [drawn(journal, 6, 6), drawn(journal, 7, 7)]
         assert pools[0] in (tuple(POOL), tuple(POOL[:8]), ()) and pools[1] in (tuple(POOL[:3]), ())
         lost = found.count(None) + (len(pools[0]) < 20) + (len(pools[1]) < 3)
         assert 1 <= lost <= 2  # two, if a line break was hit

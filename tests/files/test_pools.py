@@ -28,7 +28,7 @@ def test_a_pool_with_everything() -> None:
 
 def test_what_is_written_reads_back() -> None:
     candidates = [Candidate("olá\n", -1.5, 3, {"q": 1.0}), Candidate("😀", -2.0, 4, {"q": 2.0, "only here": 0.0})]
-    pool = parse_pool(format_pool(Segment("x", "s"), candidates))
+    pool = parse_pool(format_pool(RecordedPool(Segment("x", "s"), tuple(candidates))))
     assert pool.segment == Segment("x", "s")
     assert [c.text for c in pool.candidates] == ["olá\n", "😀"]
     assert [c.scores for c in pool.candidates] == [

@@ -121,6 +121,8 @@ def functions(models: tuple[Model, Model]) -> Service:
             {
                 "model.source_language": source,
                 "model.target_language": target,
+                "rerank.support": "all",
+                "stop.rule": "quit",
                 "stop.k": 4,
                 "stop.w": 2,
                 "stop.n": 32,

@@ -16,10 +16,11 @@ from quitmt.errors import UsageError, speak
 from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.names import Option
-from quitmt.recipe import files
+from quitmt.recipe import files, presets
 from quitmt.recipe.effective import reranking_of
 from quitmt.recipe.fields import Declared, fields_of
 from quitmt.recipe.files import RecipeFile
+from quitmt.recipe.presets import PRESETS
 from quitmt.recipe.recipe import ENGINE, SECTIONS, Recipe, engine_flags
 from quitmt.rerank import specs, variants
 
@@ -59,6 +60,9 @@ def add_recipe(parser: argparse.ArgumentParser, *wanted: str) -> None:
     """``--recipe``, and a flag for each field of some sections (``stop``) or for single ones (``rerank.name``)."""
     parser.add_argument(
         "--recipe", metavar="FILE", help="a description of a run, as quitmt recipe prints it; flags win over it"
+    )
+    parser.add_argument(
+        "--preset", metavar="NAME", help=f"what stands where nothing else is said: {' or '.join(PRESETS)} (default)"
     )
     groups: dict[str, Any] = {}
     for name, declared in _wanted(wanted):
@@ -147,13 +151,20 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     """What the flags and the file say. From here on, messages name settings by where they came from."""
     file = files.load(args.recipe) if args.recipe is not None else None
     given = {name: value for name, value in vars(args).items() if "." in name and value is not None}
-    recipe = file.recipe.changed(_released(given, file.recipe)) if file else Recipe()
+    recipe = _based(file, args.preset)
+    recipe = recipe.changed(_released(given, recipe))
     recipe = recipe.changed(given)
     recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])))
     if getattr(args, DEVICE, None) is not None:
         recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
     speak(_speaker(file, given))
     return recipe
+
+
+def _based(file: RecipeFile | None, name: str | None) -> Recipe:
+    if file and name is not None:
+        raise UsageError("--preset and --recipe do not go together", hint=f'write preset = "{name}" at the file\'s top')
+    return file.recipe if file else Recipe().changed(presets.preset(name or "default"))
 
 
 def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:

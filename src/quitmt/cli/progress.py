@@ -80,7 +80,7 @@ class Progress:
         """For the driver: keeps the bar alive while segments are under way."""
         return None if self._bar.disable else self._observe
 
-    def _observe(self, segment: Segment, standing: Standing, _: object, __: object) -> None:
+    def _observe(self, segment: Segment, standing: Standing, *_: object) -> None:
         self._in_flight[segment.id] = standing.size
         if time.monotonic() - self._drawn > REDRAW_SECONDS:
             self._drawn = time.monotonic()
@@ -102,7 +102,7 @@ class Progress:
         self._in_flight.pop(outcome.id, None)
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
-            self.used += outcome.size
+            self.used += outcome.cost
             self._possible += outcome.budget or self._budget
         if outcome.error and self.first_error is None:
             self.first_error = outcome.error

@@ -16,7 +16,7 @@ from quitmt.files.journal import Journal
 from quitmt.files.outcomes import format_outcome
 from quitmt.files.outputs import Output, one_line
 from quitmt.files.pools import format_pool
-from quitmt.types import Begun, Finished, Verdict
+from quitmt.types import Begun, Finished, RecordedPool, Verdict
 
 KEEP_SECONDS = 5.0
 """How often candidates of segments under way are written to the journal: what a kill may cost at most. A segment that
@@ -53,7 +53,8 @@ class Outputs:
         if self.outcomes:
             self.outcomes.write(format_outcome(outcome))
         if self.pools and finished.candidates:
-            self.pools.write(format_pool(finished.segment, finished.candidates, self.generator))
+            pool = RecordedPool(finished.segment, tuple(finished.candidates), self.generator, tuple(finished.anchors))
+            self.pools.write(format_pool(pool))
 
     def all(self) -> list[Output]:
         return [output for output in (self.text, self.show, self.outcomes, self.pools) if output]
@@ -132,13 +133,13 @@ class Run:
         if not self.journal:
             return
         with suppress(OutputError):  # the next segment that finishes will say so
-            for position, candidates in self.driver.drawn():
+            for position, begun in self.driver.drawn():
                 kept = self._kept.setdefault(position, 0 if of_all else -1)
                 if kept < 0:
                     self._kept[position] = 0
-                elif len(candidates) > kept:
-                    self._kept[position] = len(candidates)
-                    self.journal.add_candidates(position, kept, candidates[kept:], self._checks[position])
+                elif len(begun.candidates) > kept:
+                    self._kept[position] = len(begun.candidates)
+                    self.journal.add_drawn(position, kept, begun, self._checks[position])
 
     async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item | Begun]:
         """The items: what an earlier run finished as it was then, what it had begun with the candidates it drew."""
@@ -150,10 +151,10 @@ class Run:
                 yield done
             else:
                 self._checks[position] = check
-                drawn = self.journal.candidates(position, check) if self.journal else ()
-                if drawn:
-                    self._kept[position] = len(drawn)
-                yield Begun(item, drawn) if drawn else item
+                begun = self.journal.drawn(position, item, check) if self.journal else None
+                if begun:
+                    self._kept[position] = len(begun.candidates)
+                yield begun or item
             position += 1
         if self.journal and position < self.journal.length:
             raise InputError(

@@ -77,6 +77,7 @@ class Driver:
             observer=observer,
             speculate=speculate,
             anytime=bool(deadlines),
+            anchored=traits_of(generator, GeneratorTraits).anchored,
         )
         self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
         self._in_flight, self._ordered = in_flight, ordered
@@ -95,12 +96,12 @@ class Driver:
         arrived = self._engine.wasted
         return Wasted(arrived.candidates, arrived.tokens + protocols.wasted_tokens(self._generator))
 
-    def drawn(self) -> Iterator[tuple[int, Sequence[Candidate]]]:
-        """The candidates of the segments in flight, by position: what would have to be drawn again if the run were
+    def drawn(self) -> Iterator[tuple[int, Begun]]:
+        """The segments in flight with their candidates, by position: what would have to be drawn again if the run were
         killed now. None if they are recorded. It may be asked for after a run was broken off, too."""
         if not traits_of(self._generator, GeneratorTraits).recorded:
             for position, segment in self._active.values():
-                yield position, self._engine.candidates(segment.key)
+                yield position, self._engine.drawn(segment)
 
     @property
     def waiting(self) -> str | None:
@@ -225,9 +226,10 @@ class Driver:
             self._room.clear()
             await self._room.wait()
         known: Sequence[Candidate] = ()
+        anchors: Sequence[Candidate] | None = None
         terms, limit = None, None
         if isinstance(item, Begun):
-            known, item = item.candidates, item.segment
+            known, anchors, item = item.candidates, item.anchors, item.segment
         elif isinstance(item, Order):
             terms, limit, item = self._terms(item), item.limit, item.segment
         if isinstance(item, Segment) and self._timers.over:
@@ -236,7 +238,7 @@ class Driver:
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
-            self._engine.admit(item, known, self._available(item), terms)
+            self._engine.admit(item, known, self._available(item), anchors, terms)
             self._active[item.key] = (self._admitted, item)
             self._timers.start(item.key, self._admitted, limit)
         self._admitted += 1

@@ -18,6 +18,7 @@ With ``speculate`` the next window is asked for as soon as the last one has arri
 generator is never idle, the outcomes are the same, and what a stop makes useless is counted.
 With ``anytime`` segments may expire, so little is asked for and reranked at a time; the outcomes of those that do not
 expire are the same.
+With ``anchored`` nothing is reranked before a segment's anchors have arrived: they go with its first update.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from quitmt.engine.slots import Observer, Slot, Wasted
+from quitmt.engine.slots import Observer, Slot, Wasted, given
 from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
-from quitmt.types import Ask, Candidate, Draw, Finished, Segment, Standing, Verdict
+from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 
 class Engine(Generic[State]):
@@ -43,7 +44,9 @@ class Engine(Generic[State]):
         observer: Observer | None = None,
         speculate: bool = False,
         anytime: bool = False,
+        anchored: bool = False,
     ) -> None:
+        self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
         self._terms = Terms.of(rule, self._traits, signature=signature, speculate=speculate, anytime=anytime)
@@ -69,11 +72,12 @@ class Engine(Generic[State]):
         segment: Segment,
         known: Sequence[Candidate] = (),
         available: int | None = None,
+        anchors: Sequence[Candidate] | None = None,
         terms: Terms | None = None,
     ) -> None:
-        """``known`` are its first candidates, if an earlier run drew some; whole steps of them are used. ``available``
-        is how many it has in all, if that is known: the rule then goes by that budget, if it is the smaller one.
-        ``terms`` are its own, if it has any."""
+        """``known`` are its first candidates, if an earlier run drew some, and ``anchors`` its anchors; whole steps are
+        used. ``available`` is how many it has in all, if that is known: the rule then goes by that budget, if it is the
+        smaller one. ``terms`` are its own, if it has any."""
         terms = terms or self._terms
         if segment.key in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
@@ -85,6 +89,12 @@ class Engine(Generic[State]):
             return
         rule = terms.rule if available is None else terms.rule.within(available)
         slot = Slot(segment, state, rule.open(), terms, end=available)
+        if not self._anchored:
+            slot.anchors = given(segment)
+        elif anchors is not None:
+            slot.anchors = tuple(anchors)
+        else:  # they come with the first candidates, so these must be asked for
+            known = ()
         self._slots[segment.key] = slot
         if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
@@ -99,10 +109,10 @@ class Engine(Generic[State]):
         if slot.pool:
             self._mark(slot)
 
-    def candidates(self, key: str) -> Sequence[Candidate]:
-        """Those of a segment in flight that have arrived without a gap."""
-        slot = self._slots.get(key)
-        return slot.pool if slot else ()
+    def drawn(self, segment: Segment) -> Begun:
+        """What has arrived without a gap for a segment in flight."""
+        slot = self._slots.get(segment.key)
+        return Begun(segment, slot.pool, slot.anchors) if slot else Begun(segment, ())
 
     def asks(self) -> list[Ask]:
         asks = []
@@ -116,7 +126,9 @@ class Engine(Generic[State]):
     def served(self, ask: Ask) -> bool:
         """Whether nothing is missing of an ask: all arrived, or the segment needs no more."""
         slot = self._slots.get(ask.segment.key)
-        return slot is None or slot.winding_up or slot.ended or len(slot.pool) >= ask.stop
+        if slot is None or slot.winding_up or slot.ended:
+            return True
+        return len(slot.pool) >= ask.stop and slot.anchors is not None
 
     def feed(self, draw: Draw) -> None:
         slot = self._slots.get(draw.segment.key)
@@ -139,7 +151,8 @@ class Engine(Generic[State]):
         for slot in self._reranking:
             slot.reranking = True
             pace = slot.terms.pace
-            updates.append(Update(slot.state, slot.pool[slot.reranked : pace.ready(slot)], pace.stride))
+            new = slot.pool[slot.reranked : pace.ready(slot)]
+            updates.append(Update(slot.state, new, pace.stride, () if slot.reranked else slot.anchors or ()))
             del self._to_rerank[slot.segment.key]
         return updates
 
@@ -168,7 +181,8 @@ class Engine(Generic[State]):
         1. With a standing and nothing being reranked it is finished, with the best so far.
         2. While its candidates are being reranked, it is finished as soon as that settles.
         3. With candidates but no standing these are reranked at once, be they less than a step, and that was all.
-        4. With nothing at all, the first candidates that arrive are reranked, and that was all.
+        4. With anchors only, the first of them is the translation.
+        5. With nothing at all, the first candidates that arrive are reranked, and that was all.
 
         So it has a translation unless its generator or reranker fails, or takes so long that it is abandoned.
         """
@@ -189,7 +203,7 @@ class Engine(Generic[State]):
         slot = self._slots.get(key)
         if slot is None:
             return
-        if slot.standing is not None:
+        if slot.standing is not None or (slot.anchors and (scoring or not slot.pool)):
             self._finish(slot, Verdict.DEADLINE)
         elif not slot.pool:
             self._finish(slot, Verdict.FAILED, GenerationError(f"no candidate arrived before {deadline}"))
@@ -227,7 +241,7 @@ class Engine(Generic[State]):
             return
         if not slot.ended and len(slot.pool) == slot.asked < slot.terms.pace.ahead(slot):
             self._to_ask[slot.segment.key] = slot
-        if slot.reranking:
+        if slot.reranking or slot.anchors is None:
             return
         if slot.terms.pace.ready(slot) > slot.reranked:
             self._to_rerank[slot.segment.key] = slot
@@ -240,7 +254,7 @@ class Engine(Generic[State]):
         """What is left to do for a segment whose time is up; see ``expire``."""
         if slot.reranking:
             return
-        if slot.standing is not None:
+        if slot.standing is not None or (slot.anchors and not slot.pool):
             self._finish(slot, Verdict.DEADLINE)
         elif slot.pool:
             self._to_rerank[slot.segment.key] = slot
@@ -259,7 +273,7 @@ class Engine(Generic[State]):
             if verdict is None and slot.expired and standing is standings[-1]:
                 verdict = Verdict.DEADLINE
             if self._observer is not None:
-                self._observer(slot.segment, standing, slot.pool[: standing.size], verdict)
+                self._observer(slot.segment, standing, slot.anchors or (), slot.pool[: standing.size], verdict)
             if verdict is not None:
                 self._finish(slot, verdict)
                 return
@@ -283,7 +297,7 @@ class Engine(Generic[State]):
         if verdict is not Verdict.FAILED:
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
         outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
-        self._finished.append(Finished(slot.segment, outcome, used, self._ranked(slot)))
+        self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot)))
 
     def _ranked(self, slot: Slot[State]) -> Sequence[tuple[int, float]]:
         """The winner as its standing has it, then the others; nobody else while the reranker is at work on them."""

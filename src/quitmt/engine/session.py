@@ -34,8 +34,9 @@ GRACE = 0.7
 MEMORY = 128
 """How many of the last segments the measured rate is taken from."""
 
-Observer = Callable[[Standing, Sequence[Candidate], Verdict | None], None]
-"""Called after each step of one segment: where it stands, its candidates so far, and the verdict that fell, if any."""
+Observer = Callable[[Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
+"""Called after each step of one segment: where it stands, its anchors, its samples so far, and the verdict that fell,
+if any."""
 
 
 @dataclass(slots=True, eq=False)
@@ -271,12 +272,17 @@ class Session:
         return Limit(min(left, max(share, 0.0)), left + GRACE)
 
     def _observe(
-        self, segment: Segment, standing: Standing, candidates: Sequence[Candidate], verdict: Verdict | None
+        self,
+        segment: Segment,
+        standing: Standing,
+        anchors: Sequence[Candidate],
+        candidates: Sequence[Candidate],
+        verdict: Verdict | None,
     ) -> None:
         ticket = self._active.get(segment.key)
         if ticket is not None and ticket.observer is not None and not ticket.settled:
             with suppress(Exception):  # whoever looks on must not disturb
-                ticket.observer(standing, candidates, verdict)
+                ticket.observer(standing, anchors, candidates, verdict)
 
     def _withdraw(self, ticket: Ticket) -> None:
         if self.waiting.remove(ticket):

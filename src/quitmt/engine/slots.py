@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Generic
 from quitmt.engine.guarded import GuardedWatch
 from quitmt.errors import QuitmtError
 from quitmt.protocols import State
-from quitmt.types import Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict
+from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict, at
 
 if TYPE_CHECKING:
     from quitmt.engine.terms import Terms
 
-Observer = Callable[[Segment, Standing, Sequence[Candidate], Verdict | None], None]
-"""Called after each step: the segment, where it stands, its candidates so far, and the verdict that fell, if any."""
+Observer = Callable[[Segment, Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
+"""Called after each step: the segment, where it stands, its anchors, its samples so far, and the verdict that fell, if
+any."""
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Slot(Generic[State]):
     expired: bool = False
     end: int | None = None
     """How many candidates there are in all, once that is known: of a recorded pool, from the start."""
+    anchors: tuple[Candidate, ...] | None = None
+    """Its generator's, then the user's own; None until the generator's have arrived."""
     pool: list[Candidate] = field(default_factory=list)
     """Candidates 0, 1, … without a gap."""
     early: dict[int, Candidate] = field(default_factory=dict)
@@ -59,15 +62,17 @@ class Slot(Generic[State]):
     @property
     def ended(self) -> bool:
         """Whether all candidates that there are have arrived."""
-        return self.end is not None and len(self.pool) >= self.end
+        return self.end is not None and len(self.pool) >= self.end and self.anchors is not None
 
     @property
     def winding_up(self) -> bool:
         """Whether its time is up and there is something to return: it needs no more candidates."""
-        return self.expired and len(self.pool) > 0
+        return self.expired and (len(self.pool) > 0 or bool(self.anchors))
 
     def collect(self, draw: Draw) -> None:
         """Append what continues the pool; keep what came early; drop what is there already."""
+        if draw.anchors is not None and self.anchors is None:
+            self.anchors = draw.anchors + given(self.segment)
         if draw.start == len(self.pool) and not self.early:
             self.pool.extend(draw.candidates)
             return
@@ -79,14 +84,17 @@ class Slot(Generic[State]):
 
     def outcome(self, verdict: Verdict, error: QuitmtError | None, effort: Effort | None) -> Outcome:
         """What became of it."""
-        standing = self.standing
+        standing, anchors = self.standing, self.anchors or ()
+        # With no time for a score, the first anchor is the best that is known.
+        index = standing.best if standing else -1 if anchors and verdict is Verdict.DEADLINE else None
+        chosen = Candidate("") if index is None else at(index, anchors, self.pool)
         # Where the candidates ended it is their number; whoever stopped before need not know that they would.
         budget = len(self.pool) if verdict is Verdict.EXHAUSTED else self.watch.rule.budget
         return Outcome(
             id=self.segment.id,
             source=self.segment.source,
-            translation=self.pool[standing.best].text if standing else "",
-            index=standing.best if standing else None,
+            translation=chosen.text,
+            index=index,
             score=standing.score if standing else None,
             size=standing.size if standing else 0,
             stop=verdict,
@@ -96,4 +104,11 @@ class Slot(Generic[State]):
             error=str(error) if error else None,
             effort=effort,
             budget=budget,
+            origin=chosen.origin,
+            anchors=sum(one.origin != GIVEN for one in anchors),
         )
+
+
+def given(segment: Segment) -> tuple[Candidate, ...]:
+    """The anchors that are the user's own."""
+    return tuple(Candidate(text, origin=GIVEN) for text in segment.anchors)

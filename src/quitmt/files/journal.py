@@ -26,7 +26,7 @@ from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, sett
 from quitmt.files.durable import SealedLines, sealed, writable
 from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
-from quitmt.types import Candidate, Finished, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -168,21 +168,24 @@ class Journal:
             return None
         try:
             entry = self._entry(self._places[position], position, check)
-            return Finished(segment, from_fields(entry["outcome"]), _candidates(entry.get("candidates", ())))
+            candidates, anchors = (_candidates(entry.get(name, ())) for name in ("candidates", "anchors"))
+            return Finished(segment, from_fields(entry["outcome"]), candidates, anchors)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, QuitmtError):
                 raise
             log.warning("line %d of the input is done again: its line in %s is damaged", position + 1, self.path)
             return None
 
-    def candidates(self, position: int, check: int) -> tuple[Candidate, ...]:
-        """The candidates that an earlier run drew for a segment that it did not finish."""
+    def drawn(self, position: int, segment: Segment, check: int) -> Begun | None:
+        """What an earlier run drew for a segment that it did not finish, if it did."""
         found: tuple[Candidate, ...] = ()
+        anchors: tuple[Candidate, ...] | None = None
         for place in self._begun.pop(position, ()):
             entry = self._entry(place, position, check)
             if entry["start"] <= len(found):  # what is after a gap is of no use
                 found = found[: entry["start"]] + _candidates(entry["begun"])
-        return found
+                anchors = _candidates(entry["anchors"]) if "anchors" in entry else anchors
+        return Begun(segment, found, anchors) if found else None
 
     def _entry(self, place: int, position: int, check: int) -> dict[str, Any]:
         assert self._file is not None
@@ -201,11 +204,16 @@ class Journal:
         entry["outcome"] = to_fields(finished.outcome)
         if self._keep_candidates:
             entry["candidates"] = _fields(finished.candidates)
+            if finished.anchors:
+                entry["anchors"] = _fields(finished.anchors)
         self._append(entry)
 
-    def add_candidates(self, position: int, start: int, candidates: Sequence[Candidate], check: int) -> None:
-        """Of a segment that is under way: its candidates from ``start`` on."""
-        self._append({"position": position, "check": check, "start": start, "begun": _fields(candidates)})
+    def add_drawn(self, position: int, start: int, begun: Begun, check: int) -> None:
+        """Of a segment that is under way: its candidates from ``start`` on, and with the first of them its anchors."""
+        entry = {"position": position, "check": check, "start": start, "begun": _fields(begun.candidates[start:])}
+        if start == 0 and begun.anchors is not None:
+            entry["anchors"] = _fields(begun.anchors)
+        self._append(entry)
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         assert self._file is not None
@@ -233,7 +241,10 @@ def _is_entry(entry: Mapping[str, Any]) -> bool:
 
 
 def _fields(candidates: Sequence[Candidate]) -> list[tuple[Any, ...]]:
-    return [(c.text, c.log_probability, c.tokens, dict(c.scores) if c.scores else None) for c in candidates]
+    return [
+        (c.text, c.log_probability, c.tokens, dict(c.scores) if c.scores else None, *([c.origin] if c.origin else []))
+        for c in candidates
+    ]
 
 
 def _candidates(fields: Sequence[Sequence[Any]]) -> tuple[Candidate, ...]:

@@ -14,8 +14,8 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``budget``, ``remarks``, ``effort``, ``recipe`` and ``error`` only where there are
-    any."""
+    """In the order people read them; ``budget``, ``anchors``, ``origin``, ``remarks``, ``effort``, ``recipe`` and
+    ``error`` only where there are any."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -32,6 +32,10 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         },
         "signature": outcome.signature,
     }
+    if outcome.anchors:
+        fields["anchors"] = outcome.anchors
+    if outcome.origin:
+        fields["origin"] = outcome.origin
     if outcome.remarks:
         fields["remarks"] = outcome.remarks
     if outcome.effort is not None:

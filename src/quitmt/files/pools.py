@@ -3,7 +3,9 @@
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
 Source, scores and generator (the signature of what sampled it) are optional; a "reference" is for evaluation and is not
-read here.
+read here. Candidates that are not samples are a list of their own, also optional, in their order:
+
+    {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from quitmt.errors import InputError
 from quitmt.files.lines import name_of, read_lines
-from quitmt.types import Candidate, RecordedPool, Segment
+from quitmt.types import GIVEN, Candidate, RecordedPool, Segment
 
 _LARGEST = sys.float_info.max
 
@@ -73,21 +76,52 @@ def parse_pool(line: str) -> RecordedPool:
         raise InputError(f"a pool must be a JSON object, not {type(fields).__name__}")
     if "\\ud" in line.lower():
         _check_text(fields)
-    texts = _texts(fields)
-    scores = _scores(fields, len(texts))
-    if scores:
-        names, columns = list(scores), list(zip(*scores.values(), strict=True))
-        candidates = [
-            Candidate(t, scores=dict(zip(names, c, strict=True))) for t, c in zip(texts, columns, strict=True)
-        ]
-    else:
-        candidates = [Candidate(text) for text in texts]
-    return RecordedPool(Segment(_id(fields), _text(fields, "source")), tuple(candidates), _text(fields, "generator"))
+    if fields.get("candidates") == []:
+        raise InputError("the pool has no candidates")
+    return RecordedPool(
+        Segment(_id(fields), _text(fields, "source")),
+        _candidates(fields, "candidates", "scores"),
+        _text(fields, "generator"),
+        _anchors(fields) if fields.get("anchors") is not None else (),
+    )
 
 
-def format_pool(segment: Segment, candidates: Sequence[Candidate], generator: str = "") -> str:
+def _candidates(fields: dict[str, Any], name: str, scores_name: str) -> tuple[Candidate, ...]:
+    texts = _texts(fields, name)
+    scores = _scores(fields, scores_name, len(texts))
+    if not scores:
+        return tuple(Candidate(text) for text in texts)
+    names, columns = list(scores), zip(*scores.values(), strict=True)
+    return tuple(Candidate(t, scores=dict(zip(names, c, strict=True))) for t, c in zip(texts, columns, strict=True))
+
+
+def _anchors(fields: dict[str, Any]) -> tuple[Candidate, ...]:
+    anchors = _candidates(fields, "anchors", "anchor_scores")
+    origins = fields.get("origins") or [GIVEN] * len(anchors)
+    if not isinstance(origins, list) or not all(isinstance(one, str) and one for one in origins):
+        raise InputError('"origins" must be a list of texts, one for each anchor')
+    if len(origins) != len(anchors):
+        raise InputError(f"there are {len(origins)} origins for {len(anchors)} anchors")
+    return tuple(replace(one, origin=origin) for one, origin in zip(anchors, origins, strict=True))
+
+
+def format_pool(recorded: RecordedPool) -> str:
     """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers every candidate has."""
+    segment, candidates, anchors = recorded.segment, recorded.candidates, recorded.anchors
     pool: dict[str, Any] = {"id": segment.id, "source": segment.source, "candidates": [c.text for c in candidates]}
+    if scores := _numbers(candidates):
+        pool["scores"] = scores
+    if anchors:
+        pool |= {"anchors": [c.text for c in anchors], "origins": [c.origin or GIVEN for c in anchors]}
+        if scores := _numbers(anchors):
+            pool["anchor_scores"] = scores
+    if recorded.generator:
+        pool["generator"] = recorded.generator
+    return json.dumps(pool, ensure_ascii=False)
+
+
+def _numbers(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
+    """What all of them have."""
     scores: dict[str, list[Any]] = {}
     if candidates and all(c.log_probability is not None for c in candidates):
         scores["log_probability"] = [c.log_probability for c in candidates]
@@ -95,11 +129,7 @@ def format_pool(segment: Segment, candidates: Sequence[Candidate], generator: st
         scores["tokens"] = [c.tokens for c in candidates]
     for name in _common(c.scores or {} for c in candidates):
         scores[name] = [(c.scores or {})[name] for c in candidates]
-    if scores:
-        pool["scores"] = scores
-    if generator:
-        pool["generator"] = generator
-    return json.dumps(pool, ensure_ascii=False)
+    return scores
 
 
 def _common(scores: Iterable[Any]) -> list[str]:
@@ -121,31 +151,29 @@ def _text(fields: dict[str, Any], name: str) -> str:
     raise InputError(f'"{name}" must be a text, not {type(found).__name__}')
 
 
-def _texts(fields: dict[str, Any]) -> list[str]:
-    texts = fields.get("candidates")
+def _texts(fields: dict[str, Any], name: str) -> list[str]:
+    texts = fields.get(name)
     if not isinstance(texts, list):
-        raise InputError('the pool has no list of "candidates"')
-    if not texts:
-        raise InputError("the pool has no candidates")
+        raise InputError(f'the pool has no list of "{name}"')
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"candidate {index} is not a text but {json.dumps(text)[:40]}")
+            raise InputError(f"{name[:-1]} {index} is not a text but {json.dumps(text)[:40]}")
     return texts
 
 
-def _scores(fields: dict[str, Any], count: int) -> dict[str, list[float]]:
-    scores = fields.get("scores")
+def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, list[float]]:
+    scores, of_what = fields.get(name_of_all), "anchor" if name_of_all == "anchor_scores" else "candidate"
     if scores is None:
         return {}
     if not isinstance(scores, dict):
-        raise InputError('"scores" must be an object of lists, one a name')
+        raise InputError(f'"{name_of_all}" must be an object of lists, one a name')
     for name, values in scores.items():
         if not isinstance(values, list) or len(values) != count:
             found = len(values) if isinstance(values, list) else "no"
-            raise InputError(f"the scores {name!r} are {found} for {count} candidates")
+            raise InputError(f"the scores {name!r} are {found} for {count} {of_what}s")
         for index, value in enumerate(values):
             if type(value) not in (int, float) or not abs(value) <= _LARGEST:
-                raise InputError(f"the score {name!r} of candidate {index} is {value!r}, not a finite number")
+                raise InputError(f"the score {name!r} of {of_what} {index} is {value!r}, not a finite number")
     return scores
 
 

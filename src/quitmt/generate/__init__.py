@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt import names
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
+from quitmt.generate.anchors import Anchor
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
@@ -44,6 +45,11 @@ class Backend(Name):
     """Which of the options are its own."""
     lacks: tuple[str, ...] = ()
     """Settings of sampling that the engine does not have."""
+    temperature: float = 0.7
+    """What is safe where nothing else is said: at 1.0 a full-size model already samples from a long tail of wrong
+    tokens (docs/anchors.md)."""
+    anchors: str = "greedy"
+    """What its pools begin with where nothing else is said."""
     in_flight: int = 64
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
@@ -197,6 +203,20 @@ def check(
         template.load(options["prompt"])
     if installed:
         backend.require(f"{name}:")
+
+
+def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
+    """Refuse what the engine lacks."""
+    backend, name = find(spec), spec.partition(":")[0]
+    for anchor in anchors:
+        if backend is None:
+            hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
+            raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
+        if anchor.beam is not None and "beam" in backend.lacks:
+            raise UsageError(
+                f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
+                hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
+            )
 
 
 def _stranger(option: str, name: str) -> UsageError:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from quitmt.bergamot.models import load
+from quitmt.bergamot.models import Model, load
 from quitmt.bergamot.sampling import Sampler, Task
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.loops.mailbox import Mailbox
@@ -34,11 +34,19 @@ class BergamotGenerator:
     traits = GeneratorTraits(sentence_level=True, takes_seeds=True)
 
     def __init__(self, model: str, sampling: Sampling | None = None) -> None:
-        sampling = sampling or Sampling()
-        loaded = load(model)
+        self._start(model, load(model), sampling or Sampling())
+
+    def _start(self, model: str, loaded: Model, sampling: Sampling) -> None:
+        self._model, self._loaded = model, loaded
         self.signature = f"{model}|w:{loaded.fingerprint}|{sampling.signature}"
         self._vocabulary = loaded.source
         self._worker = _Worker(lambda: Sampler(loaded, sampling))
+
+    def resampled(self, sampling: Sampling) -> BergamotGenerator:
+        """The same model, sampling differently."""
+        made = BergamotGenerator.__new__(BergamotGenerator)
+        made._start(self._model, self._loaded, sampling)
+        return made
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield each ask's candidates in one draw, as soon as they are complete."""

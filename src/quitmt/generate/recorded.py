@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Candidate, Draw, RecordedPool, Segment
+from quitmt.types import Ask, Draw, RecordedPool, Segment
 
 
 class RecordedGenerator:
@@ -13,15 +13,15 @@ class RecordedGenerator:
     any length holds only the pools in flight."""
 
     signature = "recorded"
-    traits = GeneratorTraits(recorded=True)
+    traits = GeneratorTraits(recorded=True, anchored=True)
 
     def __init__(self, pools: Iterable[RecordedPool] = ()) -> None:
-        self._pools: dict[str, tuple[Candidate, ...]] = {}
+        self._pools: dict[str, RecordedPool] = {}
         for pool in pools:
             self.add(pool)
 
     def add(self, pool: RecordedPool) -> Segment:
-        self._pools[pool.segment.id] = pool.candidates
+        self._pools[pool.segment.id] = pool
         return pool.segment
 
     def play(self, pools: Iterable[RecordedPool]) -> Iterator[Segment]:
@@ -29,12 +29,13 @@ class RecordedGenerator:
 
     def available(self, segment: Segment) -> int | None:
         pool = self._pools.get(segment.id)
-        return None if pool is None else len(pool)
+        return None if pool is None else len(pool.candidates)
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         for ask in asks:
             pool = self._pools[ask.segment.id]
-            yield Draw(ask.segment, ask.start, pool[ask.start : ask.stop], ended=ask.stop >= len(pool))
+            found, ended = pool.candidates[ask.start : ask.stop], ask.stop >= len(pool.candidates)
+            yield Draw(ask.segment, ask.start, found, ended=ended, anchors=None if ask.start else pool.anchors)
 
     def close(self, segment: Segment) -> None:
         self._pools.pop(segment.id, None)

@@ -15,6 +15,8 @@ from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
 from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
+from quitmt.generate import anchors as anchor_names
+from quitmt.generate.anchors import Anchored
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import (
@@ -107,13 +109,19 @@ def build(recipe: Recipe, given: Given = NOTHING) -> Built:
 
 
 def build_generator(model: ModelRecipe) -> Generator:
+    """With its anchors, if it has any; ``effective`` comes first."""
     name, *_ = generate.resolve(model.name, *model.languages)
-    return generate.load(name, sampling_of(model), languages=model.languages, options=model.options)
+    sampling = sampling_of(model)
+    generator = generate.load(name, sampling, languages=model.languages, options=model.options)
+    anchors = anchor_names.parse(model.anchors) if model.anchors is not None else ()
+    return Anchored(generator, anchors, sampling) if anchors else generator
 
 
 def build_reranker(recipe: RerankRecipe, languages: tuple[str | None, str | None]) -> Reranker[Any]:
     choice = reranking_of(recipe)
-    settings: dict[str, Any] = {"variant": choice.variant, "filter": choice.filter, "keep": choice.keep}
+    settings: dict[str, Any] = {
+        "variant": choice.variant, "filter": choice.filter, "keep": choice.keep, "support": choice.support
+    }  # fmt: skip
     return rerank.load(choice.name, languages=languages, hardware=hardware_of(recipe), **settings)
 
 

@@ -11,6 +11,7 @@ from quitmt import generate, stop
 from quitmt.calibrate.auto import Wish
 from quitmt.engine.deadlines import Deadlines
 from quitmt.errors import QuitmtError, UsageError, place, placed, setting
+from quitmt.generate.anchors import parse as parse_anchors
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import GeneratorTraits
 from quitmt.recipe.effective import (
@@ -29,7 +30,7 @@ from quitmt.recipe.recipe import OBJECT, Recipe
 from quitmt.sampling import Sampling
 from quitmt.stop.window import Quit
 
-SAMPLING = ("temperature", "top_k", "top_p", "epsilon")
+SAMPLING = ("temperature", "top_k", "top_p", "epsilon", "min_p")
 
 
 def check(recipe: Recipe, given: Given = NOTHING, *, installed: bool = True) -> None:
@@ -54,7 +55,8 @@ def _steps(recipe: Recipe, given: Given, *, installed: bool) -> Iterator[Callabl
     yield partial(_check_run, recipe)
     yield partial(_check_rerank, recipe, given, installed=installed)
     for name in SAMPLING:
-        yield partial(Sampling, **{name: getattr(recipe.model, name)})
+        if getattr(recipe.model, name) is not None:
+            yield partial(Sampling, **{name: getattr(recipe.model, name)})
     yield partial(_check_model, recipe, given, installed=installed)
     yield partial(_check_numbers, recipe)
     yield partial(_check_stop, recipe, given, installed=installed)
@@ -65,12 +67,18 @@ def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
     sampling = sampling_of(model)
     if model.context < 0:
         raise UsageError(f"{setting('model.context')} must be 0 or more, not {model.context}")
+    anchors = parse_anchors(model.anchors) if model.anchors is not None else ()
+    traits = reranker_traits(recipe, given, installed=False)
+    if anchors and not traits.takes_anchors:
+        hint = f"give {setting('model.anchors', 'none')}"
+        raise UsageError(f"{title_of(recipe, given)} scores samples only, no anchors", hint=hint)
     if given.generator is not None:
         return
     _refuse_object(model.name, "model.name")
     with placed("model.name"):
         name, *languages = generate.resolve(model.name, *model.languages)
         generate.check(name, sampling, (languages[0], languages[1]), model.options, installed=installed)
+    generate.check_anchors(name, anchors)
     backend = generate.find(name)
     if model.context and not (backend and backend.prompted):
         raise UsageError(f"{setting('model.context')} goes with chat models, not with {name}")

@@ -11,6 +11,8 @@ from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import UsageError, placed
+from quitmt.generate import Backend
+from quitmt.generate.anchors import NONE
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
@@ -19,6 +21,10 @@ from quitmt.rerank.filtered import KEEP
 from quitmt.sampling import Sampling
 
 STEP, BUDGET = 8, 512
+AUTO_STEP = 4
+"""Anchored pools need few candidates, so the rule looks sooner."""
+OTHERS = "others"
+PAPER_TEMPERATURE = 1.2
 IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
 """Segments at a time, of functions and of recorded pools; backends have their own."""
 
@@ -46,14 +52,45 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     elif recorded:  # the languages of the embedded models, for metrics that must know them
         source, target = model.source_language or "en", model.target_language or "pt"
         model = replace(model, source_language=source, target_language=target)
-    own = recipe.stop
-    rule = own.rule if own.rule is not None else "auto" if own.wishes or known else "quit"
-    k, n = own.k or (known.step if known else STEP), own.n or (known.budget if known else BUDGET)
-    choice = recipe.rerank
+    own, choice = recipe.stop, recipe.rerank
     if choice.filter is not None and choice.keep is None:
         choice = replace(choice, keep=KEEP)
+    if choice.support is None and given.reranker is None and choice.name.startswith("mbr:"):
+        choice = replace(choice, support=OTHERS)
+    traits = _traits(recipe, given)
+    model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
+    rule = own.rule if own.rule is not None else "auto" if own.wishes or known or traits.gives_rivals else "quit"
+    usual = AUTO_STEP if rule == "auto" else STEP
+    k, n = own.k or (known.step if known else usual), own.n or (known.budget if known else BUDGET)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))
     return replace(recipe, model=model, rerank=choice, stop=replace(own, rule=rule, k=k, n=n), run=run)
+
+
+def _traits(recipe: Recipe, given: Given) -> RerankerTraits:
+    try:
+        return reranker_traits(recipe, given, installed=False)
+    except UsageError:  # ``check`` says what is wrong with it
+        return RerankerTraits()
+
+
+def _with_defaults(model: ModelRecipe, given: Given, *, takes_anchors: bool) -> ModelRecipe:
+    """With the sampling that is safe for the kind of model, and the anchors that it is best with."""
+    backend = None if given.generator is not None else _backend(model)
+    if backend is None:  # it samples as it likes, or has done so
+        return model
+    changes: dict[str, Any] = {}
+    if model.temperature is None:
+        changes["temperature"] = backend.temperature
+    if model.anchors is None:
+        changes["anchors"] = backend.anchors if takes_anchors and model.temperature != 0 else NONE
+    return replace(model, **changes)
+
+
+def _backend(model: ModelRecipe) -> Backend | None:
+    try:
+        return generate.find(model.name or "")
+    except UsageError:  # ``check`` says what is wrong with it
+        return None
 
 
 def build_rule(recipe: StopRecipe) -> StoppingRule:
@@ -68,11 +105,13 @@ def build_rule(recipe: StopRecipe) -> StoppingRule:
 
 
 def sampling_of(model: ModelRecipe) -> Sampling:
-    return Sampling(model.temperature, model.top_k, model.top_p, model.epsilon, model.seed)
+    """Where nothing is said, as in the paper: ``effective`` comes first."""
+    temperature = PAPER_TEMPERATURE if model.temperature is None else model.temperature
+    return Sampling(temperature, model.top_k, model.top_p, model.epsilon, model.seed, model.min_p)
 
 
 def reranking_of(recipe: RerankRecipe) -> Reranking:
-    return Reranking(recipe.name, recipe.variant, recipe.filter, recipe.keep)
+    return Reranking(recipe.name, recipe.variant, recipe.filter, recipe.keep, recipe.support)
 
 
 def hardware_of(recipe: RerankRecipe) -> Hardware | None:
@@ -113,8 +152,5 @@ def profile_of(own: StopRecipe, given: Given) -> Profile | None:
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:
     if given.generator is not None:
         return RECORDED_IN_FLIGHT if recorded else IN_FLIGHT
-    try:
-        backend = generate.find(model.name or "")
-    except UsageError:  # ``check`` says what is wrong with it
-        return IN_FLIGHT
+    backend = _backend(model)
     return backend.in_flight if backend else IN_FLIGHT

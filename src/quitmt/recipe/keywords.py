@@ -14,13 +14,14 @@ from quitmt.calibrate.profile import Profile
 from quitmt.errors import KEYWORDS
 from quitmt.generate import OPTIONS
 from quitmt.metrics.devices import Hardware
+from quitmt.recipe import presets
 from quitmt.recipe.effective import Given
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.objects import generator_of, reranker_of, rule_of
 from quitmt.recipe.recipe import SECTIONS, Recipe
 
 PARTS = ("model", "reranker", "rule")
-SPECIAL = (*PARTS, "profile", "hardware", "languages", "options")
+SPECIAL = (*PARTS, "profile", "hardware", "languages", "options", "preset")
 """Keywords that are more than the value of one field."""
 
 
@@ -55,7 +56,8 @@ def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
     elif profile is not None and not isinstance(profile, Profile):
         raise TypeError(f"profile must be a file of quitmt calibrate, or a Profile, not {profile!r}")
     changes |= _options(given.get("options", {}))
-    return Recipe().changed(changes), Given(
+    based = presets.preset(given.get("preset", "default"))
+    return Recipe().changed({**based, **changes}), Given(
         generator=_object(given.get("model"), generator_of),
         reranker=_object(given.get("reranker"), reranker_of),
         rule=_object(given.get("rule"), rule_of),

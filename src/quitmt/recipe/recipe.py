@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from quitmt.errors import InputError, setting, unknown
 from quitmt.names import Option
 from quitmt.recipe.fields import Where, check_value, declared, fields_of, read, written
+from quitmt.recipe.presets import preset
 from quitmt.signature import field as field_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class ModelRecipe:
     target_language: str | None = declared(
         None, "target language", flag="--tgt", metavar="LANG", group=LANGUAGES, shown="the model's, or pt"
     )
-    temperature: float = declared(1.2, "of sampling; 0 is greedy", flag="--temperature", metavar="T", group=SAMPLING)
+    temperature: float | None = declared(
+        None, "of sampling; 0 is greedy", flag="--temperature", metavar="T", group=SAMPLING,
+        shown="what is safe for the engine",
+    )  # fmt: skip
     top_k: int | None = declared(
         None, "sample only among the N most probable tokens", flag="--top-k", metavar="N", group=SAMPLING
     )
@@ -68,6 +72,15 @@ class ModelRecipe:
     epsilon: float | None = declared(
         None, "… tokens with a probability of at least E", flag="--epsilon", metavar="E", group=SAMPLING
     )
+    min_p: float | None = declared(
+        None, "… tokens with at least the share P of the most probable one's probability", flag="--min-p", metavar="P",
+        group=SAMPLING,
+    )  # fmt: skip
+    anchors: str | None = declared(
+        None, "candidates that are not samples, and that the samples judge: some of greedy, beam:N and N@T (N samples "
+        "at temperature T), with commas; or none",
+        flag="--anchors", metavar="LIST", group=SAMPLING, shown="what the engine is best with",
+    )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
         0, "chat models: show so many lines before each", flag="--context", metavar="N", group=ENGINE
@@ -97,6 +110,10 @@ class RerankRecipe:
         "exact", "with mbr: exact, or one of the faster kinds in the list below", flag="--mbr", metavar="KIND",
         group=RERANKING,
     )  # fmt: skip
+    support: str | None = declared(
+        None, "with mbr: who judges a candidate: others (all samples but itself) or all (itself too, as in the paper)",
+        flag="--support", metavar="WHO", group=RERANKING, shown="others",
+    )  # fmt: skip
     filter: str | None = declared(
         None, "with mbr: only among the candidates that this qe: reranker likes best", flag="--filter", metavar="NAME",
         group=RERANKING,
@@ -123,7 +140,7 @@ class StopRecipe:
 
     rule: str | None = declared(
         None, "the rule, by a name of the list below, or auto: by the wishes here", flag="--stop", metavar="NAME",
-        group=STOPPING, shown="quit, or auto with a wish",
+        group=STOPPING, shown="auto with exact mbr or a wish, else quit",
     )  # fmt: skip
     max_loss: str | float | None = declared(
         None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
@@ -201,14 +218,22 @@ class Recipe:
         """From a mapping of sections; ``where`` says for errors where ``section.field`` stands."""
         place = where or (lambda name: f"the recipe's {name}")
         given = {}
+        based = found.get("preset")
+        if based is not None and not isinstance(based, str):
+            raise InputError(f"{place('preset')} must be a text, not {based!r}")
         for name, section in found.items():
+            if name == "preset":
+                continue
             if name not in SECTIONS:
                 error = unknown("section of a recipe", str(name), SECTIONS)
                 raise InputError(f"{place(str(name))}: {error.args[0]}", hint=error.hint)
             if not isinstance(section, Mapping):
                 raise InputError(f"{place(name)} must be a section, not {section!r}")
             given[name] = read(SECTIONS[name], section, _within(place, name), f"[{name}]")
-        return cls(**given)
+        if based is None:
+            return cls(**given)
+        own = {f"{name}.{field}" for name, section in found.items() if name in SECTIONS for field in section}
+        return cls(**given).changed({field: value for field, value in preset(based).items() if field not in own})
 
     def changed(self, values: Mapping[str, Any]) -> Recipe:
         """With other values of some fields, by their full names: ``{"rerank.keep": 32, "model.options.batch": 8}``."""
@@ -238,7 +263,7 @@ class Recipe:
         found = self.to_fields()
         found.pop("run", None)
         if self.model.name is None or self.model.name.startswith(OBJECT):
-            known = ("name", "source_language", "target_language")
+            known = ("name", "source_language", "target_language", "anchors")
             found["model"] = {name: value for name, value in found.get("model", {}).items() if name in known}
         for section, places in (("model", ("options",)), ("rerank", ("device", "batch_tokens"))):
             for place in places:

@@ -13,7 +13,7 @@ from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.filtered import KEEP, Filtered, check_keep
-from quitmt.rerank.mbr import Mbr
+from quitmt.rerank.mbr import SUPPORTS, Mbr, Support
 from quitmt.rerank.qe import Qe
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
@@ -24,13 +24,14 @@ class Reranking:
     """A reranker by name, as a recipe has it: ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``.
 
     ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
-    MBR, such as ``prune`` (see ``quitmt.rerank.variants``).
+    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``support`` is who judges a candidate (``others``).
     """
 
     name: str
     variant: str = "exact"
     filter: str | None = None
     keep: int | None = None
+    support: str | None = None
 
     @property
     def kind(self) -> str:
@@ -46,12 +47,12 @@ class Reranking:
         """Those of what it names, known before anything is loaded; ``check`` comes first."""
         needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
         if self.kind == "qe":
-            return RerankerTraits("qe", needs_source=needs_source, running_best=True)
+            return RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
         if self.filter is not None:
             return RerankerTraits("mbr", needs_source=needs_source)
         if self.variant != "exact":
             return RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
-        return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True)
+        return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
 
     def check(self, *, installed: bool = True) -> None:
         """Raise whatever is wrong with it that can be told without loading a model."""
@@ -68,6 +69,8 @@ class Reranking:
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
+        if self.support is not None and self.support not in SUPPORTS:
+            raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {self.support!r}")
         with placed("rerank.variant"):
             method = variants.load(self.variant)
         if self.kind == "qe":
@@ -76,8 +79,9 @@ class Reranking:
             self._check_filter(exact=method is None)
 
     def _check_qe(self) -> None:
-        if self.variant != "exact":
-            raise UsageError(f"{setting('rerank.variant')} goes with an mbr: reranker, not with {self.name}")
+        for name, value in (("variant", self.variant != "exact"), ("support", self.support is not None)):
+            if value:
+                raise UsageError(f"{setting(f'rerank.{name}')} goes with an mbr: reranker, not with {self.name}")
         if self.filter is not None:
             raise UsageError(
                 f"{setting('rerank.filter')} goes with an mbr: reranker, not with {self.name}",
@@ -100,9 +104,10 @@ def load(
     filter: str | None = None,
     keep: int | None = None,
     variant: str = "exact",
+    support: str | None = None,
 ) -> Reranker[Any]:
     """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it."""
-    Reranking(spec, variant, filter, keep).check()
+    Reranking(spec, variant, filter, keep, support).check()
     kind, _, metric = spec.partition(":")
     if kind == "qe":
         return Qe(specs.estimator(metric, languages, hardware))
@@ -111,7 +116,11 @@ def load(
         return Filtered(estimator, specs.utility(metric, hardware), keep=KEEP if keep is None else keep)
     method = variants.load(variant)
     utility = specs.utility(metric, hardware)
-    return Accelerated(utility, method) if method else Mbr(utility)
+    return Accelerated(utility, method) if method else Mbr(utility, _support(support))
+
+
+def _support(given: str | None) -> Support:
+    return "all" if given == "all" else "others"
 
 
 def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None) -> Reranker[Any]:
@@ -124,7 +133,7 @@ def mbr(utility: Callable[..., float] | Utility[Any], *, name: str | None = None
     >>> quitmt.rerank_pool(["aa", "bbbb", "ccc"], reranker=quitmt.mbr(same_length)).translation
     'ccc'
     """
-    return Mbr(as_utility(utility, name))
+    return Mbr(as_utility(utility, name), "others")
 
 
 def qe(
@@ -158,4 +167,4 @@ def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -
     """
     from quitmt.metrics.vote import Vote
 
-    return Mbr(Vote(answer, name=name))
+    return Mbr(Vote(answer, name=name), "others")

@@ -1,35 +1,46 @@
 """Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
-r(h) = mean over the support of u(h, h'), and the support is the pool itself, the candidate included. Exact and
-incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over the
-candidates in index order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
+r(h) = mean over the support of u(h, h'). The support is the samples: all of them, h itself included, as in the paper
+("all"), or all but one copy of h ("others"). Anchors are judged by all samples, and judge nobody; an anchor that comes
+up as a sample counts as one. The one sample of a pool of 1 has no other judge: there an anchor wins, if there is one.
+
+Exact and incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over
+the samples in index order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Generic
+from typing import Generic, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError
+from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
 from quitmt.types import Candidate, Effort, Segment, Standing
 
+Support = Literal["all", "others"]
+SUPPORTS = ("others", "all")
+
 
 class Pool(Generic[Arena]):
     """One segment's candidates so far."""
 
-    __slots__ = ("order", "pairs", "size", "summed", "sums", "walked")
+    __slots__ = ("_others", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
 
-    def __init__(self, segment: Segment, arena: Arena) -> None:
+    def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
         self.pairs = Pairs(segment, arena)
+        self._others = others
         self.size = 0
+        self.anchors: list[int] = []
+        """The number of each anchor's text."""
+        self.index: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        """Number of a text → the candidate that it is: its first sample, or if none is walked yet, its anchor."""
         self.order: npt.NDArray[np.int64] = np.empty(0, np.int64)
         """Candidate index → the number of its text, for the first ``size``."""
         self.sums: Floats = np.empty(0)
@@ -38,7 +49,8 @@ class Pool(Generic[Arena]):
         self.summed = 0
         """How many texts have their sums."""
 
-    def add(self, candidates: Sequence[Candidate]) -> None:
+    def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
+        self.anchors += [self.pairs.add(one.text, -1 - place) for place, one in enumerate(anchors)]
         numbers = [self.pairs.add(one.text, index) for index, one in enumerate(candidates, start=self.size)]
         stop = self.size + len(numbers)
         if stop > len(self.order):
@@ -48,25 +60,53 @@ class Pool(Generic[Arena]):
 
     def standings(self, stride: int) -> list[Standing]:
         """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
-        start, appeared, total = self.walked, self.summed, len(self.pairs.first)
+        start, total = self.walked, len(self.pairs.first)
+        appeared = max(self.summed, max(self.anchors, default=-1) + 1)
         self._catch_up()
         sums, found = self.sums[:total], []
         for index, number in enumerate(self.order[start : self.size].tolist(), start=start):
+            own, is_new = sums[number], self.index[number] < 0 or number >= appeared
             sums += self.pairs.utilities[number, :total]
+            if is_new:
+                self.index[number] = index
+                if self._others:  # the one copy that is not its own judge
+                    sums[number] = own
             appeared = max(appeared, number + 1)
             size = index + 1
             if (size - start) % stride == 0 or size == self.size:
-                best = int(sums[:appeared].argmax())
-                told = partial(rivals, self.pairs.utilities, self.order[:size], best, appeared)
-                found.append(Standing(size, self.pairs.first[best], float(sums[best] / size), told))
+                best, score = self._best(size, appeared)
+                told = partial(rivals, self.pairs.utilities, self.order[:size], best, appeared, others=self._others)
+                found.append(Standing(size, int(self.index[best]), score, told))
         self.walked = self.size
         return found
+
+    def _best(self, size: int, texts: int) -> tuple[int, float]:
+        """Among the first ``texts``: the number of the best one, and its score."""
+        # Sums are compared where all have the same judges: dividing them may make equals of what was not.
+        ranked = self.scores(size, texts) if self._others else self.sums[:texts]
+        best = int(ranked.argmax())
+        if self.anchors:  # equals are told apart by what they are, not by when their text was first met
+            ties = np.flatnonzero(ranked == ranked[best])
+            index = self.index[ties]
+            best = int(ties[np.where(index < 0, -len(self.anchors) - 1 - index, index).argmin()])
+        if np.isneginf(ranked[best]):  # a single sample, and no anchor but itself
+            return best, float(self.pairs.utilities[best, best])
+        return best, float(ranked[best] if self._others else ranked[best] / size)
+
+    def scores(self, size: int, texts: int) -> Floats:
+        """Of the first ``texts`` after ``size`` samples; −inf for what has no judge."""
+        if not self._others:
+            return self.sums[:texts] / size
+        judges = size - (self.index[:texts] >= 0)
+        return np.where(judges > 0, self.sums[:texts] / np.maximum(judges, 1), -np.inf)
 
     def _catch_up(self) -> None:
         """The sums of new texts over the candidates that were there before them."""
         total, known = len(self.pairs.first), self.summed
         if total > len(self.sums):
-            self.sums = grown(self.sums, max(total, 2 * len(self.sums)))
+            capacity = max(total, 2 * len(self.sums))
+            self.sums, self.index = grown(self.sums, capacity), grown(self.index, capacity)
+        self.index[known:total] = self.pairs.first[known:]
         if self.walked and total > known:
             rows = self.pairs.utilities[self.order[: self.walked], known:total]
             # cumsum, because sum() adds pairwise: not in index order.
@@ -77,24 +117,29 @@ class Pool(Generic[Arena]):
 class Mbr(Generic[Arena]):
     """Exact MBR with any utility."""
 
-    def __init__(self, utility: Utility[Arena]) -> None:
-        self.utility = utility
+    def __init__(self, utility: Utility[Arena], support: Support = "all") -> None:
+        if support not in SUPPORTS:
+            raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {support!r}")
+        self.utility, self.support = utility, support
         needs_source = traits_of(utility, UtilityTraits).needs_source
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True)
-        self.signature = f"mbr:{utility.signature}"
+        self.traits = RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
+        self.signature = f"mbr:{utility.signature}{'' if support == 'all' else f'|s:{support}'}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
-        return Pool(segment, self.utility.open(segment))
+        return Pool(segment, self.utility.open(segment), others=self.support == "others")
 
     def effort(self, state: Pool[Arena]) -> Effort:
-        return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)
+        candidates = state.size + len(state.anchors)
+        return Effort(state.pairs.compared**2, candidates**2, state.pairs.compared)
 
     def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
-        scores = (state.sums[: state.summed] / max(1, state.walked)).tolist()
-        return best_first(zip(state.pairs.first, scores, strict=False))
+        if not state.walked:
+            return []
+        scores = state.scores(state.walked, state.summed).tolist()
+        return best_first(zip(state.index[: state.summed].tolist(), scores, strict=True))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         for update in updates:
-            update.state.add(update.candidates)
+            update.state.add(update.candidates, update.anchors)
         errors = compare_new(self.utility, [update.state.pairs for update in updates])
         return [error or update.state.standings(update.stride) for update, error in zip(updates, errors, strict=True)]

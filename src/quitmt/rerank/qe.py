@@ -1,6 +1,7 @@
 """QE reranking: the candidate that a reference-free metric likes best.
 
-A score never depends on the other candidates, so the best is a running maximum.
+A score never depends on the other candidates, so the best is a running maximum; it begins with the anchors, if there
+are any.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ from quitmt.types import Candidate, Segment, Standing
 
 
 class Ranking:
-    """One segment's candidates so far: the best one, and the score of each distinct text."""
+    """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
     __slots__ = ("best", "first", "score", "scored", "size")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
         self.size = 0
-        self.best = -1
+        self.best = 0
         self.score = -np.inf
         self.first: dict[str, tuple[int, float]] = {}
         """Distinct text → the index of the candidate it came with, and its score."""
+
+    def take_anchors(self, texts: Sequence[str], scores: Sequence[float]) -> None:
+        for place, (text, score) in enumerate(zip(texts, scores, strict=True)):
+            self.first.setdefault(text, (-1 - place, score))
+            if score > self.score:
+                self.best, self.score = -1 - place, score
 
     def take(self, text: str, score: float) -> None:
         self.first.setdefault(text, (self.size, score))
@@ -42,7 +49,7 @@ class Qe:
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
         needs_source = traits_of(estimator, EstimatorTraits).needs_source
-        self.traits = RerankerTraits("qe", needs_source=needs_source, running_best=True)
+        self.traits = RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
         self.signature = f"qe:{estimator.signature}"
 
     def open(self, segment: Segment) -> Ranking:
@@ -56,7 +63,9 @@ class Qe:
         return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
 
     def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Standing] | QuitmtError]:
-        found = self._quality.score([(update.state.scored, update.candidates) for update in updates])
+        found = self._quality.score(
+            [(update.state.scored, [*update.anchors, *update.candidates]) for update in updates]
+        )
         return [
             scores if isinstance(scores, QuitmtError) else _standings(update, scores)
             for update, scores in zip(updates, found, strict=True)
@@ -64,9 +73,10 @@ class Qe:
 
 
 def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
-    ranking, found = update.state, []
-    for count, (candidate, score) in enumerate(zip(update.candidates, scores, strict=True), start=1):
+    ranking, found, anchors = update.state, list[Standing](), len(update.anchors)
+    ranking.take_anchors([one.text for one in update.anchors], scores[:anchors])
+    for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)
-        if count % update.stride == 0 or count == len(scores):
+        if count % update.stride == 0 or count == len(update.candidates):
             found.append(Standing(ranking.size, ranking.best, ranking.score))
     return found

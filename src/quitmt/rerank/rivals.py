@@ -1,8 +1,8 @@
 """How MBR's leader stands against every rival: one pass over the matrix of utilities, whatever was asked before.
 
 The differences d = u(leader, h) − u(rival, h) are paired: both are judged by the same h, so what makes h a hard or an
-easy judge is not in them. Leader and rival themselves are left out, one candidate of each: that a text agrees with
-itself is no evidence. Identical candidates are one text and count as often as they are.
+easy judge is not in them. Leader and rival themselves are left out, one sample of each: that a text agrees with itself
+is no evidence. Identical samples are one text and count as often as they are; anchors judge nobody.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TOP = 8
 """How many of the best candidates' scores are told."""
 
 
-def rivals(utilities: Floats, order: Ints, best: int, texts: int) -> Rivals:
-    """``utilities`` of reference and hypothesis by the numbers of their texts, ``order`` the text of each candidate;
-    only the first ``texts`` have appeared."""
-    return Rivals(*_rivals(utilities, order, best, texts))
+def rivals(utilities: Floats, order: Ints, best: int, texts: int, *, others: bool = False) -> Rivals:
+    """``utilities`` of reference and hypothesis by the numbers of their texts, ``order`` the text of each sample; only
+    the first ``texts`` have appeared. With ``others`` scores are without a sample's own."""
+    return Rivals(*_rivals(utilities, order, best, texts, others))
 
 
 @kernel(fastmath={"contract", "reassoc"})
-def _rivals(utilities: Floats, order: Ints, best: int, texts: int) -> tuple[Floats, Floats, Floats]:
+def _rivals(utilities: Floats, order: Ints, best: int, texts: int, others: bool) -> tuple[Floats, Floats, Floats]:
     """Mean and standard error of the leader's advantage over each other text, and the best candidates' scores."""
     counts = np.zeros(texts)
     for text in order:
@@ -41,15 +41,22 @@ def _rivals(utilities: Floats, order: Ints, best: int, texts: int) -> tuple[Floa
             difference = lead - row[rival]
             total[rival] += count * difference
             squares[rival] += count * difference * difference
-    top = _highest((own - total) / len(order), counts, min(TOP, len(order)))
+    scores = own - total
+    for text in range(texts):
+        sampled = others and counts[text] > 0
+        scores[text] = (scores[text] - sampled * utilities[text, text]) / max(len(order) - sampled, 1)
+    top = _highest(scores, counts, min(TOP, len(order)))
     mean, error = np.empty(texts - 1), np.empty(texts - 1)
-    left = max(len(order) - 2, 1)
     for place in range(texts - 1):
         rival = place + (place >= best)
+        left = len(order)
         for judge in (best, rival):  # what the two themselves said of it
-            difference = utilities[judge, best] - utilities[judge, rival]
-            total[rival] -= difference
-            squares[rival] -= difference * difference
+            if counts[judge] > 0:
+                difference = utilities[judge, best] - utilities[judge, rival]
+                total[rival] -= difference
+                squares[rival] -= difference * difference
+                left -= 1
+        left = max(left, 1)
         mean[place] = total[rival] / left
         variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1)
         error[place] = np.sqrt(max(variance, 0.0) / left)

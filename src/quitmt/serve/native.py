@@ -23,7 +23,7 @@ from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain
 from quitmt.serve.server import ID, NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
-from quitmt.types import Finished
+from quitmt.types import Finished, at
 
 SEED = 1 << 63
 
@@ -71,7 +71,9 @@ class Sentence(BaseModel):
     source: str
     translation: str
     score: float | None
-    size: int = Field(description="Candidates that were used.")
+    size: int = Field(description="Samples that were used.")
+    anchors: int = Field(description="Candidates besides that are no samples, such as the greedy translation.")
+    origin: str = Field(description="Which of those the translation is; empty for a sample.")
     budget: int | None = Field(description="Candidates that might have been used.")
     stop: str = Field(description="Why it stopped: stable, decided, budget, exhausted or deadline.")
     seconds: Spent
@@ -169,7 +171,8 @@ async def _moments(steps: asyncio.Queue[Step | None]) -> AsyncIterator[tuple[str
     seen: dict[tuple[int, str], int] = {}
     while (step := await steps.get()) is not None:
         place = (step.text, step.sentence.id)
-        new, seen[place] = step.candidates[seen.get(place, 0) :], step.standing.size
+        first = [] if place in seen else [*step.anchors]
+        new, seen[place] = [*first, *step.candidates[seen.get(place, 0) :]], step.standing.size
         yield (
             "moment",
             {
@@ -177,7 +180,7 @@ async def _moments(steps: asyncio.Queue[Step | None]) -> AsyncIterator[tuple[str
                 "sentence": step.sentence.id,
                 "size": step.standing.size,
                 "score": step.standing.score,
-                "translation": step.candidates[step.standing.best].text,
+                "translation": at(step.standing.best, step.anchors, step.candidates).text,
                 "new": [candidate.text for candidate in new],
                 "verdict": step.verdict and step.verdict.value,
             },
@@ -225,18 +228,21 @@ def _translation(one: Translated, nbest: int) -> dict[str, Any]:
 def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
     outcome = finished.outcome
     ranked = finished.ranked[:nbest] if nbest > 1 else ()
+    best = [(at(index, finished.anchors, finished.candidates).text, score) for index, score in ranked]
     return {
         "id": outcome.id,
         "source": outcome.source,
         "translation": outcome.translation,
         "score": outcome.score,
         "size": outcome.size,
+        "anchors": outcome.anchors,
+        "origin": outcome.origin,
         "budget": outcome.budget,
         "stop": outcome.stop.value,
         "seconds": {"generate": outcome.seconds.generate, "rerank": outcome.seconds.rerank},
         "trajectory": list(outcome.trajectory),
         "remarks": list(outcome.remarks),
-        "nbest": [{"text": finished.candidates[index].text, "score": score} for index, score in ranked],
+        "nbest": [{"text": text, "score": score} for text, score in best],
         "signature": outcome.signature,
     }
 

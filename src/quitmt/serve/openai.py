@@ -22,6 +22,7 @@ from quitmt.serve.bodies import Body, read
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import ID, Api, Endpoint, Exchange, Server
 from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
+from quitmt.types import at
 
 ANY = "quitmt"
 SEPARATOR = re.compile(r"(\n *==WEBLATE_PART== *\n)")
@@ -113,7 +114,7 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
     was sampled besides is named apart."""
     source = sum(len(sentence.outcome.source) for one in found for sentence in one.sentences)
     made = [
-        sentence.candidates[sentence.outcome.index].tokens or 0
+        at(sentence.outcome.index, sentence.anchors, sentence.candidates).tokens or 0
         for one in found
         for sentence in one.sentences
         if sentence.outcome.index is not None

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from quitmt.engine.items import Context
-from quitmt.engine.session import Session, Ticket
+from quitmt.engine.session import Observer, Session, Ticket
 from quitmt.files.durable import is_writable
 from quitmt.protocols import StoppingRule
 from quitmt.serve.limits import Limits, later
 from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
-from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Segment, Standing, Verdict, at
 
 AUTO = "auto"
 GAP = "\ue000"
@@ -36,6 +36,7 @@ class Step:
     text: int
     sentence: Segment
     standing: Standing
+    anchors: Sequence[Candidate]
     candidates: Sequence[Candidate]
     verdict: Verdict | None
 
@@ -76,16 +77,19 @@ class Translated:
 
     @property
     def candidates(self) -> int:
-        return sum(one.outcome.size for one in self.sentences)
+        """That were generated, anchors among them."""
+        return sum(one.outcome.cost for one in self.sentences)
 
     @property
     def budget(self) -> int:
-        return sum(one.outcome.budget or 0 for one in self.sentences)
+        """Candidates that might have been."""
+        return sum((one.outcome.budget or 0) + one.outcome.anchors for one in self.sentences)
 
     @property
     def tokens(self) -> int:
         """Of all candidates, as far as their generator tells."""
-        return sum(candidate.tokens or 0 for one in self.sentences for candidate in one.candidates)
+        found = (candidate for one in self.sentences for candidate in (*one.anchors, *one.candidates))
+        return sum(candidate.tokens or 0 for candidate in found)
 
 
 @dataclass(slots=True)
@@ -195,13 +199,11 @@ def withdraw(tickets: Sequence[Sequence[Ticket]]) -> None:
             ticket.cancel()
 
 
-def _observer(
-    job: Job, number: int, segment: Segment
-) -> Callable[[Standing, Sequence[Candidate], Verdict | None], None] | None:
+def _observer(job: Job, number: int, segment: Segment) -> Observer | None:
     watch = job.watch
     if watch is None:
         return None
-    return lambda standing, candidates, verdict: watch(Step(number, segment, standing, candidates, verdict))
+    return lambda *seen: watch(Step(number, segment, *seen))
 
 
 def _raise_failure(finished: Finished, served: Served) -> None:
@@ -227,7 +229,7 @@ def _alternatives(made: Translated, prepared: Prepared, count: int) -> list[tupl
     best = [one.outcome.translation for one in made.sentences]
     top = made.score or 0.0
     costs = sorted(
-        (one.ranked[0][1] - score, rank, place, one.candidates[index].text)
+        (one.ranked[0][1] - score, rank, place, at(index, one.anchors, one.candidates).text)
         for place, one in enumerate(made.sentences)
         for rank, (index, score) in enumerate(one.ranked[1 : 2 * count], start=1)
     )

@@ -26,7 +26,7 @@ from quitmt.protocols import Generator
 from quitmt.recipe import Recipe, RunRecipe, StopRecipe
 from quitmt.recipe.effective import build_rule, effective
 from quitmt.rerank import qe
-from quitmt.types import Candidate, Segment, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, Verdict
 
 Progress = Callable[[int], object]
 
@@ -145,7 +145,8 @@ async def _sample(
             if outcome.stop is Verdict.FAILED:
                 failed.append(f"segment {outcome.id}: {outcome.error}")
             else:
-                fields = json.loads(format_pool(finished.segment, finished.candidates, generator.signature))
+                drawn = tuple(finished.candidates), generator.signature, tuple(finished.anchors)
+                fields = json.loads(format_pool(RecordedPool(finished.segment, *drawn)))
                 fields["generate_seconds"] = outcome.seconds.generate
                 file.write(encoded(json.dumps(fields, ensure_ascii=False)) + b"\n")
                 file.flush()
