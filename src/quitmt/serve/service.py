@@ -13,6 +13,8 @@ from pathlib import Path
 
 from quitmt.engine.session import Session
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting, speaking
+from quitmt.generate.languages import name as language_name
+from quitmt.loops.call import in_thread
 from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
 from quitmt.recipe import Recipe, files
 from quitmt.recipe.build import Built, build
@@ -117,7 +119,14 @@ class Service:
         return ", ".join(f"{one.source} to {one.target}" for one in self.all)
 
     async def start(self) -> None:
-        await asyncio.gather(*(one.session.start() for one in self.all))
+        """Everything is loaded and warm after it: the first request must not wait for what others need too."""
+        await asyncio.gather(in_thread(self._warm), *(one.session.start() for one in self.all))
+
+    def _warm(self) -> None:
+        """The detector and the names of languages read their data on first use."""
+        self.detect("Is everything there?")
+        for code in self.languages:
+            language_name(code)
 
     async def close(self) -> None:
         await asyncio.gather(*(one.session.close() for one in self.all))
