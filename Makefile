@@ -47,7 +47,7 @@ test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original,
 # make test has a few hundred of these cases; the figure in docs/benchmarks.md is of CASES=20000.
 CASES ?= 2000
 test-serve: $(VENV)-serve/.done  ## schemathesis over the server's OpenAPI description, in an environment of its own
-	CASES='$(CASES)' $(VENV)-serve/bin/python -m pytest -o filterwarnings= tests/schemathesis
+	CASES='$(CASES)' $(VENV)-serve/bin/python -m pytest -o filterwarnings= tests/openapi
 
 test-browser: $(VENV)-serve/.done  ## the page in a real browser: needs Debian's chromium, or CHROMIUM=PATH
 	@command -v '$(or $(CHROMIUM),chromium)' > /dev/null || { echo 'make test-browser: apt-get install chromium, or name one: CHROMIUM=PATH' >&2; exit 2; }
