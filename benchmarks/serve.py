@@ -6,7 +6,8 @@
 
 Parts: ``throughput`` (candidates a CPU second at 64 clients, against ``quitmt translate`` of the same lines),
 ``latency`` (at 1, 8 and 64 clients, beside the deadline), ``overload`` (three times what it can do), ``leaving`` (500
-clients that go away midway). The server is a process of its own with the embedded models; clients send one sentence a request.
+clients that go away midway). The server is a process of its own with the embedded models; clients send one sentence a
+request.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SPACED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Fragment:
     """A sentence, or with no id what stands between sentences."""
 
     text: str
@@ -44,11 +44,11 @@ class Piece:
 class Passage:
     """A text taken apart. ``lines`` is how many it has."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Fragment, ...]
     lines: int = 1
 
     @property
-    def sentences(self) -> list[Piece]:
+    def sentences(self) -> list[Fragment]:
         return [piece for piece in self.pieces if piece.id is not None]
 
     def joined(self, translations: Sequence[str], target: str | None = None) -> str:
@@ -72,10 +72,10 @@ class Passage:
 
 def split(text: str, language: str | None, *, first: int = 1) -> Passage:
     """A text in a language, by its code; ``first`` is the number of its first line."""
-    pieces, number = list[Piece](), first
+    pieces, number = list[Fragment](), first
     for place, line in enumerate(_LINES.split(text)):
         if place % 2:
-            pieces.append(Piece(line))
+            pieces.append(Fragment(line))
             number += 1
         else:
             pieces += _line(line, _language(language), number)
@@ -87,13 +87,13 @@ def one_line(text: str) -> str:
     return re.sub("[\r\n\x0b\x0c\x85\u2028\u2029]+", " ", text)
 
 
-def _line(line: str, language: str, number: int) -> list[Piece]:
+def _line(line: str, language: str, number: int) -> list[Fragment]:
     parts = [part for place, run in enumerate(_CONTROL.split(line)) for part in _run(run, language, bool(place % 2))]
     several = sum(is_sentence for _, is_sentence, _ in parts) > 1
-    found, count = list[Piece](), 0
+    found, count = list[Fragment](), 0
     for text, is_sentence, cut in parts:
         count += is_sentence
-        found.append(Piece(text, (f"{number}.{count}" if several else str(number)) if is_sentence else None, cut))
+        found.append(Fragment(text, (f"{number}.{count}" if several else str(number)) if is_sentence else None, cut))
     return found
 
 

@@ -137,7 +137,7 @@ def functions(models: tuple[Model, Model]) -> Service:
 @contextmanager
 def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settings: Any) -> Iterator[Running]:
     """In a thread with an event loop of its own."""
-    chosen = running.Settings(port=0, **settings)
+    chosen = running.ServeSettings(port=0, **settings)
     ready, done, told = threading.Event(), threading.Event(), dict[str, Any]()
     log = io.StringIO()
 

@@ -164,7 +164,7 @@ def test_the_page_has_a_policy_and_is_cached_by_content(shared: Running) -> None
 def test_the_description_is_openapi_and_names_every_path(shared: Running) -> None:
     status, told = shared.get("/openapi.json")
     assert status == 200 and told["openapi"] == "3.1.0"
-    ask: Any = told["components"]["schemas"]["native.Ask"]
+    ask: Any = told["components"]["schemas"]["native.TranslateBody"]
     assert {"max_loss", "max_cost", "deadline", "nbest", "seed", "stream"} < ask["properties"].keys()
     assert {"/api/translate", "/translate", "/v2/translate", "/v1/chat/completions", "/health"} < told["paths"].keys()
     references = json.dumps(told).split('"$ref": "#/components/schemas/')[1:]

@@ -62,7 +62,7 @@ def act(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise MissingExtra(f"serving needs {error.name}", hint="pip install 'quitmt[serve]'") from None
     limits = Limits(args.deadline or None, waiting=args.waiting, text_characters=args.text_characters)
-    settings = running.Settings(
+    settings = running.ServeSettings(
         tuple(args.recipes),
         args.host,
         args.port,

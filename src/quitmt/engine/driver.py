@@ -19,9 +19,9 @@ from typing import Any
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine
-from quitmt.engine.orders import Order
 from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
+from quitmt.engine.submission import Submission
 from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
@@ -40,7 +40,7 @@ NO_DEADLINES = Deadlines()
 Item = Segment | Finished
 """What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
 through."""
-Items = Iterable[Item | Begun | Order] | AsyncIterable[Item | Begun | Order]
+Items = Iterable[Item | Begun | Submission] | AsyncIterable[Item | Begun | Submission]
 
 
 class Driver:
@@ -221,7 +221,7 @@ class Driver:
         self._room.set()
         self._wake.set()
 
-    async def _admit(self, item: Item | Begun | Order) -> None:
+    async def _admit(self, item: Item | Begun | Submission) -> None:
         while not self.has_room:
             self._room.clear()
             await self._room.wait()
@@ -230,7 +230,7 @@ class Driver:
         terms, limit = None, None
         if isinstance(item, Begun):
             known, anchors, item = item.candidates, item.anchors, item.segment
-        elif isinstance(item, Order):
+        elif isinstance(item, Submission):
             terms, limit, item = self._terms(item), item.limit, item.segment
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
@@ -244,7 +244,7 @@ class Driver:
         self._admitted += 1
         self._wake.set()
 
-    def _terms(self, order: Order) -> Terms:
+    def _terms(self, order: Submission) -> Terms:
         rule, reranker = order.rule or self._rule, traits_of(self._reranker, RerankerTraits)
         sampled = signature.seeded(self._generator.signature, order.segment.seed)
         signed = signature.of_run(rule.signature, sampled, self._reranker.signature)

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from quitmt.engine.deadlines import Clock, Limit
 from quitmt.engine.driver import Driver
-from quitmt.engine.orders import Order
+from quitmt.engine.submission import Submission
 from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
@@ -249,13 +249,13 @@ class Session:
                 self._fail_all(self.failure)
             raise
 
-    async def _orders(self) -> AsyncIterator[Order]:
+    async def _orders(self) -> AsyncIterator[Submission]:
         """Whoever's turn it is, as soon as there is room: not before, or the choice would be made too early."""
         while not self._closing:
             self._bell.clear()
             if self._driver.has_room and (ticket := self.waiting.next()):
                 self._active[ticket.segment.key] = ticket
-                yield Order(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked)
+                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked)
             else:
                 await self._bell.wait()
 

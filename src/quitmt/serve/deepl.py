@@ -25,7 +25,7 @@ API = Api("deepl", shape, denied=403)
 Tags = str | list[str] | None
 
 
-class Ask(Body):
+class DeepLBody(Body):
     text: str | Annotated[list[str], Field(min_length=1)]
     target_lang: str = Field(min_length=1, max_length=40)
     source_lang: str | None = Field(None, max_length=40)
@@ -36,7 +36,7 @@ class Ask(Body):
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(exchange))
+    ask = read(DeepLBody, await server.fields(exchange))
     if ask.glossary_id:
         raise bad("this server has no glossaries; leave out glossary_id")
     if ask.formality in ("more", "less"):
@@ -80,7 +80,7 @@ async def usage(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 _TYPE = {"name": "type", "in": "query", "required": False, "schema": {"type": "string", "enum": ["source", "target"]}}
 ENDPOINTS = (
-    Endpoint("POST", "/v2/translate", translate, API, "Translate, as DeepL's clients ask for it.", Ask, form=True),
+    Endpoint("POST", "/v2/translate", translate, API, "Translate, as DeepL's clients ask.", DeepLBody, form=True),
     Endpoint("GET", "/v2/languages", languages, API, "Languages that are served.", parameters=(_TYPE,)),
     Endpoint("GET", "/v2/usage", usage, API, "What was used; there is no limit."),
 )

@@ -59,7 +59,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any], *, keys: bool) -> di
     if endpoint.body is not None:
         schema = _schema(endpoint.body, endpoint.api.name, schemas)
         if endpoint.path == "/translate":
-            schema = {"anyOf": [schema, _schema(nemo.Ask, "nemo", schemas)]}
+            schema = {"anyOf": [schema, _schema(nemo.NemoBody, "nemo", schemas)]}
         content = {"application/json": {"schema": schema}}
         found["requestBody"] = {"required": True, "content": content}
     if keys and not endpoint.open:
@@ -91,7 +91,7 @@ def _errors(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _schema(model: type[BaseModel], api: str, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Its schema goes among the components, by the API's name and its own: several have an ``Ask``."""
+    """Its schema goes among the components, by the API's name and its own: several may have the same."""
 
     def named(name: str) -> str:
         return f"{api}.{name}"

@@ -24,7 +24,7 @@ API = Api("libretranslate", shape, denied=403)
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Ask(Body):
+class LibreTranslateBody(Body):
     q: Text | Annotated[list[str], Field(min_length=1)]
     source: str = Field("auto", min_length=1, max_length=40)
     target: str = Field(min_length=1, max_length=40)
@@ -33,7 +33,7 @@ class Ask(Body):
     api_key: str | None = None
 
 
-class DetectAsk(Body):
+class DetectBody(Body):
     q: Text
     api_key: str | None = None
 
@@ -42,7 +42,7 @@ async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
     fields = await server.fields(exchange)
     if "texts" in fields and "q" not in fields:
         return await nemo.translate(server, exchange)
-    ask = read(Ask, fields)
+    ask = read(LibreTranslateBody, fields)
     texts = [ask.q] if isinstance(ask.q, str) else ask.q
     job = Job(texts, ask.target, ask.source, ask.format, nbest=1 + ask.alternatives)
     found = await server.translate(exchange, job)
@@ -64,7 +64,7 @@ def _detected(one: Translated) -> dict[str, Any]:
 
 
 async def detect(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(DetectAsk, await server.fields(exchange))
+    ask = read(DetectBody, await server.fields(exchange))
     server.limits.check_texts([ask.q])
     ranked = server.service.detector.ranked(ask.q)
     return answer([{"confidence": round(100 * score), "language": code} for code, score in ranked])
@@ -100,9 +100,9 @@ async def settings(server: Server, exchange: Exchange) -> web.StreamResponse:
 ENDPOINTS = (
     Endpoint(
         "POST", "/translate", translate, API, "Translate, as LibreTranslate and NeMo Curator ask for it.",
-        Ask, key_in_body=True, form=True,
+        LibreTranslateBody, key_in_body=True, form=True,
     ),
-    Endpoint("POST", "/detect", detect, API, "The language of a text.", DetectAsk, key_in_body=True, form=True),
+    Endpoint("POST", "/detect", detect, API, "The language of a text.", DetectBody, key_in_body=True, form=True),
     Endpoint("GET", "/languages", languages, API, "Languages, and what each can be translated into."),
     Endpoint("GET", "/frontend/settings", settings, API, "What a client should know."),
 )  # fmt: skip

@@ -28,7 +28,7 @@ from quitmt.types import Finished, at
 SEED = 1 << 63
 
 
-class Ask(StrictBody):
+class TranslateBody(StrictBody):
     """A text or a list of texts; the translations come in the same form."""
 
     text: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)]
@@ -56,7 +56,7 @@ class Ask(StrictBody):
         )
 
 
-class Choice(BaseModel):
+class ScoredText(BaseModel):
     text: str
     score: float
 
@@ -79,7 +79,7 @@ class Sentence(BaseModel):
     seconds: Spent
     trajectory: list[float]
     remarks: list[str]
-    nbest: list[Choice]
+    nbest: list[ScoredText]
     signature: str
 
 
@@ -91,7 +91,7 @@ class Translation(BaseModel):
     score: float | None
     candidates: int
     budget: int
-    nbest: list[Choice]
+    nbest: list[ScoredText]
     sentences: list[Sentence]
 
 
@@ -101,7 +101,7 @@ class Answer(BaseModel):
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(exchange))
+    ask = read(TranslateBody, await server.fields(exchange))
     if ask.stream:
         return await _streamed(server, exchange, ask)
     return answer(_answer(ask, await server.translate(exchange, ask.job())))
@@ -124,16 +124,16 @@ async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer({"version": __version__, "pairs": pairs, "limits": described(server.limits)})
 
 
-async def _streamed(server: Server, exchange: Exchange, ask: Ask) -> web.StreamResponse:
+async def _streamed(server: Server, exchange: Exchange, ask: TranslateBody) -> web.StreamResponse:
     server.check_open()
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
     job = replace(ask.job(), watch=steps.put_nowait)
-    prepared = server.worker.prepare(job)
-    tickets = server.worker.begin(job, prepared, exchange.id)
+    prepared = server.jobs.prepare(job)
+    tickets = server.jobs.begin(job, prepared, exchange.id)
 
     async def finish() -> list[Translated]:
         try:
-            return [await server.worker.finish(job, *each) for each in zip(prepared, tickets, strict=True)]
+            return [await server.jobs.finish(job, *each) for each in zip(prepared, tickets, strict=True)]
         finally:
             steps.put_nowait(None)
 
@@ -206,7 +206,7 @@ def _event(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: {writable(json.dumps(data, ensure_ascii=False))}\n\n".encode()
 
 
-def _answer(ask: Ask, found: list[Translated]) -> dict[str, Any]:
+def _answer(ask: TranslateBody, found: list[Translated]) -> dict[str, Any]:
     made = [_translation(one, ask.nbest) for one in found]
     return {"translation": made[0]} if isinstance(ask.text, str) else {"translations": made}
 
@@ -248,6 +248,6 @@ def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/translate", translate, NATIVE, "Translate a text or a list of texts.", Ask, Answer),
+    Endpoint("POST", "/api/translate", translate, NATIVE, "Translate one text or several.", TranslateBody, Answer),
     Endpoint("GET", "/api/languages", languages, NATIVE, "Language pairs that are served, and the limits."),
 )

@@ -12,13 +12,13 @@ from quitmt.serve.server import Exchange, Server
 from quitmt.serve.work import Job
 
 
-class Ask(Body):
+class NemoBody(Body):
     texts: list[str]
     src_lang: str = Field("auto", min_length=1, max_length=40)
     tgt_lang: str = Field(min_length=1, max_length=40)
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(exchange))
+    ask = read(NemoBody, await server.fields(exchange))
     found = await server.translate(exchange, Job(ask.texts, ask.tgt_lang, ask.src_lang))
     return answer({"translations": [one.text for one in found]})

@@ -38,14 +38,14 @@ def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
 API = Api("openai", shape)
 
 
-class Part(Body):
+class ContentPart(Body):
     type: str
     text: str | None = None
 
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
 
     @property
     def text(self) -> str:
@@ -58,7 +58,7 @@ class StreamOptions(Body):
     include_usage: bool = False
 
 
-class Ask(Body):
+class ChatBody(Body):
     model: str = Field(min_length=1, max_length=200)
     messages: Annotated[list[Message], Field(min_length=1)]
     n: int | None = Field(1, ge=1, le=1000)
@@ -68,7 +68,7 @@ class Ask(Body):
 
 
 async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(Ask, await server.fields(exchange))
+    ask = read(ChatBody, await server.fields(exchange))
     text = next((message.text for message in reversed(ask.messages) if message.role == "user"), "")
     if not text:
         raise bad("there is no message of the user to translate")
@@ -86,7 +86,7 @@ async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer({**head, "choices": choices, "usage": _usage(found)})
 
 
-def _job(server: Server, ask: Ask, texts: list[str]) -> Job:
+def _job(server: Server, ask: ChatBody, texts: list[str]) -> Job:
     served = server.service.named(ask.model)
     if served is None and ask.model != ANY:
         known = ", ".join([ANY, *(one.name for one in server.service.all)])
@@ -129,12 +129,12 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
 
 
 async def _streamed(
-    server: Server, exchange: Exchange, ask: Ask, job: Job, separators: list[str], name: str
+    server: Server, exchange: Exchange, ask: ChatBody, job: Job, separators: list[str], name: str
 ) -> web.StreamResponse:
     """Sentence by sentence, as each and all before it are done; with several choices, at the end."""
     server.check_open()
-    prepared = server.worker.prepare(job)
-    tickets = server.worker.begin(job, prepared, exchange.id)
+    prepared = server.jobs.prepare(job)
+    tickets = server.jobs.begin(job, prepared, exchange.id)
     head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
     response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
     response.content_type, response.charset = "text/event-stream", "utf-8"
@@ -184,7 +184,7 @@ async def _growing(
     for one, own, separator in zip(prepared, tickets, [*separators, ""], strict=True):
         for count in range(1, len(own)):
             yield before + await settled_text(one, own[:count])
-        found.append(await server.worker.finish(job, one, own))
+        found.append(await server.jobs.finish(job, one, own))
         before += found[-1].text + separator
         yield before
 
@@ -210,7 +210,7 @@ def _model(name: str) -> dict[str, Any]:
 
 _MODEL = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
 ENDPOINTS = (
-    Endpoint("POST", "/v1/chat/completions", complete, API, "Translate the user's last message.", Ask),
+    Endpoint("POST", "/v1/chat/completions", complete, API, "Translate the user's last message.", ChatBody),
     Endpoint("GET", "/v1/models", models, API, "Models: one a language pair, and one for all."),
     Endpoint("GET", "/v1/models/{model}", model, API, "One model.", parameters=(_MODEL,)),
 )

@@ -32,7 +32,7 @@ AT_ONCE = 143
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServeSettings:
     recipes: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8080
@@ -50,12 +50,12 @@ class Settings:
             raise UsageError(f"the time to finish must be from 0 to 3600 s, not {self.drain:g}")
 
 
-def run(settings: Settings, say: Callable[[str], None]) -> int:
+def run(settings: ServeSettings, say: Callable[[str], None]) -> int:
     with closing(listen(settings)) as listening:
         return asyncio.run(serve(settings, listening, say))
 
 
-async def serve(settings: Settings, listening: socket.socket, say: Callable[[str], None]) -> int:
+async def serve(settings: ServeSettings, listening: socket.socket, say: Callable[[str], None]) -> int:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask_to_stop() -> None:
@@ -75,7 +75,7 @@ async def serve(settings: Settings, listening: socket.socket, say: Callable[[str
 
 @asynccontextmanager
 async def started(
-    settings: Settings, listening: socket.socket, say: Callable[[str], None], loaded: Service | None = None
+    settings: ServeSettings, listening: socket.socket, say: Callable[[str], None], loaded: Service | None = None
 ) -> AsyncIterator[Server]:
     """A server that listens, until it is left. ``loaded`` is what it serves, if that is not in the settings."""
     say("loading …")
@@ -109,7 +109,7 @@ async def _drain(server: Server, seconds: float, say: Callable[[str], None]) -> 
     say("stopped")
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: ServeSettings) -> socket.socket:
     """Before anything is loaded: a port that cannot be had is known at once."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]

@@ -27,7 +27,7 @@ from quitmt.serve.limits import Limits
 from quitmt.serve.metrics import Metrics
 from quitmt.serve.refusals import Refusal, Shape, plain, refused
 from quitmt.serve.service import Service
-from quitmt.serve.work import Job, Translated, Worker
+from quitmt.serve.work import Job, Jobs, Translated
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Server:
     limits: Limits = field(default_factory=Limits)
     keys: Keys = field(default_factory=Keys)
     log_to: TextIO | None = None
-    worker: Worker = field(init=False)
+    jobs: Jobs = field(init=False)
     metrics: Metrics = field(init=False)
     ready: bool = False
     draining: bool = False
@@ -94,12 +94,12 @@ class Server:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.worker, self.metrics = Worker(self.service, self.limits), Metrics(self.service)
+        self.jobs, self.metrics = Jobs(self.service, self.limits), Metrics(self.service)
         self.idle.set()
 
     async def translate(self, exchange: Exchange, job: Job) -> list[Translated]:
         self.check_open()
-        found = await self.worker.translate(job, exchange.id)
+        found = await self.jobs.translate(job, exchange.id)
         self.count(exchange, found)
         return found
 

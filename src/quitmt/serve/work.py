@@ -108,7 +108,7 @@ class Prepared:
         return [segment for passage in self.segments for segment in passage]
 
 
-class Worker:
+class Jobs:
     """Does jobs with a service, within limits."""
 
     def __init__(self, service: Service, limits: Limits) -> None:

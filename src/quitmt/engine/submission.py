@@ -10,7 +10,7 @@ from quitmt.types import Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Submission:
     segment: Segment
     rule: StoppingRule | None = None
     limit: Limit | None = None
