@@ -158,7 +158,7 @@ def test_the_score_moves_while_candidates_arrive(browser: Browser, running: Runn
         page.fill("#text", "ENDLESS tea.")
         page.click("#go")
         card = page.locator("#sentences > li")
-        expect(card).to_contain_text("8 of 32 candidates")
+        expect(card).to_contain_text("4 of 32 candidates")
         expect(card.locator(".arriving")).to_contain_text("arriving: ")
         expect(card).to_contain_text("stopped: time was up: the best until then", timeout=10_000)
 

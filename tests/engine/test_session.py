@@ -287,6 +287,31 @@ def test_what_is_begun_late_has_what_is_left_of_its_time() -> None:
     run(work())
 
 
+def test_how_long_a_new_group_would_wait_follows_from_the_last_segments() -> None:
+    clock, generator = Clock(), Sampling()
+
+    async def work() -> None:
+        generator.gates["slow"] = asyncio.Event()
+        async with session(generator, in_flight=1, clock=clock) as shared:
+            assert shared.seconds_to_begin == shared.seconds_to_clear == 0
+            slow = shared.submit(Segment("1", "slow"), group=1)
+            await until(lambda: generator.begun)
+            clock.advance(3)
+            generator.gates["slow"].set()
+            await slow
+            generator.gates["slow"].clear()
+            held = shared.submit(Segment("1", "slow"), group=1)
+            await until(lambda: len(generator.begun) == 2)
+            large = [shared.submit(Segment(str(i), "x"), group="large") for i in range(5)]
+            small = shared.submit(Segment("1", "x"), group="small")
+            assert shared.seconds_to_begin == 3 * 2  # one of each group goes first
+            assert shared.seconds_to_clear == 3 * 7
+            for ticket in (held, *large, small):
+                ticket.cancel()
+
+    run(work())
+
+
 def test_time_is_shared_where_more_wait_than_can_be_begun() -> None:
     clock, generator = Clock(), Sampling()
 

@@ -254,6 +254,7 @@ class Driver:
             signature=signed,
             speculate=self._speculate,
             anytime=order.limit is not None,
+            soon=order.limit is not None,
             ranked=order.ranked,
         )
 

@@ -31,8 +31,10 @@ from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
 GRACE = 0.7
 """Seconds after a deadline in which the first candidates may still arrive."""
-MEMORY = 128
-"""How many of the last segments the measured rate is taken from."""
+NEWEST = 0.1
+"""The weight of the newest segment in the mean of how long one takes."""
+UNKNOWN = 0.5
+"""Seconds that a segment takes, while none has been finished."""
 
 Observer = Callable[[Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
 """Called after each step of one segment: where it stands, its anchors, its samples so far, and the verdict that fell,
@@ -53,6 +55,8 @@ class Ticket:
     _session: Session
     _settled: asyncio.Future[Finished] = field(default_factory=asyncio.Future)
     timer: Any = None
+    begun: float | None = None
+    """When it got its slot."""
 
     def __await__(self) -> Yields[Any, None, Finished]:
         return asyncio.shield(self._settled).__await__()
@@ -86,6 +90,11 @@ class Queue:
         self._groups: dict[Hashable, deque[Ticket]] = {}
         self.segments = 0
         self.characters = 0
+
+    @property
+    def groups(self) -> int:
+        """How many will be begun before one of a new group."""
+        return len(self._groups)
 
     def __iter__(self) -> Iterator[Ticket]:
         return chain.from_iterable(self._groups.values())
@@ -154,7 +163,7 @@ class Session:
         self._numbers = count(1)
         self._bell = asyncio.Event()
         self._closing = False
-        self._finish_times: deque[float] = deque(maxlen=MEMORY)
+        self._service_seconds: float | None = None
         self._work: asyncio.Task[None] | None = None
         self.failure: str | None = None
         """Why it ended, if it did so by itself."""
@@ -169,22 +178,27 @@ class Session:
         return len(self._active)
 
     @property
+    def free(self) -> int:
+        """Slots that nobody has yet: as many of those that wait will not wait long."""
+        return self._in_flight - len(self._active)
+
+    @property
     def wasted(self) -> int:
         """Candidates that were generated for nothing."""
         return self._driver.wasted.candidates
 
     @property
     def seconds_to_clear(self) -> float:
-        """How long what waits and what is in flight will take, by the rate of the last segments."""
-        todo = self.waiting.segments + len(self._active)
-        return todo / self.rate if todo else 0.0
+        """How long what waits and what is in flight will take, by how long the last segments took."""
+        return self._turns(self.waiting.segments + len(self._active))
 
     @property
-    def rate(self) -> float:
-        """Segments a second while there was work; 1 if nothing is known yet."""
-        times = self._finish_times
-        span = times[-1] - times[0] if len(times) > 1 else 0.0
-        return (len(times) - 1) / span if span > 0 else 1.0
+    def seconds_to_begin(self) -> float:
+        """How long a new group would wait for its first slot; 0 as long as nothing is known."""
+        return 0.0 if self._service_seconds is None else self._turns(self.waiting.groups)
+
+    def _turns(self, segments: int) -> float:
+        return segments * (self._service_seconds or UNKNOWN) / self._in_flight
 
     async def start(self) -> None:
         """Check that the generator can be reached, have everything loaded and compiled, and begin."""
@@ -239,8 +253,8 @@ class Session:
     async def _run(self) -> None:
         try:
             async for _, finished in self._driver.run(self._orders()):
-                self._finish_times.append(self._time().time())
                 if ticket := self._active.pop(finished.segment.key, None):
+                    self._measure(ticket)
                     ticket.settle(finished)
                 self._bell.set()
         except BaseException as error:
@@ -249,12 +263,18 @@ class Session:
                 self._fail_all(self.failure)
             raise
 
+    def _measure(self, ticket: Ticket) -> None:
+        taken = self._time().time() - (ticket.begun or 0.0)
+        before = taken if self._service_seconds is None else self._service_seconds
+        self._service_seconds = before + NEWEST * (taken - before)
+
     async def _orders(self) -> AsyncIterator[Submission]:
         """Whoever's turn it is, as soon as there is room: not before, or the choice would be made too early."""
         while not self._closing:
             self._bell.clear()
             if self._driver.has_room and (ticket := self.waiting.next()):
                 self._active[ticket.segment.key] = ticket
+                ticket.begun = self._time().time()
                 yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked)
             else:
                 await self._bell.wait()

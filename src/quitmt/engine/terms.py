@@ -30,7 +30,9 @@ class Terms:
         signature: str = "",
         speculate: bool = False,
         anytime: bool = False,
+        soon: bool = False,
         ranked: bool = False,
     ) -> Self:
         guarded = GuardedRule(rule)
-        return cls(guarded, Pace.of(guarded, reranker, speculate=speculate, anytime=anytime), signature, ranked)
+        pace = Pace.of(guarded, reranker, speculate=speculate, anytime=anytime, soon=soon)
+        return cls(guarded, pace, signature, ranked)

@@ -71,7 +71,7 @@ def _answer(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.answer is None:
         return {"description": "As that API answers."}
     schema = _schema(endpoint.answer, endpoint.api.name, schemas)
-    content = {"application/json": {"schema": schema}, "text/event-stream": {"schema": {"type": "string"}}}
+    content = {"application/json": {"schema": schema}, "text/event-stream": {}}
     return {"description": "The translations; with stream, server-sent events.", "content": content}
 
 

@@ -9,6 +9,8 @@ from quitmt.engine.session import Session
 from quitmt.errors import UsageError
 from quitmt.serve.refusals import Refusal
 
+PATIENCE = 0.8
+"""The share of a deadline that a request may be expected to wait: then there is time for a few candidates."""
 LONGEST_WAIT = 60.0
 """Seconds that a client is told to wait at most: rates change."""
 
@@ -51,14 +53,21 @@ class Limits:
             raise Refusal(400, "out_of_range", f"deadline must be above 0{most} seconds, not {asked:g}")
         return asked
 
-    def admit(self, session: Session, sentences: int, characters: int) -> None:
+    def admit(self, session: Session, sentences: int, characters: int, deadline: float | None) -> None:
         """Refuse what would have to wait too long, before any of it is begun."""
         if sentences > self.waiting or characters > self.waiting_characters:
             told = f"{sentences} sentences with {characters} characters are more than {self.waiting} with "
             raise Refusal(413, "too_long", f"{told}{self.waiting_characters} a request; send them in parts")
         queue = session.waiting
-        if queue.segments + sentences > self.waiting or queue.characters + characters > self.waiting_characters:
+        if (
+            queue.segments + sentences > self.waiting + session.free
+            or queue.characters + characters > self.waiting_characters
+        ):
             told = f"{queue.segments} sentences are waiting already; come back later"
+            raise Refusal(429, "queue_full", told, retry_after=later(session))
+        wait = session.seconds_to_begin
+        if deadline is not None and wait > PATIENCE * deadline:
+            told = f"it would be begun in {wait:.0f} s, and its deadline is {deadline:g} s; come back later"
             raise Refusal(429, "queue_full", told, retry_after=later(session))
 
 

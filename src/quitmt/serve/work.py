@@ -156,9 +156,9 @@ class Jobs:
         wanted: dict[int, tuple[Session, list[Segment]]] = {}
         for one in prepared:
             wanted.setdefault(id(one.served), (one.served.session, []))[1].extend(one.flat)
-        for session, segments in wanted.values():
-            self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments))
         deadline = self.limits.deadline_of(job.deadline)
+        for session, segments in wanted.values():
+            self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
         return [
             [
                 one.served.session.submit(
