@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo serve study check reference test test-vllm test-comet test-serve test-browser lint format bench clean
+.PHONY: demo serve study check reference notebook test test-vllm test-comet test-serve test-browser lint format bench dist clean
 
 demo: $(VENV)/.core  ## translate a few sentences with the embedded model
 	$(BIN)/quitmt translate --show examples/demo.en
@@ -33,6 +33,9 @@ check: lint  ## before each commit: the linters, and the tests that are quick an
 reference: $(VENV)/.dev  ## write docs/reference.md from the entries of all names and settings
 	$(BIN)/python -m quitmt.cli.reference > docs/reference.md
 
+notebook: $(VENV)/.dev  ## run the example notebook and write what its cells print into it
+	$(BIN)/python -m tests.notebook examples/quitmt.ipynb
+
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest
 
@@ -58,6 +61,15 @@ lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+dist: $(VENV)-dist/.done  ## build the wheel and the sdist, check them, and translate with the wheel in an empty environment
+	rm -rf dist $(VENV)-wheel
+	$(VENV)-dist/bin/python -m build --quiet .
+	$(VENV)-dist/bin/twine check --strict dist/*
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
+	cd dist && printf 'Good morning.\nThe door is open.\n' | '$(abspath $(VENV)-wheel)/bin/quitmt' translate --show -n 64
+	rm -rf $(VENV)-wheel
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples
@@ -106,6 +118,11 @@ $(VENV)-comet/.done: Makefile
 	PIP_CONSTRAINT= $(VENV)-comet/bin/pip install --quiet unbabel-comet==2.2.7 'setuptools<81' pytest pyyaml
 	touch $@
 
+$(VENV)-dist/.done: Makefile constraints.txt
+	test -x $(VENV)-dist/bin/python || $(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/pip install --quiet build twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-mbrs $(STUDY) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-mbrs $(STUDY) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

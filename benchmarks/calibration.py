@@ -24,17 +24,18 @@ from quitmt.calibrate.choose import Request
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
+from quitmt.types import RecordedPool
 
 PROMISES = ((0.1, 0.9), (0.2, 0.9), (0.1, 0.8), (0.1, None))
 """Risk and confidence."""
 
 
-async def collected(paths: list[str], name: str | None) -> list[tuple]:  # type: ignore[type-arg]
+async def collected(paths: list[str], name: str | None) -> list[RecordedPool]:
     found = {}
     for path in paths:
         async for pool in read_pools(path):
             if name is None or name in (pool.candidates[0].scores or {}):
-                found.setdefault(pool.segment.source, (pool.segment, pool.candidates))
+                found.setdefault(pool.segment.source, pool)
     return list(found.values())
 
 

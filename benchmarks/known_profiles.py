@@ -37,7 +37,7 @@ def main() -> None:
     scored = rerank.load("qe:recorded:likelihood" if args.rerank == "qe:likelihood" else args.rerank)
     asked = Request(1.0, 0.1, 0.9, rules=choose.default_rules(args.rerank))
     rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
-    seen = [one.without_standings(rules) for p in pools for one in observe(scored, [(p.segment, p.candidates)])]
+    seen = [one.without_standings(rules) for p in pools for one in observe(scored, [p])]
     max_loss = auto.loss_in(MAX_LOSS[args.rerank], choose.spread(seen))
     signature = rerank.load(args.rerank, languages=("en", "pt")).signature
     source = Source(pools[0].generator, signature, "en", "pt")

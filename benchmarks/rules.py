@@ -159,7 +159,7 @@ def observed(
         order, number = divmod(row, len(pools))
         places = shuffled(order, number, size)
         candidates = tuple(pools[number].candidates[place] for place in places)
-        (one,) = observe(reranker, [(pools[number].segment, candidates)])
+        (one,) = observe(reranker, [replace(pools[number], candidates=tuple(candidates))])
         best[row, :size], best[row, size:] = one.best, one.best[-1]
         score[row, :size], score[row, size:] = one.score, one.score[-1]
         final[row, :size] = one.final

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.bergamot.models import Model, find, load
-from quitmt.bergamot.sampling import LENGTH_EXTRA, LENGTH_FACTOR, Sampler
+from quitmt.bergamot.sampling import Sampler
+from quitmt.bergamot.sources import LENGTH_EXTRA, LENGTH_FACTOR
 from quitmt.bergamot.trie import Slots
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Segment

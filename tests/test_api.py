@@ -80,7 +80,7 @@ def test_watching_sees_every_step_and_agrees_with_the_outcome() -> None:
 
 
 def test_watching_may_end_early() -> None:
-    watching = quitmt.watch("abc", sample)
+    watching = quitmt.watch("abc", sample, k=8)
     assert next(watching).standing.size == 8
     watching.close()
 

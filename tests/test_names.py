@@ -162,7 +162,7 @@ def test_an_installed_package_adds_names(installed: dict[str, str]) -> None:
     found = json.loads(ran.stdout)
     assert sorted(found["translation"].split("-")) == ["One", "Three", "Two"]
     assert found["signature"].startswith(
-        "patience|k:8|steps:2|n:64|gen:shuffle:-,capitals:True,t:1.2,seed:0|rerank:mbr:"
+        "patience|k:8|steps:2|n:64|gen:shuffle:-,capitals:True,t:0.7,seed:0|rerank:mbr:"
     )
     assert found["recipe"]["model"]["options"] == {"capitals": True}
     ran = run(installed, "translate", "--model", "shuffle: ", "--rerank", "qe:brevity", "-n", "8", text="a b\n")

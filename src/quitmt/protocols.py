@@ -103,7 +103,8 @@ class Reranker(Protocol[State]):
     """Scores pools as they grow; higher is better, ties go to anchors in their order, then to the lowest index.
 
     Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment; ``ranked(state)``, the index
-    and the score of each distinct candidate as of the last standing, the best first.
+    and the score of each distinct candidate as of the last standing, the best first; ``apart``, a best score below
+    which the candidates have little in common.
     """
 
     @property
@@ -164,6 +165,8 @@ class UtilityTraits:
     encodes_whole: bool = False
     """If ``encode`` fails it leaves all arenas as they were: a text that cannot be encoded then fails its own segment
     only, and not all of the call."""
+    apart: float = 0.0
+    """Two texts with a lower utility have little in common."""
 
 
 class Utility(Protocol[Arena]):
@@ -264,6 +267,11 @@ def unknown(generator: Generator, source: str) -> str:
     """The characters of a source that the generator's vocabulary lacks, if it can tell."""
     own: Any = generator
     return str(own.unknown(source)) if hasattr(own, "unknown") else ""
+
+
+def apart(reranker: Reranker[Any]) -> float | None:
+    """The best score below which candidates have little in common, if the reranker knows one."""
+    return getattr(reranker, "apart", None)
 
 
 def effort(reranker: Reranker[State], state: State) -> Effort | None:

@@ -16,6 +16,7 @@ SHORTER = "much shorter"
 UNKNOWN = "unknown characters"
 MARKUP = "markup"
 COPIED = "copied source"
+APART = "candidates hardly agree"
 
 ADVICE = {
     SEVERAL: "the model was trained on single sentences and may leave some out, so split lines into sentences first",
@@ -23,8 +24,9 @@ ADVICE = {
     UNKNOWN: "the model's vocabulary lacks them, so they are lost or guessed",
     MARKUP: "tags or entities of the source are not in the translation as they were, so take them out first",
     COPIED: "the translation is the source itself",
+    APART: "the samples have little in common, so lower the temperature, or cut off what is improbable (top-p, min-p)",
 }
-"""What each means for a reader, and what to do."""
+"""What each means for a reader, and what to do. The last is about the candidates, and a driver makes it."""
 
 LEAST_SHARE = 0.5
 """Of the source's length. Human translations of news, English with Portuguese and with French, either way, are shorter

@@ -44,6 +44,8 @@ class Sampling:
             raise UsageError(f"{setting('model.epsilon')} must be at least 0 and below 1, not {self.epsilon}")
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise UsageError(f"{setting('model.min_p')} must be at least 0 and at most 1, not {self.min_p}")
+        if self.beam is not None and self.beam < 1:
+            raise UsageError(f"a beam must have a size of 1 or more, not {self.beam}")
 
     @property
     def signature(self) -> str:
@@ -71,6 +73,8 @@ class Sampling:
     def refuse(self, engine: str, *lacking: str) -> None:
         """Raise if one of the settings that an engine lacks is asked for."""
         for name in lacking:
+            if name == "beam" and self.beam is not None:
+                raise UsageError(f"{engine} has no beam search")
             if getattr(self, name) is not None:
                 raise UsageError(f"{engine} cannot sample with {setting(f'model.{name}')}", hint="leave it out")
 

@@ -23,6 +23,9 @@ from quitmt.sampling import Sampling
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0.0"),
         ({"top_p": 1.1}, "top_p must be above 0 and at most 1, not 1.1"),
         ({"epsilon": 1.0}, "epsilon must be at least 0 and below 1, not 1.0"),
+        ({"min_p": 1.1}, "min_p must be at least 0 and at most 1, not 1.1"),
+        ({"min_p": -0.1}, "min_p must be at least 0 and at most 1, not -0.1"),
+        ({"beam": 0}, "a beam must have a size of 1 or more, not 0"),
         ({"epsilon": -0.1}, "epsilon must be at least 0 and below 1, not -0.1"),
     ],
 )
@@ -48,6 +51,9 @@ def warp(logits, settings):
         before = np.cumsum(p[order]) - p[order]
         smallest = p[order[before < settings.top_p][-1]]
         keep &= p >= smallest
+    if settings.min_p:
+        p = probabilities()
+        keep &= p >= settings.min_p * p.max()
     if settings.epsilon:
         p = probabilities()
         keep &= (p >= settings.epsilon) | (p == p.max())
@@ -60,10 +66,11 @@ def warp(logits, settings):
     st.none() | st.integers(1, 50),
     st.none() | st.sampled_from([0.05, 0.33, 0.81, 0.97, 1.0]),
     st.none() | st.sampled_from([0.0, 0.013, 0.11, 0.77]),
+    st.none() | st.sampled_from([0.0, 0.017, 0.23, 0.71, 1.0]),
 )
-def test_a_floor_keeps_what_the_cut_offs_keep(numbers, temperature, top_k, top_p, epsilon):
+def test_a_floor_keeps_what_the_cut_offs_keep(numbers, temperature, top_k, top_p, epsilon, min_p):
     logits = (np.array(numbers) / 7).astype(np.float32)
-    settings = Sampling(temperature, top_k, top_p, epsilon)
+    settings = Sampling(temperature, top_k, top_p, epsilon, min_p=min_p)
     scaled = (logits.astype(np.float64) - logits.max()) * settings.rate
     np.testing.assert_array_equal(logits >= floor(logits, scaled, settings), warp(logits, settings))
 
@@ -106,7 +113,11 @@ def test_the_number_of_threads_changes_no_bit(embedded, monkeypatch):
         np.testing.assert_array_equal(logits, results[0][1])
 
 
-@pytest.mark.parametrize("settings", [Sampling(1.2), Sampling(0.8, top_k=9), Sampling(1, top_p=0.9), Sampling(0)])
+@pytest.mark.parametrize(
+    "settings",
+    [Sampling(1.2), Sampling(0.8, top_k=9), Sampling(1, top_p=0.9), Sampling(1.1, min_p=0.05), Sampling(0)],
+    ids=str,
+)
 def test_two_stages_choose_what_one_would(tiny, settings):
     """The tiny model's vocabulary of 300 ends in the middle of its second block."""
     x = np.repeat(vectors(tiny, 5), 200, axis=0)

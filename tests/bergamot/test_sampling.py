@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from quitmt.bergamot.models import find
-from quitmt.bergamot.sampling import LENGTH_EXTRA, LENGTH_FACTOR, Sampler
+from quitmt.bergamot.sampling import Sampler
+from quitmt.bergamot.sources import LENGTH_EXTRA, LENGTH_FACTOR
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
 from quitmt.types import Ask, Segment
@@ -92,7 +93,9 @@ def test_first_tokens_have_the_frequencies_of_the_softmax(tiny, tiny_folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [Sampling(1.2), Sampling(1.0), Sampling(1.2, top_k=10), Sampling(1.1, top_p=0.9, epsilon=0.01)], ids=str
+    "settings",
+    [Sampling(1.2), Sampling(1.0), Sampling(1.2, top_k=10), Sampling(1.1, top_p=0.9, min_p=0.02, epsilon=0.01)],
+    ids=str,
 )
 def test_company_pieces_and_order_do_not_matter(embedded, settings):
     size = 24

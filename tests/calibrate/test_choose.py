@@ -21,7 +21,7 @@ from quitmt.errors import InputError, UsageError, said
 from quitmt.protocols import RerankerTraits
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
-from quitmt.types import Candidate, Segment
+from quitmt.types import Candidate, RecordedPool, Segment
 
 SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 MBR, FASTER = RerankerTraits("mbr", gives_rivals=True), RerankerTraits("mbr")
@@ -34,9 +34,9 @@ def invented(segments: int, seed: int = 0) -> list[Observed]:
     rng = np.random.default_rng(seed)
     ceilings = rng.uniform(0.3, 1.0, segments)
     pools = [
-        (
+        RecordedPool(
             Segment(str(number), "x"),
-            [Candidate(str(i), scores={"q": float(q)}) for i, q in enumerate(ceiling * rng.random(64) ** 0.2)],
+            tuple(Candidate(str(i), scores={"q": float(q)}) for i, q in enumerate(ceiling * rng.random(64) ** 0.2)),
         )
         for number, ceiling in enumerate(ceilings)
     ]

@@ -55,7 +55,7 @@ def test_a_replay_is_the_live_run(
     pools: list[RecordedPool], reranker: str, spec: str, thresholds: list[float], n: int
 ) -> None:
     cut = [RecordedPool(one.segment, one.candidates[:n]) for one in pools]
-    observed = observe(rerank.load(reranker), [(one.segment, one.candidates) for one in cut])
+    observed = observe(rerank.load(reranker), cut)
     rule = stop.load(spec, k=4, n=n)
     assert isinstance(rule, Threshold)
     sizes = np.array([len(one.candidates) for one in cut])

@@ -15,6 +15,8 @@ from quitmt.sampling import Sampling
 
 Quitmt = Callable[..., Ran]
 MODEL = generate.load("embedded:en-pt", Sampling()).signature.partition("|t:")[0]
+OLD = ("--preset", "paper", "--support", "others")
+"""As the pools here were sampled, and as they were judged."""
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
         lost = quitmt("rerank", pools, "--profile", profile, *words)
         assert lost.code == 2 and "is an input of this run and would be overwritten" in lost.err
-    assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6")
+    assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6|s:others")
 
     by_profile = quitmt("rerank", pools, "--profile", profile, "--jsonl")
     by_rule = quitmt("rerank", pools, "--stop", found["rule"], "-n", 64, "--jsonl")
@@ -58,12 +60,12 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
 
     text = tmp_path / "text.en"
     text.write_text("Yes.\n")
-    other = quitmt("translate", text, "--profile", profile, "--temperature", 0.7)
+    other = quitmt("translate", text, *OLD, "--profile", profile, "--temperature", 0.7)
     assert other.code == 0
     told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
     assert f"the figures of this rule need not hold here: {told}" in caplog.text
     caplog.clear()
-    assert quitmt("translate", text, "--profile", profile, "--seed", 8).code == 0
+    assert quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8).code == 0
     assert caplog.text == ""
 
 
@@ -74,7 +76,7 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
     run = quitmt("translate", text, "-n", 8, "--stop", "full", "--keep-pools", pools)
     assert run.code == 0, run.err
     generators = [json.loads(line)["generator"] for line in pools.read_text().splitlines()]
-    assert generators == [f"{MODEL}|t:1.2|seed:0"] * 2
+    assert generators == [f"{MODEL}|t:0.7|seed:0|a:greedy"] * 2
 
 
 @pytest.mark.parametrize(

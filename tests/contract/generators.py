@@ -1,7 +1,8 @@
 """The one contract of generators, as classes: a test class with a fixture ``make`` inherits its tests.
 
 ``make()`` gives a new generator of the same candidates; ``make(seed=…)`` one of others. A backend whose candidates are
-the same only up to its engine's arithmetic says so by a method ``same`` of its own.
+the same only up to its engine's arithmetic says so by a method ``same`` of its own. Those that can be ``resampled``
+have a fixture ``fresh`` too, a new generator of any sampling.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from quitmt.generate.anchors import Anchored, parse
 from quitmt.protocols import Generator
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment
 
 SEGMENTS = [
     Segment("1", "The weather is nice today."),
@@ -171,3 +174,130 @@ class SamplingContract(Contract):
 
         kept, closed = asyncio.run(work())
         assert kept == 64 and closed < 100_000
+
+
+Fresh = Callable[[Sampling], Any]
+BASE = Sampling(1.0, seed=3)
+ASKS = [Ask(SEGMENTS[0], 0, 8), Ask(SEGMENTS[1], 0, 16), Ask(SEGMENTS[2], 0, 3)]
+
+
+def drawn(generator: Generator, asks: list[Ask]) -> list[Draw]:
+    async def work() -> list[Draw]:
+        return [one async for one in generator.draw(asks)]
+
+    return asyncio.run(work())
+
+
+def anchors_of(draws: list[Draw]) -> Found:
+    """By segment and place; a segment has them in one draw at most."""
+    having = [one for one in draws if one.anchors is not None]
+    assert len({one.segment.id for one in having}) == len(having)
+    return {(one.segment.id, place): found for one in having for place, found in enumerate(one.anchors or ())}
+
+
+class AnchorContract:
+    """What a generator promises that can be resampled: greedy, and the anchors that are made with it."""
+
+    words = "greedy,2@0.5"
+
+    def same(self, one: Found, other: Found) -> bool:
+        return same(one, other)
+
+    def anchored(self, fresh: Fresh) -> Anchored:
+        return Anchored(fresh(BASE), parse(self.words), BASE)
+
+    def test_greedy_is_the_same_resampled_and_new(self, fresh: Fresh) -> None:
+        asks = [Ask(segment, 0, 2) for segment in SEGMENTS]
+        resampled, new = fresh(BASE).resampled(Sampling(0.0)), fresh(Sampling(0.0))
+        assert resampled.signature == new.signature
+        assert self.same(draw(resampled, asks), draw(new, asks))
+
+    def test_what_is_resampled_leaves_the_first_as_it_was(self, fresh: Fresh) -> None:
+        generator, asks = fresh(BASE), [Ask(segment, 0, 8) for segment in SEGMENTS]
+        others = [generator.resampled(Sampling(1.0, seed=4)), generator.resampled(Sampling(0.0))]
+
+        async def work() -> list[Found]:
+            return list(await asyncio.gather(*(collect(one, asks) for one in (generator, *others))))
+
+        found = asyncio.run(work())
+        alone = [fresh(one) for one in (BASE, Sampling(1.0, seed=4), Sampling(0.0))]
+        assert all(self.same(one, draw(other, asks)) for one, other in zip(found, alone, strict=True))
+
+    def test_anchors_come_once_for_each_segment_and_in_order(self, fresh: Fresh) -> None:
+        generator = self.anchored(fresh)
+        together = anchors_of(drawn(generator, ASKS))
+        origins = [anchor.text for anchor in parse(self.words) for _ in range(anchor.count)]
+        for segment in SEGMENTS:
+            found = [together[segment.id, place] for place in range(len(origins))]
+            assert [one.origin for one in found] == origins
+        assert len(together) == len(origins) * len(SEGMENTS)
+        alone: Found = {}
+        for ask in ASKS:
+            alone |= anchors_of(drawn(self.anchored(fresh), [ask]))
+        assert self.same(alone, together), "whatever the batch"
+
+    def test_samples_are_the_same_with_anchors(self, fresh: Fresh) -> None:
+        assert self.same(draw(self.anchored(fresh), ASKS), draw(fresh(BASE), ASKS))
+
+    def test_asks_that_begin_later_bring_no_anchors(self, fresh: Fresh) -> None:
+        generator = self.anchored(fresh)
+        assert not anchors_of(drawn(generator, [Ask(SEGMENTS[0], 8, 16)]))
+        both = drawn(generator, [Ask(SEGMENTS[0], 16, 24), Ask(SEGMENTS[1], 0, 4)])
+        assert {key[0] for key in anchors_of(both)} == {SEGMENTS[1].id}
+
+    def test_closing_one_segment_leaves_the_anchors_of_others(self, fresh: Fresh) -> None:
+        generator = self.anchored(fresh)
+
+        async def work() -> list[Draw]:
+            draws = list[Draw]()
+            async for one in generator.draw([Ask(SEGMENTS[0], 0, 100_000), Ask(SEGMENTS[1], 0, 4)]):
+                draws.append(one)
+                generator.close(SEGMENTS[0])
+            return draws
+
+        async def closed() -> list[Draw]:
+            drawing = asyncio.create_task(work())
+            await asyncio.sleep(0.1)
+            generator.close(SEGMENTS[0])
+            return await drawing
+
+        found = [one for one in asyncio.run(closed()) if one.segment is SEGMENTS[1]]
+        assert sum(len(one.candidates) for one in found) == 4
+        assert self.same(anchors_of(found), anchors_of(drawn(self.anchored(fresh), [Ask(SEGMENTS[1], 0, 4)])))
+
+
+class BeamContract(AnchorContract):
+    """What a generator promises that has beam search too."""
+
+    words = "greedy,beam:3,2@0.5"
+
+    def beams(self, fresh: Fresh, size: int = 4) -> tuple[Any, Found]:
+        generator = fresh(Sampling(beam=size))
+        return generator, draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS])
+
+    def test_a_beam_has_so_many_hypotheses_and_ends(self, fresh: Fresh) -> None:
+        generator, whole = self.beams(fresh)
+        assert set(whole) == {(segment.id, index) for segment in SEGMENTS for index in range(4)}
+        assert generator.signature.endswith("|beam:4")
+        for start, stop, count, ended in ((0, 2, 2, False), (2, 8, 2, True), (4, 8, 0, True), (90, 99, 0, True)):
+            draws = drawn(generator, [Ask(SEGMENTS[0], start, stop)])
+            assert sum(len(one.candidates) for one in draws) == count
+            assert [one.ended for one in draws] == [False] * (len(draws) - 1) + [ended]
+            for one in draws:
+                expected = {("1", one.start + place): found for place, found in enumerate(one.candidates)}
+                assert self.same(expected, {key: whole[key] for key in expected})
+
+    def test_a_beam_of_one_is_greedy(self, fresh: Fresh) -> None:
+        _, one = self.beams(fresh, 1)
+        assert self.same(one, draw(fresh(Sampling(0.0)), [Ask(segment, 0, 1) for segment in SEGMENTS]))
+
+    def test_hypotheses_do_not_depend_on_company_and_way(self, fresh: Fresh) -> None:
+        _, whole = self.beams(fresh)
+        alone: Found = {}
+        for segment in SEGMENTS:
+            alone |= draw(fresh(BASE).resampled(Sampling(beam=4)), [Ask(segment, 0, 4)])
+        assert self.same(alone, whole)
+
+    def test_an_endless_ask_of_a_beam_ends(self, fresh: Fresh) -> None:
+        draws = drawn(fresh(Sampling(beam=2)), [Ask(SEGMENTS[0], 0, 100_000)])
+        assert sum(len(one.candidates) for one in draws) == 2 and draws[-1].ended

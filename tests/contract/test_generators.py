@@ -13,7 +13,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, RecordedPool, Segment
-from tests.contract.generators import SEGMENTS, SIZE, Contract, SamplingContract
+from tests.contract.generators import SEGMENTS, SIZE, BeamContract, Contract, Found, Fresh, SamplingContract
 
 
 def recorded() -> Generator:
@@ -33,8 +33,21 @@ class TestGiven(Contract):
         return request.param  # type: ignore[no-any-return]
 
 
+CUT_OFF = {"top_k": 20, "top_p": 0.95, "min_p": 0.01, "epsilon": 0.001}
+
+
 @pytest.mark.slow
 class TestEmbedded(SamplingContract):
-    @pytest.fixture(params=[{}, {"top_k": 20, "top_p": 0.95, "epsilon": 0.001}], ids=["whole", "cut off"])
+    @pytest.fixture(params=[{}, CUT_OFF], ids=["whole", "cut off"])
     def make(self, request: pytest.FixtureRequest) -> Callable[..., Generator]:
         return lambda seed=3: generate.load("embedded:en-pt", Sampling(seed=seed, **request.param))
+
+
+@pytest.mark.slow
+class TestEmbeddedAnchors(BeamContract):
+    @pytest.fixture
+    def fresh(self) -> Fresh:
+        return lambda sampling: generate.load("embedded:en-pt", sampling)
+
+    def same(self, one: Found, other: Found) -> bool:
+        return one == other

@@ -14,7 +14,15 @@ import pytest
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformers = pytest.importorskip("transformers")
 
-from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything  # noqa: E402
+from tests.contract.generators import (  # noqa: E402
+    SEGMENTS,
+    BeamContract,
+    Fresh,
+    SamplingContract,
+    draw,
+    error_of,
+    everything,
+)
 from tests.models.zoo import Zoo  # noqa: E402
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
@@ -48,6 +56,13 @@ class TestContract(SamplingContract):
         return make
 
 
+class TestAnchors(BeamContract):
+    @pytest.fixture(params=["marian", "nllb"])
+    def fresh(self, zoo: Zoo, request: pytest.FixtureRequest) -> Fresh:
+        folder = str(getattr(zoo, f"converted_{request.param}"))
+        return lambda sampling: CTranslate2Generator(folder, sampling, languages=("en", "pt"), max_tokens=16)
+
+
 def test_candidates_repeat_to_the_last_digit(zoo: Zoo) -> None:
     assert everything(load(zoo)) == everything(load(zoo))
 
@@ -65,9 +80,9 @@ def test_log_probabilities_are_the_model_s_own(zoo: Zoo) -> None:
     translator, compared = ctranslate2.Translator(str(zoo.converted_marian)), 0
     for sampling in (Sampling(1.0), Sampling(1.4, top_k=20), Sampling(0.7, top_p=0.8)):
         generator = load(zoo, sampling)
-        tokenization = generator._worker._engine._tokenization
+        tokenization = generator._model.tokenization
         source = tokenization.encode(SEGMENTS[0].source)
-        generator._worker._engine._tokenization = type(tokenization)(
+        generator._model.tokenization = type(tokenization)(
             tokenization.encode, lambda tokens: " ".join(tokens), tokenization.end, []
         )
         for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 16)]).values():
@@ -101,6 +116,41 @@ def test_greedy_is_ctranslate2_s_own_and_transformers(zoo: Zoo) -> None:
         assert found[segment.id, 0].text == tokenizer.decode(output[0], skip_special_tokens=True)
 
 
+@pytest.mark.parametrize("kind", ["marian", "nllb"])
+def test_beams_are_ctranslate2_s_own(zoo: Zoo, kind: str) -> None:
+    folder, size = getattr(zoo, f"converted_{kind}"), 5
+    generator = CTranslate2Generator(
+        str(folder), Sampling(beam=size), languages=("en", "pt"), device="cpu", max_tokens=16
+    )
+    tokenization, translator = generator._model.tokenization, ctranslate2.Translator(str(folder))
+    found, prefix = draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS]), tokenization.prefix
+    for segment in SEGMENTS:
+        source = tokenization.encode(segment.source)
+        (theirs,) = translator.translate_batch(
+            [source], target_prefix=[prefix] if prefix else None, beam_size=size, num_hypotheses=size,
+            max_decoding_length=16, return_scores=True, min_decoding_length=0,
+        )  # fmt: skip
+        for index, tokens in enumerate(theirs.hypotheses):
+            ours = found[segment.id, index]
+            assert ours.text == tokenization.decode(tokens[len(prefix) :])
+            (scored,) = translator.score_batch([source], [tokens])
+            own = scored.log_probs[len(prefix) :]
+            if ours.tokens == len(own):  # ended by itself
+                assert ours.log_probability == pytest.approx(sum(own), abs=1e-3)
+            assert ours.log_probability == pytest.approx(theirs.scores[index] * (ours.tokens + len(prefix)), abs=1e-3)
+
+
+def test_one_translator_serves_all_that_draws_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, built = load(zoo), []
+    build = generator._model._build
+    monkeypatch.setattr(generator._model, "_build", lambda: built.append(1) or build())
+    greedy, beam = generator.resampled(Sampling(0.0)), generator.resampled(Sampling(beam=3))
+    assert greedy._model is beam._model is generator._model
+    for part in (greedy, beam, greedy):
+        draw(part, [Ask(segment, 0, 3) for segment in SEGMENTS])
+    assert len(built) == 1
+
+
 def test_top_k_and_top_p_cut_off(zoo: Zoo) -> None:
     def variety(sampling: Sampling) -> int:
         return len({c.text for c in draw(load(zoo, sampling, max_tokens=1), [Ask(SEGMENTS[0], 0, 256)]).values()})
@@ -110,9 +160,12 @@ def test_top_k_and_top_p_cut_off(zoo: Zoo) -> None:
     assert 1 < variety(Sampling(1.0, top_p=0.5)) < variety(Sampling(1.0))
 
 
-def test_epsilon_is_refused(zoo: Zoo) -> None:
-    with pytest.raises(UsageError, match="epsilon"):
-        load(zoo, Sampling(1.0, epsilon=0.1))
+@pytest.mark.parametrize("name", ["epsilon", "min_p"])
+def test_what_it_does_not_have_is_refused(zoo: Zoo, name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        load(zoo, Sampling(1.0, **{name: 0.1}))
+    with pytest.raises(UsageError, match=name):
+        load(zoo).resampled(Sampling(1.0, **{name: 0.1}))
 
 
 def test_chunks_are_computed_once_and_forgotten_at_the_end(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,16 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.contract.generators import SEGMENTS, SamplingContract, draw, error_of, everything, same  # noqa: E402
+from tests.contract.generators import (  # noqa: E402
+    SEGMENTS,
+    BeamContract,
+    Fresh,
+    SamplingContract,
+    draw,
+    error_of,
+    everything,
+    same,
+)
 from tests.models.zoo import Zoo  # noqa: E402
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
@@ -70,6 +79,12 @@ class TestContract(SamplingContract):
         return lambda seed=3: load(zoo, kind, Sampling(1.0, seed=seed))
 
 
+class TestAnchors(BeamContract):
+    @pytest.fixture(params=["marian", "nllb", "madlad", "chat"])
+    def fresh(self, zoo: Zoo, request: pytest.FixtureRequest) -> Fresh:
+        return lambda sampling: load(zoo, str(request.param), sampling)
+
+
 def test_cut_off_pools_are_nested(zoo: Zoo, kind: str) -> None:
     def make(batch: int) -> HuggingFaceGenerator:
         return load(zoo, kind, Sampling(1.3, top_k=20, top_p=0.9, epsilon=0.01, seed=1), batch=batch, max_tokens=12)
@@ -115,6 +130,38 @@ def test_greedy_is_transformers_own_greedy(zoo: Zoo, kind: str, inputs: Callable
         assert found[segment.id, 0].tokens == len(theirs)
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 7])
+def test_beams_are_transformers_own(
+    zoo: Zoo, kind: str, inputs: Callable[[Segment], dict[str, Any]], size: int
+) -> None:
+    generator = load(zoo, kind, Sampling(beam=size), max_tokens=20)
+    show_tokens(generator)
+    found = draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS])
+    ends = generator._sampler._ends.tokens
+    for segment in SEGMENTS:
+        given = inputs(segment)
+        extra = 1 if "forced_bos_token_id" in given else 0
+        theirs = network(generator).generate(
+            **given, do_sample=False, num_beams=size, num_return_sequences=size, max_new_tokens=20 + extra,
+            length_penalty=1.0, early_stopping=False, return_dict_in_generate=True, output_scores=True,
+        )  # fmt: skip
+        begun = given["input_ids"].shape[1] if kind == "chat" else 1 + extra
+        for index, row in enumerate(theirs.sequences[:, begun:].tolist()):
+            ours = found[segment.id, index]
+            assert ours.text.split() == [str(token) for token in _until_the_end(row, ends) if token not in ends]
+            assert ours.tokens == len(_until_the_end(row, ends))
+            if size > 1:
+                length = (ours.tokens or 0) + extra
+                assert (ours.log_probability or 0) / length == pytest.approx(
+                    float(theirs.sequences_scores[index]), abs=1e-4
+                )
+
+
+def _until_the_end(row: list[int], ends: Collection[int]) -> list[int]:
+    last = next((place for place, token in enumerate(row) if token in ends), len(row))
+    return row[: last + 1]
+
+
 @torch.no_grad()
 def test_log_probabilities_are_those_of_a_forced_pass(
     zoo: Zoo, kind: str, inputs: Callable[[Segment], dict[str, Any]]
@@ -144,10 +191,21 @@ def test_log_probabilities_are_those_of_a_forced_pass(
             assert min(abs(total + last - candidate.log_probability) for last in options) < 1e-3
 
 
-@pytest.mark.parametrize("setting", [{}, {"top_k": 7}, {"top_p": 0.6}, {"epsilon": 0.02}, {"top_k": 30, "top_p": 0.8}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {},
+        {"top_k": 7},
+        {"top_p": 0.6},
+        {"min_p": 0.1},
+        {"epsilon": 0.02},
+        {"top_k": 30, "top_p": 0.8},
+        {"top_p": 0.9, "min_p": 0.02},
+    ],
+)
 def test_cut_offs_are_those_of_transformers(setting: dict[str, Any]) -> None:
     theirs = transformers.LogitsProcessorList([transformers.TemperatureLogitsWarper(1.3)])
-    kinds = {"top_k": "TopK", "top_p": "TopP", "epsilon": "Epsilon"}
+    kinds = {"top_k": "TopK", "top_p": "TopP", "min_p": "MinP", "epsilon": "Epsilon"}
     theirs += [getattr(transformers, f"{kinds[name]}LogitsWarper")(value) for name, value in setting.items()]
     logits = torch.randn(50, 120, generator=torch.Generator().manual_seed(5)) * 2
     ours = cut_off(logits, Sampling(1.3, **setting)).softmax(-1)
@@ -159,10 +217,10 @@ def test_all_cut_offs_in_order() -> None:
     logits = torch.randn(50, 120, generator=torch.Generator().manual_seed(6)) * 2
     steps = [
         transformers.TemperatureLogitsWarper(0.8), transformers.TopKLogitsWarper(40),
-        transformers.TopPLogitsWarper(0.9), transformers.EpsilonLogitsWarper(0.01),
+        transformers.TopPLogitsWarper(0.9), transformers.MinPLogitsWarper(0.03), transformers.EpsilonLogitsWarper(0.01),
     ]  # fmt: skip
     expected = transformers.LogitsProcessorList(steps)(None, logits)
-    ours = cut_off(logits, Sampling(0.8, top_k=40, top_p=0.9, epsilon=0.01))
+    ours = cut_off(logits, Sampling(0.8, top_k=40, top_p=0.9, min_p=0.03, epsilon=0.01))
     assert torch.allclose(ours.softmax(-1), expected.softmax(-1), atol=1e-6)
 
 
@@ -227,9 +285,9 @@ def test_other_sampling_with_the_same_model(zoo: Zoo, kind: str) -> None:
 
 def test_what_is_kept_is_bounded(zoo: Zoo) -> None:
     generator = load(zoo, "marian")
-    generator._sampler._bytes_kept = 1
+    generator._openings._bytes_kept = 1
     draw(generator, [Ask(segment, 0, 4) for segment in SEGMENTS])
-    assert len(generator._sampler._openings) == 1
+    assert len(generator._openings._kept) == 1
 
 
 def starve(generator: HuggingFaceGenerator, most: int) -> list[int]:

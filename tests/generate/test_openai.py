@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.contract.generators import SEGMENTS, SIZE, SamplingContract, draw, everything
+from tests.contract.generators import SEGMENTS, SIZE, AnchorContract, Fresh, SamplingContract, collect, draw, everything
 from tests.servers.fake_openai import Faults, Server, fake_server, scripted_server, text_of
 from tests.servers.openai_generator import ALL_FAULTS, draws, errors, generator, texts
 
@@ -58,6 +58,12 @@ class TestContract(SamplingContract):
     @pytest.fixture
     def make(self, url: str) -> Callable[..., OpenAIGenerator]:
         return lambda seed=3: generator(url, Sampling(seed=seed))
+
+
+class TestAnchors(AnchorContract):
+    @pytest.fixture
+    def fresh(self, url: str) -> Fresh:
+        return lambda sampling: generator(url, sampling)
 
 
 def test_every_server_gives_the_same(url: str, whole: dict[tuple[str, int], str]) -> None:
@@ -130,6 +136,37 @@ def test_what_is_known_of_a_server_is_known_to_the_resampled() -> None:
         assert ["min_p" in request for request in one.requests[sent:]] == [False]
 
 
+def test_siblings_learn_from_one_another(caplog: pytest.LogCaptureFixture) -> None:
+    with fake_server(Faults(unknown=("min_p",), ignore_n=True)) as one:
+        ours = generator(one.base_url)
+        warm = ours.resampled(Sampling(temperature=0.5))
+        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        sent = len(one.requests)
+        draw(warm, [Ask(SEGMENTS[0], 0, 8)])
+        assert [("min_p" in request, request["n"]) for request in one.requests[sent:]] == [(False, 1)] * 8
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+
+def test_siblings_share_one_limit() -> None:
+    with fake_server(Faults(seconds=0.05)) as one:
+        ours = generator(one.base_url, concurrency=2)
+        greedy = ours.resampled(Sampling(temperature=0))
+
+        async def work() -> None:
+            asks = [Ask(segment, 0, 16) for segment in SEGMENTS]
+            await asyncio.gather(collect(ours, asks), collect(greedy, asks))
+
+        asyncio.run(work())
+        assert one.peak == 2 and len(one.requests) == 6 + 48
+
+
+def test_a_sibling_s_neutral_value_that_is_new_to_the_server_can_be_left_out() -> None:
+    with fake_server(Faults(unknown=("min_p",))) as one:
+        ours = generator(one.base_url, Sampling(min_p=0.1))
+        ours._known.taken.update(("top_k", "repetition_penalty"))
+        assert len(draw(ours.resampled(Sampling(temperature=0)), [Ask(SEGMENTS[0], 0, 2)])) == 2
+
+
 def test_a_server_that_ignores_n_is_found_out_once() -> None:
     with fake_server(Faults(ignore_n=True)) as one:
         ours = generator(one.base_url)
@@ -147,9 +184,15 @@ def test_a_server_that_brought_too_few_once_is_not_asked_one_by_one() -> None:
         assert [request["n"] for request in one.requests].count(8) >= 9
 
 
-def test_epsilon_is_refused() -> None:
-    with pytest.raises(UsageError, match="epsilon"):
-        generator("http://x/v1", Sampling(epsilon=0.02))
+@pytest.mark.parametrize(
+    ("sampling", "message"),
+    [(Sampling(epsilon=0.02), "epsilon"), (Sampling(beam=4), "OpenAI's API has no beam search")],
+)
+def test_what_the_api_does_not_have_is_refused(sampling: Sampling, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        generator("http://x/v1", sampling)
+    with pytest.raises(UsageError, match=message):
+        generator("http://x/v1").resampled(sampling)
 
 
 def test_what_a_server_does_not_know_and_need_not_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,11 +206,17 @@ def test_what_a_server_does_not_know_and_need_not_is_left_out(caplog: pytest.Log
     assert "its own defaults for them apply" in caplog.text
 
 
-def test_what_was_asked_for_is_never_left_out() -> None:
-    with fake_server(Faults(unknown=("top_k",))) as one:
-        (error,) = errors(generator(one.base_url, Sampling(top_k=5)))
-        assert isinstance(error, UsageError) and "cannot sample with top-k" in str(error)
-        assert all(request["top_k"] == 5 for request in one.requests)
+@pytest.mark.parametrize(("name", "value"), [("top_k", 5), ("min_p", 0.1)])
+def test_what_was_asked_for_is_never_left_out(name: str, value: float) -> None:
+    with fake_server(Faults(unknown=(name,))) as one:
+        (error,) = errors(generator(one.base_url, Sampling(**{name: value})))
+        assert isinstance(error, UsageError) and f"cannot sample with {name.replace('_', '-')}" in str(error)
+        assert all(request[name] == value for request in one.requests)
+
+
+def test_min_p_is_sent() -> None:
+    (cut,) = asked(sampling=Sampling(temperature=0.7, min_p=0.05))
+    assert (cut["temperature"], cut["min_p"], cut["top_k"]) == (0.7, 0.05, -1)
 
 
 def test_a_long_first_segment_does_not_change_how_the_others_are_sampled() -> None:

@@ -14,6 +14,8 @@ from quitmt.cli.main import main
 HERE = Path(__file__).parent
 INPUTS = HERE / "inputs"
 GOLDEN = HERE / "golden"
+PRESET = ("--preset", "paper")
+"""What the version that made them did when nothing else was said."""
 DROPPED = ("seconds", "source", "signature")
 """Of an outcome: the first is never the same, the others are kept once."""
 
@@ -34,7 +36,7 @@ def run(*words: str) -> None:
 def outcomes(command: str, words: str, *more: str) -> dict[str, Any]:
     """What ``quitmt rerank`` or ``translate`` found: the signature, and each outcome without what is not compared."""
     inputs = {"rerank": "pools.jsonl", "translate": "sources.en"}
-    run(command, inputs[command], *words.split(), "-q", "-o", "out.txt", "--jsonl", "out.jsonl", *more)
+    run(command, inputs[command], *PRESET, *words.split(), "-q", "-o", "out.txt", "--jsonl", "out.jsonl", *more)
     found = [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
     [signature] = {one["signature"] for one in found}
     kept = [{name: value for name, value in one.items() if name not in DROPPED} for one in found]

@@ -56,7 +56,7 @@ def test_identical_candidates_are_compared_once() -> None:
         compared[hypothesis, reference] += 1
         return float(hypothesis == reference)
 
-    reranker = rerank.mbr(utility)
+    reranker = rerank.mbr(utility, support="all")
     [*_, last] = stand(reranker, ["b", "a", "b", "c", "a", "a"], [2, 4])
     assert (last.best, last.score) == (1, 0.5)
     assert set(compared.values()) == {1}

@@ -10,14 +10,14 @@ import pytest
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.vllm import VllmGenerator
 from quitmt.sampling import Sampling
-from tests.contract.generators import Found, SamplingContract, same
+from tests.contract.generators import AnchorContract, Found, Fresh, SamplingContract, same
 from tests.vllm.conftest import ENGINE
 from vllm_server import served
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class NearlyTheSame(SamplingContract):
+class NearlyTheSame:
     """vLLM computes with other shapes, and thus other last digits, in other batches: a token near a tie may differ, and
     all that follow it. So a tenth of the texts may, and the others must be the same in everything."""
 
@@ -28,7 +28,7 @@ class NearlyTheSame(SamplingContract):
         return few and same({key: one[key] for key in equal}, {key: other[key] for key in equal})
 
 
-class TestInProcess(NearlyTheSame):
+class TestInProcess(NearlyTheSame, SamplingContract, AnchorContract):
     @pytest.fixture(scope="class")
     def generator(self, smollm2_cut: str) -> Iterator[VllmGenerator]:
         made = VllmGenerator(
@@ -47,8 +47,12 @@ class TestInProcess(NearlyTheSame):
     def make(self, generator: VllmGenerator) -> Callable[..., VllmGenerator]:
         return lambda seed=3: generator.resampled(Sampling(1.0, seed=seed))
 
+    @pytest.fixture
+    def fresh(self, generator: VllmGenerator) -> Fresh:
+        return generator.resampled
 
-class TestServer(NearlyTheSame):
+
+class TestServer(NearlyTheSame, SamplingContract, AnchorContract):
     @pytest.fixture(scope="class")
     def url(self, smollm2_cut: str) -> Iterator[str]:
         server = served(smollm2_cut)
@@ -57,10 +61,14 @@ class TestServer(NearlyTheSame):
             runner.run(server.__aexit__(None, None, None))
 
     @pytest.fixture
-    def make(self, smollm2_cut: str, url: str) -> Callable[..., OpenAIGenerator]:
-        return lambda seed=3: OpenAIGenerator(
+    def make(self, fresh: Fresh) -> Callable[..., OpenAIGenerator]:
+        return lambda seed=3: fresh(Sampling(1.0, seed=seed))
+
+    @pytest.fixture
+    def fresh(self, smollm2_cut: str, url: str) -> Fresh:
+        return lambda sampling: OpenAIGenerator(
             smollm2_cut,
-            Sampling(1.0, seed=seed),
+            sampling,
             languages=("en", "pt"),
             base_url=f"{url}/v1",
             max_tokens=6,

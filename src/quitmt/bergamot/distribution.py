@@ -2,7 +2,8 @@
 
 The cut-offs come after the temperature, in this order, each on what the one before left, made to sum to one:
 ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest most probable tokens whose probability reaches p;
-``epsilon`` those of probability epsilon or more. The most probable token always stays, and equals stay or go together.
+``min_p`` those of at least that share of the most probable one's probability; ``epsilon`` those of probability epsilon
+or more. The most probable token always stays, and equals stay or go together.
 So every cut-off is a floor under the logits: a node needs to keep the floor and the blocks' masses, not the tokens.
 """
 
@@ -36,10 +37,12 @@ class Shape:
 
 def shape(output: OutputLayer, x: Floats, sampling: Sampling) -> Shape:
     """The distributions that follow from prepared rows."""
-    sums, logits = output.summarise(x, sampling.rate, logits=sampling.cut)
+    sums, logits = output.summarise(x, sampling.rate, logits=sampling.cut and not sampling.greedy)
     peaks = sums[:, :, 0].max(axis=1)
     floors = np.full(len(x), NO_FLOOR)
-    if sampling.cut:
+    if sampling.greedy:  # the first token that reaches the peak is chosen, in the first block that does
+        floors, masses = peaks, (sums[:, :, 0] == peaks[:, None]).astype(np.float32)
+    elif sampling.cut:
         masses = np.empty(sums.shape[:2], np.float32)
         for row, line in enumerate(logits):
             scaled = (line.astype(np.float64) - peaks[row]) * sampling.rate
@@ -52,8 +55,6 @@ def shape(output: OutputLayer, x: Floats, sampling: Sampling) -> Shape:
 
 def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -> np.float32:
     """The smallest logit that the cut-offs leave; ``scaled`` are the same logits less the largest, tempered."""
-    if sampling.greedy:
-        return np.float32(logits.max())
     lowest = NO_FLOOR
     if sampling.top_k is not None and sampling.top_k < len(logits):
         lowest = np.partition(logits, len(logits) - sampling.top_k)[len(logits) - sampling.top_k]
@@ -62,6 +63,8 @@ def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -
         kept = kept[np.argsort(-logits[kept], kind="stable")]
         running = np.cumsum(np.exp(scaled[kept]))
         lowest = logits[kept[min(len(kept) - 1, int(np.searchsorted(running, sampling.top_p * running[-1])))]]
+    if sampling.min_p:
+        lowest = max(lowest, logits[np.exp(scaled) >= sampling.min_p].min())
     if sampling.epsilon:
         kept = np.flatnonzero(logits >= lowest)
         probabilities = np.exp(scaled[kept])

@@ -148,6 +148,33 @@ def _pick(
         chosen[choice] = logits[token]
 
 
+@kernel()
+def _open(
+    x: Floats,
+    panels: npt.NDArray[np.generic],
+    bias: Floats,
+    rows: Integers,
+    blocks: Integers,
+    order: Integers,
+    logits: Floats,
+) -> None:
+    """The logits of some blocks of some rows; ``order`` sorts them by block, so that weights are made once for all."""
+    inputs = x.shape[1]
+    weights = np.empty(inputs * BLOCK, np.float32)
+    block = -1
+    for choice in order:
+        if blocks[choice] != block:
+            block = blocks[choice]
+            _unpack(panels[block], weights)
+        source = x.ctypes.data + rows[choice] * inputs * _FLOAT
+        for panel in range(_PANELS):
+            place = weights.ctypes.data + panel * inputs * PANEL * _FLOAT
+            out = logits.ctypes.data + (choice * BLOCK + panel * PANEL) * _FLOAT
+            product1(source, inputs, place, inputs, out, BLOCK)
+        for i in range(BLOCK):
+            logits[choice, i] += bias[block, i]
+
+
 class OutputLayer:
     """The embeddings of the target vocabulary as an output layer; ``suppressed`` is a token that is never given."""
 
@@ -199,6 +226,13 @@ class OutputLayer:
         panels = self.panels.reshape(-1, x.shape[1], PANEL)
         columns = panels[tokens // PANEL, :, tokens % PANEL].astype(np.float64)
         return np.asarray((x.astype(np.float64) * columns).sum(axis=1) + self.bias.reshape(-1)[tokens])
+
+    def open(self, x: Floats, rows: Integers, blocks: Integers) -> Floats:
+        """(pairs, BLOCK): the logits of a block of a prepared row, for each pair of them."""
+        logits = np.empty((len(rows), BLOCK), np.float32)
+        order = np.argsort(blocks, kind="stable")
+        _open(np.ascontiguousarray(x), self.panels, self.bias, rows, blocks, order, logits)
+        return logits
 
     def pick(
         self,

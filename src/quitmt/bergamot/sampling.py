@@ -20,16 +20,12 @@ import numpy.typing as npt
 from quitmt.bergamot.distribution import shape
 from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
+from quitmt.bergamot.sources import Sources
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_a_node
-from quitmt.errors import GenerationError
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
 from quitmt.types import Ask, Candidate, Segment
 
-SOURCE_TOKENS = 4096
-"""A longer source would hold up all others for minutes, and such a model makes nothing of it."""
-LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
-"""A candidate is cut off at 3 tokens for each of the source's, and 10."""
 ROWS_A_STEP = 192
 """Enough to keep the output layer efficient; few enough that a new ask soon joins."""
 BYTES_KEPT = 1 << 29
@@ -45,6 +41,8 @@ class Task:
     candidates: list[Candidate | None]
     missing: int
     seconds: float = 0.0
+    ended: bool = False
+    """Never: there are always more samples."""
 
 
 @dataclass(slots=True)
@@ -81,8 +79,11 @@ class Walkers:
 class Sampler:
     """Draws candidates from one model. Not for several threads at once."""
 
-    def __init__(self, model: Model, sampling: Sampling, *, bytes_kept: int = BYTES_KEPT) -> None:
+    def __init__(
+        self, model: Model, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
+    ) -> None:
         self._model, self._sampling = model, sampling
+        self._sources = sources or Sources(model)
         architecture, blocks = model.network.architecture, model.output.blocks
         self._nodes_kept = max(1, bytes_kept // bytes_a_node(architecture, blocks))
         self._nodes = Nodes(architecture, blocks, self._nodes_kept)
@@ -145,16 +146,8 @@ class Sampler:
 
     def _trie(self, segment: Segment) -> Trie:
         if segment not in self._tries:
-            source = self._model.source.encode(segment.source)
-            if len(source) > SOURCE_TOKENS:
-                raise GenerationError(
-                    f"segment {segment.id}: its source has {len(source)} tokens, more than {SOURCE_TOKENS}",
-                    hint="split it into shorter ones",
-                )
-            (memory,) = self._model.network.encode([source])
-            limit = LENGTH_FACTOR * len(source) + LENGTH_EXTRA
-            key = stream(self._sampling.seeded(segment.seed).seed, segment.id)
-            trie = Trie(memory, key, limit, self._next())
+            source = self._sources.encoded(segment)
+            trie = Trie(source, stream(self._sampling.seeded(segment.seed).seed, segment.id), self._next())
             trie.root = self._nodes.add(trie, NOWHERE, START, 0.0)
             self._tries[segment] = self._by_number[trie.number] = trie
         self._tries.move_to_end(segment)
@@ -184,7 +177,7 @@ class Sampler:
         owners, starts = np.unique(nodes.owners[slots], return_index=True)
         stops = [*starts[1:].tolist(), len(slots)]
         memories = [
-            ((start, stop), self._by_number[owner].memory)
+            ((start, stop), self._by_number[owner].source.memory)
             for owner, start, stop in zip(owners.tolist(), starts.tolist(), stops, strict=True)
         ]
         cells = nodes.states_before(slots)
@@ -231,7 +224,7 @@ class Sampler:
 
     def _limits(self, slots: Slots) -> npt.NDArray[np.int64]:
         owners, which = np.unique(self._nodes.owners[slots], return_inverse=True)
-        return np.array([self._by_number[owner].limit for owner in owners.tolist()])[which]
+        return np.array([self._by_number[owner].source.limit for owner in owners.tolist()])[which]
 
     def _children(self, slots: Slots, tokens: Slots, log_probabilities: npt.NDArray[np.float64]) -> Slots:
         """The nodes that these tokens lead to, made where there are none yet."""

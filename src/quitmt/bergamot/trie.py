@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from quitmt.bergamot.architecture import Architecture
 from quitmt.bergamot.distribution import Shape, stage_one
-from quitmt.bergamot.network import Memory
 from quitmt.bergamot.output import OutputLayer
+from quitmt.bergamot.sources import Source
 from quitmt.streams import Words
 
 NOWHERE = -1
@@ -32,10 +32,8 @@ Slots = npt.NDArray[np.int64]
 class Trie:
     """The prefixes of one segment. ``children`` maps node · vocabulary + token to a node."""
 
-    memory: Memory
+    source: Source
     key: Words
-    limit: int
-    """The most tokens that a candidate may have."""
     number: int
     root: int = NOWHERE
     children: dict[int, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,8 @@ class Observed:
     score: Floats
     """[n]: the winner's score there."""
     final: Floats
-    """[n]: each candidate's score on the whole pool."""
+    """[n + anchors]: each candidate's score on the whole pool, the anchors after the samples and in reverse: an index
+    of either kind finds its own."""
     standings: Sequence[Standing]
     """After each candidate, for signals."""
     pairs: dict[str, Any] = field(default_factory=dict)
@@ -61,9 +62,22 @@ def _kind(rule: Threshold) -> str:
     return rule.at(0.0).signature
 
 
+class Observable(Protocol):
+    """A pool, wherever it is from."""
+
+    @property
+    def segment(self) -> Segment: ...
+
+    @property
+    def candidates(self) -> Sequence[Candidate]: ...
+
+    @property
+    def anchors(self) -> Sequence[Candidate]: ...
+
+
 def observe(
     reranker: Reranker[Any],
-    pools: Sequence[tuple[Segment, Sequence[Candidate]]],
+    pools: Sequence[Observable],
     *,
     keep_pairs: bool = False,
 ) -> list[Observed]:
@@ -86,12 +100,12 @@ def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
 
 def _observe_mbr(
     reranker: Mbr[Any],
-    pools: Sequence[tuple[Segment, Sequence[Candidate]]],
+    pools: Sequence[Observable],
     *,
     keep_pairs: bool,
 ) -> list[Observed]:
-    states = [reranker.open(segment) for segment, _ in pools]
-    updates = [Update(state, candidates, 1) for state, (_, candidates) in zip(states, pools, strict=True)]
+    states = [reranker.open(pool.segment) for pool in pools]
+    updates = [Update(state, pool.candidates, 1, pool.anchors) for state, pool in zip(states, pools, strict=True)]
     found = []
     for state, standings in zip(states, reranker.extend(updates), strict=True):
         if isinstance(standings, QuitmtError):
@@ -103,20 +117,23 @@ def _observe_mbr(
             pairs["utilities"] = state.pairs.utilities[:texts, :texts].T.astype(np.float32).ravel()
         best = np.array([one.best for one in standings], np.int64)
         score = np.array([one.score for one in standings])
-        final = state.sums[state.order[: state.size]] / state.size
+        final = state.scores(state.size, len(state.pairs.first))[[*state.order[: state.size], *state.anchors[::-1]]]
         found.append(Observed(best, score, final, standings, pairs))
     return found
 
 
-def _observe_qe(reranker: Qe, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[Observed]:
+def _observe_qe(reranker: Qe, pools: Sequence[Observable]) -> list[Observed]:
     found = []
-    for scores in reranker.scores(pools):
+    ordered = [(pool.segment, [*pool.anchors, *pool.candidates]) for pool in pools]
+    for scores, pool in zip(reranker.scores(ordered), pools, strict=True):
         if isinstance(scores, QuitmtError):
             raise scores
-        final = np.array(scores, np.float64)
-        score = np.maximum.accumulate(final)
-        record = np.concatenate(([True], final[1:] > score[:-1]))
-        best = np.maximum.accumulate(np.where(record, np.arange(len(final)), 0))
-        standings = [Standing(n, int(best[n - 1]), float(score[n - 1])) for n in range(1, len(final) + 1)]
+        anchors, every = len(pool.anchors), np.array(scores, np.float64)
+        running = np.maximum.accumulate(every)
+        record = np.concatenate(([True], every[1:] > running[:-1]))
+        place = np.maximum.accumulate(np.where(record, np.arange(len(every)), 0))[anchors:]
+        best, score = np.where(place < anchors, -1 - place, place - anchors), running[anchors:]
+        final = np.concatenate([every[anchors:], every[:anchors][::-1]])
+        standings = [Standing(n, int(best[n - 1]), float(score[n - 1])) for n in range(1, len(best) + 1)]
         found.append(Observed(best, score, final, standings))
     return found

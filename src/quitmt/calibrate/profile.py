@@ -7,7 +7,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -16,7 +16,10 @@ from quitmt.errors import InputError, OutputError, UsageError, said, setting
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
+FIRST = 1
+"""Of profiles that do not say what the loss rule took for granted then."""
+FORMER = {"new": "0.1", "minimum": "32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +165,23 @@ def read(path: str) -> Profile:
 
 def parse(text: str) -> Profile:
     fields: dict[str, Any] = json.loads(text)
-    if fields.pop("profile") != VERSION:
+    version = fields.pop("profile")
+    if version not in (FIRST, VERSION):
         raise ValueError("another version")
     promise = _checked(Promise(**fields.pop("promise")))
     curve = tuple(_checked(Point(**point)) for point in fields.pop("curve"))
-    return _checked(Profile(promise=promise, curve=curve, **fields))
+    found = _checked(Profile(promise=promise, curve=curve, **fields))
+    if version == VERSION:
+        return found
+    curve = tuple(replace(point, rule=_explicit(point.rule)) for point in found.curve)
+    return replace(found, rule=_explicit(found.rule), curve=curve)
+
+
+def _explicit(rule: str) -> str:
+    """A rule of the first version, with what it meant without saying so."""
+    name, _, options = rule.partition(":")
+    missing = [f"{option}={value}" for option, value in FORMER.items() if f"{option}=" not in options]
+    return f"{name}:{','.join([*missing, *filter(None, [options])])}" if name == "loss" else rule
 
 
 Part = TypeVar("Part", Profile, Promise, Point)

@@ -197,7 +197,7 @@ def _observed(
     with tqdm(total=len(pools), desc="scoring", unit=" segments", disable=quiet or None) as bar:
         for start in range(0, len(pools), POOLS_AT_ONCE):
             batch = pools[start : start + POOLS_AT_ONCE]
-            seen = observe.observe(reranker, [(pool.segment, pool.candidates) for pool in batch])
+            seen = observe.observe(reranker, batch)
             found += [one.without_standings(rules) for one in seen]
             bar.update(len(batch))
     return found

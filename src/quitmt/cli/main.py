@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from quitmt.engine.driver import Item
 
 COMMANDS = {
+    "demo": "see what reranking and early stopping do, on a few sentences",
     "translate": "translate lines of text",
     "serve": "serve translations over HTTP, by the APIs that clients already speak",
     "rerank": "choose from recorded candidates",
@@ -35,7 +36,7 @@ COMMANDS = {
     "compare": "test whether systems are equivalent",
     "calibrate": "find the cheapest stopping rule that keeps a promise",
     "lab": "study stopping rules on your own model and data",
-    "models": "list the kinds of models and metrics, and what is installed",
+    "models": "list the kinds of models and metrics; get translation models for other languages",
 }
 """What each does, in the order of the help. ``quitmt.cli.NAME`` has its ``add_parser``."""
 

@@ -16,11 +16,11 @@ from quitmt.errors import UsageError, speak
 from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.names import Option
-from quitmt.recipe import files, presets
+from quitmt.recipe import files
 from quitmt.recipe.effective import reranking_of
 from quitmt.recipe.fields import Declared, fields_of
 from quitmt.recipe.files import RecipeFile
-from quitmt.recipe.presets import PRESETS
+from quitmt.recipe.presets import PRESETS, preset
 from quitmt.recipe.recipe import ENGINE, SECTIONS, Recipe, engine_flags
 from quitmt.rerank import specs, variants
 
@@ -151,7 +151,10 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     """What the flags and the file say. From here on, messages name settings by where they came from."""
     file = files.load(args.recipe) if args.recipe is not None else None
     given = {name: value for name, value in vars(args).items() if "." in name and value is not None}
-    recipe = _based(file, args.preset)
+    if file and args.preset is not None:
+        hint = f'write preset = "{args.preset}" at the top of the file'
+        raise UsageError("--preset and --recipe do not go together", hint=hint)
+    recipe = file.recipe if file else Recipe().changed(preset(args.preset or "default", given))
     recipe = recipe.changed(_released(given, recipe))
     recipe = recipe.changed(given)
     recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])))
@@ -159,12 +162,6 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
         recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
     speak(_speaker(file, given))
     return recipe
-
-
-def _based(file: RecipeFile | None, name: str | None) -> Recipe:
-    if file and name is not None:
-        raise UsageError("--preset and --recipe do not go together", hint=f'write preset = "{name}" at the file\'s top')
-    return file.recipe if file else Recipe().changed(presets.preset(name or "default"))
 
 
 def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Progress:
         if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
-            self._possible += outcome.budget or self._budget
+            self._possible += (outcome.budget or self._budget) + outcome.anchors
         if outcome.error and self.first_error is None:
             self.first_error = outcome.error
         if outcome.effort:

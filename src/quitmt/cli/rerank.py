@@ -23,7 +23,7 @@ DESCRIPTION = """\
 Choose from recorded candidates, as translate would have done with them: rerank, and stop when the best score has
 stopped moving. Pools are JSON lines, one segment each, gzip or not:
 
-  {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}}
+  {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "anchors": ["…", …]}
 
 or plain text with N lines a source (--num-candidates N, --sources FILE)."""
 
@@ -47,9 +47,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("pools", nargs="?", metavar="POOLS", help="a file of pools, or - for standard input")
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
-    languages = ("model.source_language", "model.target_language")
+    model = ("model.source_language", "model.target_language", "model.anchors")
     limits = ("run.in_flight", "run.deadline", "run.run_deadline")
-    options.add_recipe(parser, *languages, "rerank", "stop", *limits)
+    options.add_recipe(parser, *model, "rerank", "stop", *limits)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
@@ -59,8 +59,9 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
-    generator = RecordedGenerator()
-    built = build(options.recipe_of(args), Given(generator))
+    recipe = options.recipe_of(args)
+    generator = RecordedGenerator(origins=origins(recipe.model.anchors))
+    built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)
     progress = Progress(built.rule.budget, quiet=args.quiet)
     driver = built.driver(progress.observer)
@@ -69,6 +70,11 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     inputs = [path for path in (args.pools, args.sources, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator)
+
+
+def origins(anchors: str | None) -> frozenset[str] | None:
+    """Of the anchors that are used; None is all that were recorded."""
+    return None if anchors is None else frozenset(word.strip() for word in anchors.split(","))
 
 
 def expected(args: argparse.Namespace, built: Built) -> int | None:
@@ -96,6 +102,6 @@ async def items(pools: AsyncIterator[RecordedPool], generator: RecordedGenerator
 
 def checksum(pool: RecordedPool) -> int:
     content = [pool.segment.id, pool.segment.source]
-    for candidate in pool.candidates:
+    for candidate in (*pool.candidates, *pool.anchors):
         content += [candidate.text, repr(candidate.scores)]
     return zlib.crc32("\n".join(content).encode())

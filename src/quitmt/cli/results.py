@@ -23,7 +23,7 @@ from quitmt.recipe.recipe import SECTIONS, engine_flags
 
 def tell(built: Built, *, quiet: bool) -> None:
     """Which rule a wish was granted by."""
-    if built.granted and not quiet:
+    if built.granted and built.recipe.stop.wishes and not quiet:
         print(f"quitmt: stopping by {built.granted}", file=sys.stderr)
 
 

@@ -37,7 +37,9 @@ def describe(outcome: Outcome, budget: int) -> str:
     lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
     if outcome.size or outcome.error:
         reason = f"failed: {outcome.error}" if outcome.error else REASONS[outcome.stop]
-        lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates · {reason}")
+        anchors = f" and {outcome.anchors} anchor{'s' * (outcome.anchors > 1)}" if outcome.anchors else ""
+        chosen = f" · chose {outcome.origin}" if outcome.origin else ""
+        lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates{anchors}{chosen} · {reason}")
     if outcome.trajectory:
         lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
     if outcome.remarks:

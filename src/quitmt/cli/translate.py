@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from quitmt.cli.run import Run
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
-from quitmt.errors import UsageError
+from quitmt.errors import InputError, UsageError
 from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
+from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.types import Segment
 
 DESCRIPTION = """\
 Translate lines of text: sample a few candidates at a time, rerank them, and stop when the best score has stopped
@@ -46,6 +48,10 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
+    parser.add_argument(
+        "--anchors-from", action="append", default=[], metavar="FILE",
+        help="translations that you have already, a line each: they are candidates too; may be repeated",
+    )  # fmt: skip
     options.add_recipe(parser, "model", "rerank", "stop", "run")
     parser.add_argument(
         "--split",
@@ -74,7 +80,10 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
         print("quitmt: reading from the terminal; a line each, Ctrl-D ends", file=sys.stderr)
-    inputs = [args.input, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
+    takes_anchors = traits_of(built.reranker, RerankerTraits).takes_anchors
+    if args.anchors_from and not takes_anchors:
+        raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")
+    inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {})
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     outputs.generator = built.generator.signature
@@ -82,7 +91,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.split:
         outputs.lines = Lines(*built.recipe.model.languages)
         return run, outputs.lines.items(args.input, driver.signature, context)
-    return run, items(args.input, driver.signature, context)
+    return run, items(args.input, driver.signature, context, args.anchors_from)
 
 
 def is_outcomes(path: str) -> bool:
@@ -95,9 +104,21 @@ def is_outcomes(path: str) -> bool:
         return True
 
 
-async def items(path: str, signature: str, context: int = 0) -> AsyncIterator[tuple[Item, int]]:
-    """The lines as segments, each with the ``context`` lines before it; a blank line begins a new document."""
-    number, before = 0, Context(context)
+async def items(
+    path: str, signature: str, context: int = 0, anchors: Sequence[str] = ()
+) -> AsyncIterator[tuple[Item, int]]:
+    """The lines as segments, each with the ``context`` lines before it, and with the same line of the files of
+    ``anchors``; a blank line begins a new document, or is no anchor."""
+    number, before, drafts = 0, Context(context), [(name, read_lines(name)) for name in anchors]
     async for line in read_lines(path):
         number += 1
-        yield item(number, line, signature, before), zlib.crc32(line.encode())
+        own = [draft for name, lines in drafts if (draft := await _line(name, lines, number)).strip()]
+        segment = Segment(str(number), line, anchors=tuple(own))
+        yield item(number, segment, signature, before), zlib.crc32("\n".join([line, *own]).encode())
+
+
+async def _line(path: str, lines: AsyncIterator[str], number: int) -> str:
+    found = await anext(lines, None)
+    if found is None:
+        raise InputError(f"{path} has {number - 1} lines, fewer than the input", hint="a line for each, blank or not")
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -27,7 +28,7 @@ from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.remarks import remarks
+from quitmt.remarks import APART, remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
@@ -195,6 +196,8 @@ class Driver:
             log.debug("asking for unknown characters failed", exc_info=raised)
             unknown = ""
         found = remarks(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
+        if outcome.score is not None and outcome.score < (protocols.apart(self._reranker) or -math.inf):
+            found = (*found, APART)
         return replace(one, outcome=replace(outcome, remarks=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:

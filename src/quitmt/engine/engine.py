@@ -28,7 +28,7 @@ from typing import Generic
 
 from quitmt.engine.slots import Observer, Slot, Wasted, given
 from quitmt.engine.terms import Terms
-from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError
+from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError, setting
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
@@ -102,6 +102,8 @@ class Engine(Generic[State]):
                 slot, Verdict.FAILED, InputError(f"segment {segment.id} has no source, which {reranker} needs")
             )
             return
+        if self._refuses_anchors(slot):
+            return
         slot.asked = rule.budget if len(known) >= rule.budget else len(known) - len(known) % rule.step
         slot.pool.extend(known[: slot.asked])
         if slot.asked < min(rule.budget, slot.watch.horizon(0)):
@@ -140,6 +142,8 @@ class Engine(Generic[State]):
             self._finish(slot, Verdict.FAILED, draw.error)
             return
         slot.collect(draw)
+        if self._refuses_anchors(slot):
+            return
         if draw.ended:
             slot.end = draw.start + len(draw.candidates)
         self._mark(slot)
@@ -233,6 +237,16 @@ class Engine(Generic[State]):
         if slot.watch.fault is None:
             return False
         self._finish(slot, Verdict.FAILED, QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}"))
+        return True
+
+    def _refuses_anchors(self, slot: Slot[State]) -> bool:
+        """Whether it has anchors that the reranker knows nothing of: then that was all."""
+        if not slot.anchors or self._traits.takes_anchors:
+            return False
+        reranker = self._reranker.signature.partition("|")[0]
+        hint = f"give {setting('model.anchors', 'none')}"
+        error = InputError(f"segment {slot.segment.id} has anchors, and {reranker} scores samples only", hint=hint)
+        self._finish(slot, Verdict.FAILED, error)
         return True
 
     def _find_next(self, slot: Slot[State]) -> None:

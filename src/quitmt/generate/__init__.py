@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt import names
+from quitmt.bergamot import store
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
-from quitmt.generate.anchors import Anchor
+from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
 from quitmt.protocols import Generator
@@ -54,6 +55,8 @@ class Backend(Name):
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
     """The models there are, where that is known."""
+    others: Callable[[str], None] | None = None
+    """For a name that is not among the examples: raises if there is no such model. Without it there are no others."""
     whole_name: bool = False
     """Its factory takes the whole name, and no languages."""
     own_options: Mapping[str, Option] = field(default_factory=dict)
@@ -76,7 +79,7 @@ def _plug_in(found: Any, name: str) -> Backend:
     """A factory ``make(model, sampling, languages=…, **options)`` of an installed package."""
     meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
     options = names.options_of(found, without=("model", "sampling", "languages"))
-    return Backend(meaning, found, argument="MODEL", own_options=options)
+    return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
 
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
@@ -84,12 +87,13 @@ BACKENDS = Names(
     "model",
     {
         "embedded": Backend(
-            "English to Portuguese and back, in this process; comes with quitmt",
+            "English to Portuguese and back, in this process; comes with quitmt (quitmt models get adds other pairs)",
             _BERGAMOT,
             argument="en-pt",
             in_flight=16,
             whole_name=True,
-            examples=("embedded:en-pt", "embedded:pt-en"),
+            examples=tuple(f"embedded:{pair}" for pair in store.EMBEDDED),
+            others=store.require,
         ),
         "bergamot": Backend(
             "a folder with a Bergamot or Firefox translation model, in this process",
@@ -103,7 +107,7 @@ BACKENDS = Names(
             "quitmt.generate.openai:OpenAIGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "base_url", "api", "concurrency", "timeout", "patience", "logprobs"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("aiohttp", "langcodes"),
             extra="openai",
         ),
@@ -120,7 +124,7 @@ BACKENDS = Names(
             "quitmt.generate.vllm:VllmGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "dtype", "engine_args"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "beam"),
             needs=("vllm", "langcodes"),
             extra="vllm",
         ),
@@ -129,7 +133,7 @@ BACKENDS = Names(
             "quitmt.generate.ctranslate2:CTranslate2Generator",
             argument="PATH",
             takes=("max_tokens", "device", "compute_type"),
-            lacks=("epsilon",),
+            lacks=("epsilon", "min_p"),
             needs=("ctranslate2", "langcodes"),
             extra="ct2",
         ),
@@ -141,14 +145,15 @@ OWN = {"MODULE:NAME": "a function of yours, sample(source, start, stop), or a Ge
 
 
 def resolve(model: str | None, source: str | None, target: str | None) -> tuple[str, str | None, str | None]:
-    """Fill in what is not given: the languages from the model, or the embedded model from the languages.
+    """Fill in what is not given: the languages from the model, or the embedded model from the languages. A language
+    alone goes with English, and English with Portuguese, which is always there.
 
-    >>> resolve(None, "pt", None)
-    ('embedded:pt-en', 'pt', 'en')
+    >>> resolve(None, "pt", None), resolve(None, None, "de")
+    (('embedded:pt-en', 'pt', 'en'), ('embedded:en-de', 'en', 'de'))
     """
     if model is None:
         source = source or ("pt" if target == "en" else "en")
-        target = target or ("en" if source == "pt" else "pt")
+        target = target or ("pt" if source == "en" else "en")
         return f"embedded:{source}-{target}", source, target
     backend, _, pair = model.partition(":")
     if backend != "embedded":
@@ -166,7 +171,9 @@ def find(spec: str) -> Backend | None:
     if name in BACKENDS and model:
         backend = BACKENDS[name]
         if backend.examples and spec not in backend.examples:
-            raise _unknown(spec)
+            if backend.others is None:
+                raise _unknown(spec)
+            backend.others(spec)
         return backend
     if model and name not in BACKENDS and names.is_module(name):
         return None
@@ -206,13 +213,13 @@ def check(
 
 
 def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
-    """Refuse what the engine lacks."""
+    """Refuse what the engine lacks, as far as that can be told without loading it."""
     backend, name = find(spec), spec.partition(":")[0]
     for anchor in anchors:
-        if backend is None:
+        if backend is None and not hasattr(names.attribute(spec), "resampled"):
             hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
             raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
-        if anchor.beam is not None and "beam" in backend.lacks:
+        if anchor.beam is not None and backend is not None and "beam" in backend.lacks:
             raise UsageError(
                 f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
                 hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",

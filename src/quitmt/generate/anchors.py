@@ -55,7 +55,7 @@ def parse(text: str) -> tuple[Anchor, ...]:
     if words == [NONE]:
         return ()
     found = tuple(_anchor(word) for word in words)
-    if len(set(found)) < len(found):
+    if len({(anchor.beam, anchor.temperature) for anchor in found}) < len(found):
         raise UsageError(f"{setting('model.anchors')} names the same anchor twice: {text!r}")
     return found
 

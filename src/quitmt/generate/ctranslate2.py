@@ -11,28 +11,32 @@ So candidates are fixed by (seed, segment, index), and nested and exchangeable, 
 and the next, on one machine with one version of CTranslate2, device, compute type and number of threads; other ones
 round differently. A chunk is always computed whole. Chunks are kept until their segment is closed.
 
-Log-probabilities are the model's own sums, with nothing cut off. Epsilon cut-offs do not exist here and are refused.
+Greedy decoding and beam search draw nothing, so one Translator is kept for them. A beam's hypotheses are CTranslate2's
+own, sorted by log-probability divided by the number of tokens, which is its default (``length_penalty=1``).
 
-Invariants: one thread does the work; CTranslate2's seed belongs to the process, so a lock is held while it matters.
+Log-probabilities are the model's own sums, with nothing cut off. Cut-offs by epsilon or min-p do not exist here and are
+refused.
+
+Invariant: one thread does the work, also for generators that were ``resampled`` from one another.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
-import re
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
 
-from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError
-from quitmt.generate.decoding.tokenization import Tokenization, is_sentence_level, lacking, load_tokenization
+from quitmt.errors import GenerationError, ModelError, UsageError
+from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, load_tokenization
+from quitmt.generate.decoding.translator import TranslatorModel
 from quitmt.generate.decoding.worker import Piece, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.remarks import unknown_characters
@@ -45,10 +49,8 @@ log = logging.getLogger(__name__)
 CHUNK = 64
 CHUNKS_KEPT = 4096
 """For callers who never close."""
-LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
-"""A candidate is cut off at 3 tokens for each of the source's, and 10."""
-_SEEDING = threading.Lock()
-_NO_POSITION = re.compile(r"positions >= (\d+)")
+LACKS = ("epsilon", "min_p")
+"""Settings of sampling that CTranslate2 does not have."""
 
 Chunk = tuple[Candidate, ...]
 
@@ -68,7 +70,7 @@ class CTranslate2Generator:
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be 1 or more, not {max_tokens}")
-        sampling.refuse("CTranslate2", "epsilon")
+        sampling.refuse("CTranslate2", *LACKS)
         path = model.removeprefix("ct2:")
         folder = Path(path)
         if not (folder / "model.bin").is_file():
@@ -77,12 +79,20 @@ class CTranslate2Generator:
         tokenization = load_tokenization(folder, path, languages)
         self.traits = GeneratorTraits(sentence_level=is_sentence_level(folder), takes_seeds=True)
         self._lacks = lacking(folder, tokenization)
-        engine = _Engine(folder, tokenization, sampling, max_tokens, device or "auto", compute_type or "default")
-        fields = [f"ct2:{path}", f"w:{_fingerprint(folder)}", engine.compute_type]
+        self._model = TranslatorModel(folder, tokenization, max_tokens, device or "auto", compute_type or "default")
+        fields = [f"ct2:{path}", f"w:{_fingerprint(folder)}", self._model.compute_type]
         fields += [f"{source}-{target}" for source, target in [languages] if source or target]
-        fields += [f"max:{max_tokens}"] if max_tokens else []
-        self.signature = "|".join([*fields, sampling.signature])
-        self._worker = Worker(engine, "quitmt-ctranslate2")
+        self._fields = [*fields, *([f"max:{max_tokens}"] if max_tokens else [])]
+        self.signature = "|".join([*self._fields, sampling.signature])
+        self._worker = Worker(_Engine(self._model, sampling), "quitmt-ctranslate2")
+
+    def resampled(self, sampling: Sampling) -> Self:
+        """The same with other sampling settings: one model and one thread."""
+        sampling.refuse("CTranslate2", *LACKS)
+        other = copy.copy(self)
+        other.signature = "|".join([*self._fields, sampling.signature])
+        other._worker = self._worker.beside(_Engine(self._model, sampling))
+        return other
 
     def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
@@ -98,33 +108,22 @@ class CTranslate2Generator:
 
 
 class _Engine:
-    """Draws chunks; for ``quitmt.generate.decoding.worker``."""
+    """Draws chunks; for ``quitmt.generate.decoding.worker``. The hypotheses of a beam are one chunk, the only one."""
 
-    batch = CHUNK
-
-    def __init__(
-        self,
-        folder: Path,
-        tokenization: Tokenization,
-        sampling: Sampling,
-        max_tokens: int | None,
-        device: str,
-        compute_type: str,
-    ) -> None:
-        self._folder, self._tokenization, self._sampling = folder, tokenization, sampling
-        self._max_tokens, self._device, self._asked_type = max_tokens, device, compute_type
+    def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
+        self._model, self._sampling = model, sampling
+        self.batch = sampling.beam or CHUNK
         self._sharp = sampling.greedy or sampling.top_k == 1
         """Whether there is but one candidate, over and over."""
-        self._positions: int | None = None
         self._chunks: OrderedDict[tuple[Segment, int], Chunk] = OrderedDict()
-        self.compute_type = str(self._build().compute_type)
 
     def forget(self, segment: Segment) -> None:
         for key in [key for key in self._chunks if key[0] == segment]:
             del self._chunks[key]
 
     def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
-        return [self._draw(piece) for piece in pieces]
+        draw = self._draw if self._sampling.beam is None else self._hypotheses
+        return [draw(piece) for piece in pieces]
 
     def _draw(self, piece: Piece) -> Draw:
         ask, started = piece.ask, time.perf_counter()
@@ -141,6 +140,16 @@ class _Engine:
         chosen = tuple(candidates[ask.start - first : ask.stop - first])
         return Draw(ask.segment, ask.start, chosen, time.perf_counter() - started)
 
+    def _hypotheses(self, piece: Piece) -> Draw:
+        ask, started = piece.ask, time.perf_counter()
+        try:
+            found = self._chunk(ask.segment, 0) if piece.wanted() else ()
+        except Exception as error:
+            log.debug("searching failed", exc_info=error)
+            return failed(ask, error)
+        chosen, ended = found[ask.start : ask.stop], ask.stop >= len(found)
+        return Draw(ask.segment, ask.start, chosen, time.perf_counter() - started, ended=ended)
+
     def _chunk(self, segment: Segment, number: int) -> Chunk:
         key = (segment, number)
         if key not in self._chunks:
@@ -151,83 +160,27 @@ class _Engine:
         return self._chunks[key]
 
     def _compute(self, segment: Segment, number: int) -> Chunk:
-        source, prefix = self._tokenization.encode(segment.source), self._tokenization.prefix
-        result = self._translate(segment, number, source, prefix)
-        found = [
-            self._candidate(tokens[len(prefix) :], score)
-            for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-        ]
+        sampling = self._sampling
+        if beam := sampling.beam:
+            return tuple(
+                self._model.translate(segment, seed=None, length_penalty=1, beam_size=beam, num_hypotheses=beam)
+            )
         if self._sharp:
-            return tuple(found * CHUNK)
+            return tuple(self._model.translate(segment, seed=None, beam_size=1) * CHUNK)
+        found = self._model.translate(
+            segment,
+            seed=self._seed(segment, number),
+            beam_size=1,
+            num_hypotheses=CHUNK,
+            sampling_topk=sampling.top_k or 0,
+            sampling_topp=1.0 if sampling.top_p is None else sampling.top_p,
+            sampling_temperature=sampling.temperature,
+        )
         if len(found) != CHUNK:
             raise GenerationError(f"CTranslate2 gave {len(found)} candidates where {CHUNK} were asked for")
-        shuffling = np.random.Philox(
-            key=stream(self._sampling.seeded(segment.seed).seed, segment.id), counter=[0, 0, 1, number]
-        )
+        key = stream(sampling.seeded(segment.seed).seed, segment.id)
+        shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
         return tuple(found[place] for place in np.random.Generator(shuffling).permutation(CHUNK).tolist())
-
-    def _translate(self, segment: Segment, number: int, source: list[str], prefix: list[str]) -> Any:
-        limit = self._limit(segment, len(source), len(prefix))
-        try:
-            return self._call(self._seed(segment, number), source, prefix, limit)
-        except RuntimeError as error:
-            match = _NO_POSITION.search(str(error))
-            if match is None or self._positions is not None:
-                raise
-            # the number of positions is nowhere to be read; the same seed gives the same candidates again
-            self._positions = int(match[1])
-        return self._translate(segment, number, source, prefix)
-
-    def _call(self, seed: int, source: list[str], prefix: list[str], limit: int) -> Any:
-        import ctranslate2
-
-        sampling = self._sampling
-        with _SEEDING:
-            ctranslate2.set_random_seed(seed)
-            (result,) = self._build().translate_batch(
-                [source],
-                target_prefix=[prefix] if prefix else None,
-                beam_size=1,
-                num_hypotheses=1 if self._sharp else CHUNK,
-                sampling_topk=1 if self._sharp else sampling.top_k or 0,
-                sampling_topp=1.0 if self._sharp or sampling.top_p is None else sampling.top_p,
-                sampling_temperature=1.0 if self._sharp else sampling.temperature,
-                max_decoding_length=limit,
-                min_decoding_length=0,  # 1 would take the empty translation out of the distribution
-                max_input_length=0,  # no silent cut
-                length_penalty=0,  # scores are sums then
-                return_scores=True,
-                return_end_token=True,
-            )
-        return result
-
-    def _build(self) -> Any:
-        try:
-            import ctranslate2
-        except ImportError:
-            raise MissingExtra("ct2: models need ctranslate2", hint="pip install 'quitmt[ct2]'") from None
-        try:
-            return ctranslate2.Translator(
-                str(self._folder), device=self._device, compute_type=self._asked_type, inter_threads=1
-            )
-        except ValueError as error:
-            raise UsageError(f"CTranslate2 refuses: {error}") from None
-        except RuntimeError as error:
-            raise ModelError(f"CTranslate2 cannot load {str(self._folder)!r}: {error}") from None
-
-    def _candidate(self, tokens: list[str], score: float) -> Candidate:
-        end = self._tokenization.end
-        inside = tokens[:-1] if tokens and tokens[-1] == end else tokens
-        return Candidate(self._tokenization.decode(inside), float(score), len(tokens))
-
-    def _limit(self, segment: Segment, source_tokens: int, prefix_tokens: int) -> int:
-        limit = self._max_tokens or LENGTH_FACTOR * source_tokens + LENGTH_EXTRA
-        if self._positions is None:
-            return limit
-        if source_tokens > self._positions:
-            told = f"segment {segment.id!r} has {source_tokens} tokens, and the model takes {self._positions}"
-            raise GenerationError(told, hint="split it into shorter segments")
-        return max(1, min(limit, self._positions - 1 - prefix_tokens))
 
     def _seed(self, segment: Segment, number: int) -> int:
         """32 bits are what CTranslate2 takes; 0 would mean none. A segment's chunks never share one."""

@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
 from quitmt.errors import MissingExtra, ModelError, UsageError
+from quitmt.generate.decoding.hypotheses import HypothesisSampler
+from quitmt.generate.decoding.rounds import Openings, RoundSampler
 from quitmt.generate.decoding.worker import Worker
 from quitmt.generate.prompts import template
 from quitmt.metrics import devices
@@ -84,19 +86,23 @@ class HuggingFaceGenerator:
         self._tokenizer = tokenizer
         fields += [f"max:{max_tokens}"] if max_tokens else []
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
+        self._openings = Openings(decoder, bytes_kept=BYTES_KEPT)
         self._start(sampling, batch or _batch(network, self._place))
-
-    def _start(self, sampling: Sampling, batch: int) -> None:
-        from quitmt.generate.decoding.rounds import RoundSampler
-
-        self.signature = "|".join([*self._fields, sampling.signature])
-        self._sampler = RoundSampler(self._decoder, sampling, self._ends, batch=batch, bytes_kept=BYTES_KEPT)
         self._worker = Worker(self._sampler, "quitmt-huggingface")
 
+    def _start(self, sampling: Sampling, batch: int) -> None:
+        self.signature = "|".join([*self._fields, sampling.signature])
+        self._sampler: RoundSampler | HypothesisSampler
+        if sampling.beam is None:
+            self._sampler = RoundSampler(self._decoder, sampling, self._ends, self._openings, batch=batch)
+        else:
+            self._sampler = HypothesisSampler(self._decoder, sampling.beam, self._ends, self._openings, batch=batch)
+
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one model, but a thread of its own, and prompts are computed anew."""
+        """The same with other sampling settings: one model, one thread, and one cache of sources and prompts."""
         other = copy.copy(self)
         other._start(sampling, self._sampler.batch)
+        other._worker = self._worker.beside(other._sampler)
         return other
 
     def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:

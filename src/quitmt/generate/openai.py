@@ -5,7 +5,8 @@ request its seed + i (vLLM, llama.cpp), and ``Sampling.seed_of`` counts on withi
 the same however the cutting, the retries and the missing choices fall. What a server leaves out is asked for again, one
 by one if it has shown that it does not know ``n``.
 
-Two things this API cannot ask for: llama.cpp applies top-p before the temperature, and Ollama has a top-k of its own.
+Some things this API cannot ask for: llama.cpp applies top-p and min-p before the temperature, vLLM applies min-p before
+top-p, and Ollama has a top-k of its own.
 
 Invariants: each index of an ask comes exactly once, or its segment comes with one error; closing a segment cancels its
 requests; the key leaves the environment only for the Authorization header.
@@ -21,7 +22,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from quitmt.errors import QuitmtError, UsageError, setting, unknown
@@ -48,6 +49,23 @@ ANSWERS_WITH_HALVES = 2
 that is what the model says there: a mark takes its place, and it is a candidate like any other."""
 
 
+LACKS = ("epsilon", "beam")
+"""Settings of sampling that the API does not have."""
+
+
+@dataclass
+class _Known:
+    """What has been found out about the server."""
+
+    worked: bool = False
+    counts: bool | None = None
+    """Whether it knows ``n``, once that is known."""
+    takes_neutral: bool = True
+    """Whether it may be sent what switches off its own cut-offs."""
+    taken: set[str] = field(default_factory=set)
+    """The names of those that came with a request that it answered."""
+
+
 class OpenAIGenerator:
     """Samples from ``model`` on the server at ``base_url``; both that and the key may come from the environment."""
 
@@ -69,23 +87,20 @@ class OpenAIGenerator:
         choices_a_request: int = CHOICES_A_REQUEST,
         client: Callable[..., Client] = Client,
     ) -> None:
-        sampling.refuse("OpenAI's API", "epsilon")
+        sampling.refuse("OpenAI's API", *LACKS)
         if api not in APIS:
             raise unknown("API", api, APIS)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"at least 1 token must be allowed, not {max_tokens}")
         loaded = _checked(template.made(prompt, model, languages), api)
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
-        self._neutral = self._bodies.neutral
+        self._known = _Known()
         self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean, takes_seeds=True)
         self._choices_a_request = choices_a_request
         address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
         self._client = client(address, concurrency=concurrency, timeout=timeout, patience=patience)
         self._client.probe = (APIS[api], self._bodies.probe())
         self._concurrency = concurrency
-        self._worked = False
-        self._counts: bool | None = None
-        """Whether the server knows ``n``, once that is known."""
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         """By the identity of their segment: another run may have one with the same id and text."""
 
@@ -101,12 +116,11 @@ class OpenAIGenerator:
         return f"OpenAIGenerator({self.signature!r})"
 
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one client, and what is known of the server."""
-        sampling.refuse("OpenAI's API", "epsilon")
+        """The same with other sampling settings: one client, with its limits and its patience, and one knowledge of
+        the server."""
+        sampling.refuse("OpenAI's API", *LACKS)
         other = copy.copy(self)
         other._bodies = replace(self._bodies, sampling=sampling)
-        knows_all = self._neutral == self._bodies.neutral
-        other._neutral = other._bodies.neutral if knows_all else {}
         other._tasks = {}
         return other
 
@@ -189,7 +203,7 @@ class OpenAIGenerator:
     @property
     def _a_request(self) -> int:
         # Servers refuse more than one greedy choice, as they would all be the same.
-        return 1 if self._counts is False or self._bodies.sampling.greedy else self._choices_a_request
+        return 1 if self._known.counts is False or self._bodies.sampling.greedy else self._choices_a_request
 
     async def _request(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop: what comes is passed on, what does not is asked for again."""
@@ -204,9 +218,9 @@ class OpenAIGenerator:
 
     def _learn(self, asked: int, came: int) -> None:
         if came > 1:
-            self._counts = True
-        elif asked > 1 and self._counts is None:
-            self._counts = False
+            self._known.counts = True
+        elif asked > 1 and self._known.counts is None:
+            self._known.counts = False
             log.info("the server gives one choice a request, whatever is asked for: asking one by one")
 
     def _candidate(self, segment: Segment, choice: Choice) -> Candidate:
@@ -215,12 +229,12 @@ class OpenAIGenerator:
 
     async def _post(self, segment: Segment, start: int, stop: int) -> tuple[dict[int, Choice], float]:
         """The choices of one request, by place, and its seconds."""
-        neutral = self._neutral
+        known, neutral = self._known, self._bodies.neutral if self._known.takes_neutral else {}
         try:
             return await self._send(segment, start, stop, neutral)
         except Refused as refused:
             refusal = refused
-        accepted = self._worked and self._neutral is neutral
+        accepted = known.takes_neutral and known.taken.issuperset(neutral)
         if neutral and refusal.status in (400, 422) and not accepted:
             # Perhaps it does not know their names. Only if it is content without them was it that.
             try:
@@ -245,19 +259,20 @@ class OpenAIGenerator:
 
         limit = bodies.longest_body(segment, count)
         reply = await self._client.post(APIS[bodies.api], body, read, sender=segment.id, limit=limit)
-        self._worked = True
+        self._known.worked = True
+        self._known.taken.update(neutral)
         return reply.value, reply.seconds
 
     def _do_without(self, neutral: dict[str, float]) -> None:
-        if self._neutral is neutral:
-            self._neutral = {}
+        if self._known.takes_neutral:
+            self._known.takes_neutral = False
             log.warning("the server does not know %s: its own defaults for them apply", ", ".join(neutral))
 
     def _explained(self, refused: Refused, segment: Segment) -> QuitmtError:
         bodies = self._bodies
         path = APIS[bodies.api]
         error = explained(refused, self._client.address, path, bodies.model, bodies.sampling, segment)
-        if not self._worked and is_final(refused.status):
+        if not self._known.worked and is_final(refused.status):
             self._client.refusal = error
         return error
 

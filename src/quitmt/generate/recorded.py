@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from quitmt.protocols import GeneratorTraits
 from quitmt.types import Ask, Draw, RecordedPool, Segment
@@ -10,17 +11,23 @@ from quitmt.types import Ask, Draw, RecordedPool, Segment
 
 class RecordedGenerator:
     """Serves pools from memory. ``play`` loads them one by one as their segments are asked for, so a run over a file of
-    any length holds only the pools in flight."""
+    any length holds only the pools in flight.
+
+    Of their anchors, only those of some ``origins`` are served, if any are named.
+    """
 
     signature = "recorded"
     traits = GeneratorTraits(recorded=True, anchored=True)
 
-    def __init__(self, pools: Iterable[RecordedPool] = ()) -> None:
+    def __init__(self, pools: Iterable[RecordedPool] = (), origins: Container[str] | None = None) -> None:
+        self._origins = origins
         self._pools: dict[str, RecordedPool] = {}
         for pool in pools:
             self.add(pool)
 
     def add(self, pool: RecordedPool) -> Segment:
+        if self._origins is not None and pool.anchors:
+            pool = replace(pool, anchors=tuple(one for one in pool.anchors if one.origin in self._origins))
         self._pools[pool.segment.id] = pool
         return pool.segment
 

@@ -38,6 +38,11 @@ CHOICES = 8
 MAX_TOKENS = 512
 
 
+LACKS = ("epsilon", "beam")
+"""Settings of sampling that its async engine does not have. vLLM's beam search is a loop outside of the engine, with a
+new request for each hypothesis and token."""
+
+
 class VllmGenerator:
     """A chat model on vLLM's async engine. ``engine_args`` are passed on to it (tensor_parallel_size, …)."""
 
@@ -53,7 +58,7 @@ class VllmGenerator:
         dtype: str | None = None,
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
-        sampling.refuse("vLLM", "epsilon")
+        _refuse(sampling)
         self._prompt = template.made(prompt, model, languages)  # before the model is loaded, which takes long
         self.traits = GeneratorTraits(translates=self._prompt.template.clean, takes_seeds=True)
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
@@ -84,7 +89,7 @@ class VllmGenerator:
 
     def resampled(self, sampling: Sampling) -> Self:
         """The same with other sampling settings: one engine, which the first generator shuts down."""
-        sampling.refuse("vLLM", "epsilon")
+        _refuse(sampling)
         other = copy.copy(self)
         other._sampling, other.wasted_tokens, other._draws, other._running = sampling, 0, [], {}
         return other
@@ -198,6 +203,7 @@ class VllmGenerator:
             temperature=sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=0 if sampling.top_k is None else sampling.top_k,
+            min_p=sampling.min_p or 0.0,
             seed=None if sampling.greedy else sampling.seeded(ask.segment.seed).seed_of(ask.segment.id, ask.start),
             max_tokens=self._max_tokens,
             logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
@@ -214,6 +220,13 @@ class VllmGenerator:
             for output in outputs
         )
         return Draw(ask.segment, ask.start, candidates, seconds)
+
+
+def _refuse(sampling: Sampling) -> None:
+    sampling.refuse("vLLM", *LACKS)
+    if sampling.min_p and sampling.top_p not in (None, 1):
+        both = f"{setting('model.min_p')} and {setting('model.top_p')}"
+        raise UsageError(f"vLLM applies min-p before top-p, so {both} would not mean the same", hint="give one of them")
 
 
 def _parts(asks: Sequence[Ask], size: int) -> Iterator[Ask]:

@@ -37,7 +37,8 @@ class Trajectories:
     score: Floats
     """[S, N]"""
     final: Floats
-    """[S, N]: each candidate's score on the whole pool; NaN where there is no candidate."""
+    """[S, N + anchors]: each candidate's score on the whole pool; NaN where there is no candidate. Anchors stand at the
+    end of a row, the first one last, so that their indices, from -1 downwards, find them."""
     generate_seconds: Floats
     """[S]: measured, for the whole pool."""
     rerank_seconds: Floats
@@ -90,7 +91,7 @@ class QualityScores:
     signature: str
     lower_is_better: bool
     values: Floats
-    """[S, N]: NaN where nobody needed it."""
+    """[S, N + anchors], as in ``Trajectories.final``: NaN where nobody needed it."""
 
     def of(self, replayed: Replayed) -> Floats:
         """[S]: of what a rule chose."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from quitmt.errors import RerankError, UsageError
 from quitmt.metrics import chrf_kernels as kernels
 from quitmt.metrics import chrf_means
-from quitmt.protocols import Matrix
+from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 Ints = npt.NDArray[np.int64]
@@ -31,6 +31,10 @@ SMALL = 1 << 10
 room for all of them would be far too much."""
 HIGHEST_ORDER = 64
 """Every text takes memory for each order, and longer n-grams hardly ever match."""
+
+APART = 0.35
+"""What samples of a full-size model have in common at a temperature of 1.0, where they are too many to be of use
+(docs/anchors.md)."""
 
 MOST_FEATURES = 1 << 24
 MOST_WORDS = 1 << 26
@@ -147,6 +151,8 @@ class ChrfArena:
 
 class Chrf:
     """The utility ``mbr:chrf``."""
+
+    traits = UtilityTraits(apart=APART)
 
     def __init__(self, order: int = 6, beta: float = 2.0) -> None:
         if not 1 <= order <= HIGHEST_ORDER:

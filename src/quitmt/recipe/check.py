@@ -13,7 +13,7 @@ from quitmt.engine.deadlines import Deadlines
 from quitmt.errors import QuitmtError, UsageError, place, placed, setting
 from quitmt.generate.anchors import parse as parse_anchors
 from quitmt.metrics.devices import DTYPES, Hardware
-from quitmt.protocols import GeneratorTraits
+from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.effective import (
     NOTHING,
     Given,
@@ -67,7 +67,9 @@ def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
     sampling = sampling_of(model)
     if model.context < 0:
         raise UsageError(f"{setting('model.context')} must be 0 or more, not {model.context}")
-    anchors = parse_anchors(model.anchors) if model.anchors is not None else ()
+    recorded = given.generator is not None and traits_of(given.generator, GeneratorTraits).recorded
+    # Of recorded anchors the names are whatever they were recorded with.
+    anchors = parse_anchors(model.anchors) if model.anchors is not None and not recorded else ()
     traits = reranker_traits(recipe, given, installed=False)
     if anchors and not traits.takes_anchors:
         hint = f"give {setting('model.anchors', 'none')}"
@@ -104,10 +106,12 @@ def _check_numbers(recipe: Recipe) -> None:
     for name, value in (("k", own.k), ("n", own.n)):
         if value is not None and value < 1:
             raise UsageError(f"{setting(f'stop.{name}')} must be a whole number of at least 1, not {value}")
-    with placed("stop.w"):
-        Quit(window=own.w, single=own.single_step_window)
-    with placed("stop.alpha"):
-        Quit(alpha=own.alpha)
+    if own.w is not None:
+        with placed("stop.w"):
+            Quit(window=own.w, single=own.single_step_window)
+    if own.alpha is not None:
+        with placed("stop.alpha"):
+            Quit(alpha=own.alpha)
 
 
 def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
@@ -134,7 +138,7 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
 def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
     """Its thresholds are in the units of the reranker that it was made for."""
     theirs, own = calibrated.get("rerank", {}), dict(recipe.of_results().get("rerank", {}))
-    for name in ("name", "variant", "filter", "keep"):
+    for name in ("name", "variant", "support", "filter", "keep"):
         if theirs.get(name) != own.get(name):
             hint = "rerank as it was calibrated, or calibrate again"
             asked = f"{setting(f'rerank.{name}')} is {own.get(name)}"

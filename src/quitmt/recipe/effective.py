@@ -21,6 +21,7 @@ from quitmt.rerank.filtered import KEEP
 from quitmt.sampling import Sampling
 
 STEP, BUDGET = 8, 512
+WINDOW, ALPHA = 8, 1e-3
 AUTO_STEP = 4
 """Anchored pools need few candidates, so the rule looks sooner."""
 OTHERS = "others"
@@ -55,13 +56,18 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     own, choice = recipe.stop, recipe.rerank
     if choice.filter is not None and choice.keep is None:
         choice = replace(choice, keep=KEEP)
-    if choice.support is None and given.reranker is None and choice.name.startswith("mbr:"):
-        choice = replace(choice, support=OTHERS)
+    if given.reranker is None:
+        choice = replace(choice, support=choice.support or OTHERS if choice.name.startswith("mbr:") else None)
     traits = _traits(recipe, given)
     model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
-    rule = own.rule if own.rule is not None else "auto" if own.wishes or known or traits.gives_rivals else "quit"
+    rule = own.rule
+    if rule is None:
+        wished = own.wishes or known is not None
+        rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
     usual = AUTO_STEP if rule == "auto" else STEP
     k, n = own.k or (known.step if known else usual), own.n or (known.budget if known else BUDGET)
+    if rule == "quit":
+        own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))
     return replace(recipe, model=model, rerank=choice, stop=replace(own, rule=rule, k=k, n=n), run=run)
 
@@ -97,8 +103,8 @@ def build_rule(recipe: StopRecipe) -> StoppingRule:
     return stop.load(
         "quit" if recipe.rule is None else recipe.rule,
         k=recipe.k or STEP,
-        w=recipe.w,
-        alpha=recipe.alpha,
+        w=WINDOW if recipe.w is None else recipe.w,
+        alpha=ALPHA if recipe.alpha is None else recipe.alpha,
         n=recipe.n or BUDGET,
         single=recipe.single_step_window,
     )

@@ -56,7 +56,8 @@ def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
     elif profile is not None and not isinstance(profile, Profile):
         raise TypeError(f"profile must be a file of quitmt calibrate, or a Profile, not {profile!r}")
     changes |= _options(given.get("options", {}))
-    based = presets.preset(given.get("preset", "default"))
+    wished = [*changes, *(["stop.profile"] if profile is not None else [])]
+    based = presets.preset(given.get("preset", "default"), wished)
     return Recipe().changed({**based, **changes}), Given(
         generator=_object(given.get("model"), generator_of),
         reranker=_object(given.get("reranker"), reranker_of),

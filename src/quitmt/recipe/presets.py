@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quitmt.errors import setting, unknown
@@ -26,10 +26,19 @@ MEANINGS = {
 }
 
 
-def preset(name: str) -> Mapping[str, Any]:
-    """The fields that a preset sets, by their full names."""
+_INSTEAD = {
+    "stop.max_loss": ("stop.rule",),
+    "stop.max_cost": ("stop.rule",),
+    "stop.profile": ("stop.rule", "stop.k", "stop.n"),
+}
+"""Wishes, and what they decide."""
+
+
+def preset(name: str, given: Iterable[str] = ()) -> Mapping[str, Any]:
+    """The fields that a preset sets, by their full names, without those that are ``given`` or decided by these."""
     if name not in PRESETS:
         error = unknown("preset", name, PRESETS)
         error.args = (f"{setting('preset')}: {error.args[0]}",)
         raise error
-    return PRESETS[name]
+    taken = {field for one in given for field in (one, *_INSTEAD.get(one, ()))}
+    return {field: value for field, value in PRESETS[name].items() if field not in taken}

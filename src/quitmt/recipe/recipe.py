@@ -4,7 +4,7 @@
     >>> recipe == Recipe.from_fields(recipe.to_fields()), len({recipe, recipe.changed({"stop.w": 4})})
     (True, 1)
     >>> recipe.to_fields()["stop"]
-    {'w': 4, 'alpha': 0.001, 'single_step_window': False}
+    {'w': 4, 'single_step_window': False}
 
 What is None is found out: the embedded model by the languages, the rule by the wishes, k and n by the profile
 (``quitmt.recipe.build.effective``).
@@ -140,7 +140,7 @@ class StopRecipe:
 
     rule: str | None = declared(
         None, "the rule, by a name of the list below, or auto: by the wishes here", flag="--stop", metavar="NAME",
-        group=STOPPING, shown="auto with exact mbr or a wish, else quit",
+        group=STOPPING, shown="auto with exact mbr or a wish; else quit, as where w or alpha is given",
     )  # fmt: skip
     max_loss: str | float | None = declared(
         None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
@@ -159,10 +159,11 @@ class StopRecipe:
     n: int | None = declared(
         None, "candidates at most", flag="-n --budget", metavar="N", group=STOPPING, shown="512, or the profile's"
     )
-    w: int = declared(8, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING)
-    alpha: float = declared(
-        1e-3, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING
-    )
+    w: int | None = declared(None, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING, shown="8")
+    alpha: float | None = declared(
+        None, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING,
+        shown="0.001",
+    )  # fmt: skip
     single_step_window: bool = declared(
         False, "allow a window of 1, which always stops at the first step", flag="--single-step-window", group=STOPPING
     )
@@ -170,6 +171,11 @@ class StopRecipe:
     def __post_init__(self) -> None:
         if self.max_loss is not None:
             object.__setattr__(self, "max_loss", _loss(str(self.max_loss)))
+
+    @property
+    def of_quit(self) -> bool:
+        """Whether it sets what only quit has."""
+        return self.w is not None or self.alpha is not None or self.single_step_window
 
     @property
     def wishes(self) -> bool:
@@ -233,7 +239,7 @@ class Recipe:
         if based is None:
             return cls(**given)
         own = {f"{name}.{field}" for name, section in found.items() if name in SECTIONS for field in section}
-        return cls(**given).changed({field: value for field, value in preset(based).items() if field not in own})
+        return cls(**given).changed(preset(based, own))
 
     def changed(self, values: Mapping[str, Any]) -> Recipe:
         """With other values of some fields, by their full names: ``{"rerank.keep": 32, "model.options.batch": 8}``."""

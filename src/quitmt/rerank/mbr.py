@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Generic, Literal
+from typing import Generic
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError, UsageError, setting
+from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import SUPPORTS, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
+from quitmt.rerank.sums import add_up, leader, walk
 from quitmt.types import Candidate, Effort, Segment, Standing
 
-Support = Literal["all", "others"]
-SUPPORTS = ("others", "all")
+__all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
 
 
 class Pool(Generic[Arena]):
@@ -50,6 +51,7 @@ class Pool(Generic[Arena]):
         """How many texts have their sums."""
 
     def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
+        check_first(self.pairs.segment, anchors, self.size or self.anchors)
         self.anchors += [self.pairs.add(one.text, -1 - place) for place, one in enumerate(anchors)]
         numbers = [self.pairs.add(one.text, index) for index, one in enumerate(candidates, start=self.size)]
         stop = self.size + len(numbers)
@@ -60,38 +62,20 @@ class Pool(Generic[Arena]):
 
     def standings(self, stride: int) -> list[Standing]:
         """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
-        start, total = self.walked, len(self.pairs.first)
+        total = len(self.pairs.first)
         appeared = max(self.summed, max(self.anchors, default=-1) + 1)
         self._catch_up()
-        sums, found = self.sums[:total], []
-        for index, number in enumerate(self.order[start : self.size].tolist(), start=start):
-            own, is_new = sums[number], self.index[number] < 0 or number >= appeared
-            sums += self.pairs.utilities[number, :total]
-            if is_new:
-                self.index[number] = index
-                if self._others:  # the one copy that is not its own judge
-                    sums[number] = own
-            appeared = max(appeared, number + 1)
-            size = index + 1
-            if (size - start) % stride == 0 or size == self.size:
-                best, score = self._best(size, appeared)
-                told = partial(rivals, self.pairs.utilities, self.order[:size], best, appeared, others=self._others)
-                found.append(Standing(size, int(self.index[best]), score, told))
-        self.walked = self.size
+        utilities, found = self.pairs.utilities, list[Standing]()
+        while self.walked < self.size:
+            start, self.walked = self.walked, min(self.walked + stride, self.size)
+            order = self.order[: self.walked]
+            appeared = walk(utilities, order, start, total, appeared, self._others, self.index, self.sums)
+            best, score = leader(self.sums, self.index, appeared, self.walked, self._others)
+            if score == -np.inf:  # a single sample, and no anchor but itself
+                score = float(utilities[best, best])
+            told = partial(rivals, utilities, order, best, appeared, others=self._others)
+            found.append(Standing(self.walked, int(self.index[best]), score, told))
         return found
-
-    def _best(self, size: int, texts: int) -> tuple[int, float]:
-        """Among the first ``texts``: the number of the best one, and its score."""
-        # Sums are compared where all have the same judges: dividing them may make equals of what was not.
-        ranked = self.scores(size, texts) if self._others else self.sums[:texts]
-        best = int(ranked.argmax())
-        if self.anchors:  # equals are told apart by what they are, not by when their text was first met
-            ties = np.flatnonzero(ranked == ranked[best])
-            index = self.index[ties]
-            best = int(ties[np.where(index < 0, -len(self.anchors) - 1 - index, index).argmin()])
-        if np.isneginf(ranked[best]):  # a single sample, and no anchor but itself
-            return best, float(self.pairs.utilities[best, best])
-        return best, float(ranked[best] if self._others else ranked[best] / size)
 
     def scores(self, size: int, texts: int) -> Floats:
         """Of the first ``texts`` after ``size`` samples; −inf for what has no judge."""
@@ -108,9 +92,7 @@ class Pool(Generic[Arena]):
             self.sums, self.index = grown(self.sums, capacity), grown(self.index, capacity)
         self.index[known:total] = self.pairs.first[known:]
         if self.walked and total > known:
-            rows = self.pairs.utilities[self.order[: self.walked], known:total]
-            # cumsum, because sum() adds pairwise: not in index order.
-            self.sums[known:total] = rows.cumsum(axis=0)[-1]
+            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self.sums)
         self.summed = total
 
 
@@ -118,12 +100,12 @@ class Mbr(Generic[Arena]):
     """Exact MBR with any utility."""
 
     def __init__(self, utility: Utility[Arena], support: Support = "all") -> None:
-        if support not in SUPPORTS:
-            raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {support!r}")
+        check_support(support)
         self.utility, self.support = utility, support
-        needs_source = traits_of(utility, UtilityTraits).needs_source
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
-        self.signature = f"mbr:{utility.signature}{'' if support == 'all' else f'|s:{support}'}"
+        own = traits_of(utility, UtilityTraits)
+        self.traits = RerankerTraits("mbr", needs_source=own.needs_source, gives_rivals=True, takes_anchors=True)
+        self.apart = own.apart
+        self.signature = f"mbr:{utility.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
         return Pool(segment, self.utility.open(segment), others=self.support == "others")

@@ -12,6 +12,7 @@ import numpy as np
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
+from quitmt.rerank.anchors import check_first
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Segment, Standing
@@ -20,19 +21,22 @@ from quitmt.types import Candidate, Segment, Standing
 class Ranking:
     """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
-    __slots__ = ("best", "first", "score", "scored", "size")
+    __slots__ = ("anchored", "best", "first", "score", "scored", "size")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
         self.size = 0
+        self.anchored = False
         self.best = 0
         self.score = -np.inf
         self.first: dict[str, tuple[int, float]] = {}
         """Distinct text → the index of the candidate it came with, and its score."""
 
-    def take_anchors(self, texts: Sequence[str], scores: Sequence[float]) -> None:
-        for place, (text, score) in enumerate(zip(texts, scores, strict=True)):
-            self.first.setdefault(text, (-1 - place, score))
+    def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate]) -> None:
+        check_first(self.scored.segment, anchors, self.size or self.anchored)
+        self.anchored |= bool(anchors)
+        for place, (anchor, score) in enumerate(zip(anchors, scores, strict=True)):
+            self.first.setdefault(anchor.text, (-1 - place, score))
             if score > self.score:
                 self.best, self.score = -1 - place, score
 
@@ -74,7 +78,7 @@ class Qe:
 
 def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     ranking, found, anchors = update.state, list[Standing](), len(update.anchors)
-    ranking.take_anchors([one.text for one in update.anchors], scores[:anchors])
+    ranking.take_anchors(scores[:anchors], update.anchors)
     for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(update.candidates):

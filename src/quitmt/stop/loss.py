@@ -8,12 +8,12 @@ Two things may be lost by stopping after n of N candidates:
   are summed, which cannot be too little.
 - **Candidates not seen yet.** With an exponential upper tail the best of N is expected above the best of n by the
   tail's mean excess times ln(N/n). For the excess stands how far the leader is above the mean of the best eight
-  candidates; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor
-  between the two, far below 1: a score among the n flatters the luckiest, and a new candidate is often an old one.
+  samples; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor between
+  the two, far below 1: a score among the n flatters the luckiest, a new sample is often an old one, and where anchors
+  lead it seldom beats them.
 
 The sum is in the units of the score, whatever the utility, so the threshold is something that a user can aim at. It is
-no promise: with the embedded model mean losses of replays were 0.4 to 1.6 times the threshold, with OPUS-MT 2.8 times
-(docs/rules.md).
+no promise (docs/anchors.md and docs/rules.md have the losses that replays came to).
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Loss(Threshold):
     step: int = 8
     most: float = 5e-4
     """The expected loss that is small enough, in units of the score."""
-    new: float = 0.1
-    minimum: int = 32
+    new: float = 0.03
+    """Fitted on anchored pools of two models (docs/anchors.md). Plain pools lose more to what is not seen: 0.1."""
+    minimum: int = 4
     looks: int = 2
     budget: int = 512
     signature: str = field(init=False)

@@ -31,6 +31,10 @@ def cut_off(logits: Any, sampling: Sampling) -> Any:
         before = ranked.softmax(dim=-1).cumsum(dim=-1) - ranked.softmax(dim=-1)
         last = (before < sampling.top_p).sum(dim=-1, keepdim=True).clamp(min=1) - 1
         logits = _keep(logits, ranked.gather(-1, last))
+    if sampling.min_p:
+        probabilities = logits.softmax(dim=-1)
+        least = sampling.min_p * probabilities.amax(dim=-1, keepdim=True)
+        logits = logits.masked_fill(probabilities < least, -torch.inf)
     if sampling.epsilon is not None:
         peak = logits.amax(dim=-1, keepdim=True)
         logits = logits.masked_fill((logits.softmax(dim=-1) < sampling.epsilon) & (logits < peak), -torch.inf)

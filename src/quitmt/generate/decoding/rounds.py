@@ -32,17 +32,39 @@ class Part(Piece):
     place: int
 
 
+class Openings:
+    """What segments' candidates begin with, for all who sample from one model in one thread."""
+
+    def __init__(self, decoder: Decoder, *, bytes_kept: int) -> None:
+        self._decoder, self._bytes_kept = decoder, bytes_kept
+        self._kept: OrderedDict[Segment, Opening] = OrderedDict()
+
+    def open(self, segment: Segment) -> Opening:
+        if segment not in self._kept:
+            self._kept[segment] = self._decoder.open(segment)
+            kept = sum(opening.bytes for opening in self._kept.values())
+            while kept > self._bytes_kept and len(self._kept) > 1:
+                kept -= self._kept.popitem(last=False)[1].bytes
+        self._kept.move_to_end(segment)
+        return self._kept[segment]
+
+    def forget(self, segment: Segment) -> None:
+        """Others may still want it: for them it is computed again."""
+        self._kept.pop(segment, None)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
 class RoundSampler:
     """Draws candidates from one model; an engine for ``quitmt.generate.decoding.worker``."""
 
-    def __init__(self, decoder: Decoder, sampling: Sampling, ends: Ends, *, batch: int, bytes_kept: int) -> None:
-        self._decoder, self._sampling, self._ends = decoder, sampling, ends
-        self._openings: OrderedDict[Segment, Opening] = OrderedDict()
-        self._bytes_kept = bytes_kept
+    def __init__(self, decoder: Decoder, sampling: Sampling, ends: Ends, openings: Openings, *, batch: int) -> None:
+        self._decoder, self._sampling, self._ends, self._openings = decoder, sampling, ends, openings
         self.batch = batch
 
     def forget(self, segment: Segment) -> None:
-        self._openings.pop(segment, None)
+        self._openings.forget(segment)
 
     def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
         """One draw a piece, in as many rounds as it takes."""
@@ -96,7 +118,7 @@ class RoundSampler:
         openings, draws = dict[Segment, Opening](), dict[Part, Draw]()
         for part in parts:
             try:
-                openings[part.ask.segment] = self._open(part.ask.segment)
+                openings[part.ask.segment] = self._openings.open(part.ask.segment)
             except QuitmtError as error:
                 draws[part] = failed(part.ask, error)
         if able := [part for part in parts if part not in draws]:
@@ -117,15 +139,6 @@ class RoundSampler:
             candidates.append(Candidate(texts[tokens], walker.log_probability, len(tokens)))
         seconds = seconds_a_token * sum(len(walker.tokens) for walker in walkers)
         return Draw(ask.segment, ask.start, tuple(candidates), seconds)
-
-    def _open(self, segment: Segment) -> Opening:
-        if segment not in self._openings:
-            self._openings[segment] = self._decoder.open(segment)
-            kept = sum(opening.bytes for opening in self._openings.values())
-            while kept > self._bytes_kept and len(self._openings) > 1:
-                kept -= self._openings.popitem(last=False)[1].bytes
-        self._openings.move_to_end(segment)
-        return self._openings[segment]
 
 
 def _joined(ask: Ask, draws: Sequence[Draw]) -> Draw:

@@ -50,7 +50,8 @@ class Seq2SeqDecoder:
             decoder_input_ids=torch.tensor([self._prefix], device=device),
             use_cache=True,
         )
-        return Opening(output.logits[:, -1], output.past_key_values, self._limit(len(ids)), memory)
+        limit, given = self._limit(len(ids)), len(self._prefix) - 1
+        return Opening(output.logits[:, -1], output.past_key_values, limit, memory, given)
 
     def begin(self, openings: Sequence[Opening]) -> _Seq2SeqRows:
         return _Seq2SeqRows(self._model, openings)

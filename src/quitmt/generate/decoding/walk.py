@@ -42,6 +42,8 @@ class Opening:
     """Tokens of a candidate at most."""
     memory: Any = None
     """What the encoder made of the source: (1, tokens, width); None without an encoder."""
+    given: int = 0
+    """Tokens of a candidate that are not chosen: the language that it must begin with."""
 
     @property
     def bytes(self) -> int:

@@ -1,14 +1,16 @@
 """A thread that draws: for engines that block, fed by any number of ``draw`` calls from any event loop.
 
 Asks wait in the order they came. A round takes as many candidates from the front as the engine wants at once, whoever
-asked for them, so concurrent calls share batches and a long ask is answered piece by piece.
+asked for them, so concurrent calls share batches and a long ask is answered piece by piece. Several engines may share
+one thread, because each would take all cores or all of a card: they take turns, a round each.
 
-Invariants: only the thread touches the engine; every ask ends exactly once, after its last draw, an error, or nothing
+Invariants: only the thread touches the engines; every ask ends exactly once, after its last draw, an error, or nothing
 when its segment was closed; the thread ends by itself a moment after there is nothing left to do.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections import deque
@@ -56,10 +58,10 @@ class DecodingEngine(Protocol):
 class Order:
     """An ask, whom to answer, and how far it has come. An answer of None ends it."""
 
-    __slots__ = ("answer", "ask", "ended", "next", "wanted")
+    __slots__ = ("answer", "ask", "ended", "engine", "next", "wanted")
 
-    def __init__(self, ask: Ask, answer: Callable[[Draw | None], None]) -> None:
-        self.ask, self.answer = ask, answer
+    def __init__(self, ask: Ask, engine: DecodingEngine, answer: Callable[[Draw | None], None]) -> None:
+        self.ask, self.engine, self.answer = ask, engine, answer
         self.next, self.wanted, self.ended = ask.start, True, False
 
     def take(self, room: int) -> Piece:
@@ -71,7 +73,7 @@ class Order:
             return
         if self.wanted:
             self.answer(draw)
-        if draw.error is not None or self.next == self.ask.stop:
+        if draw.error is not None or draw.ended or self.next == self.ask.stop:
             self.end()
 
     def end(self) -> None:
@@ -81,14 +83,16 @@ class Order:
 
 
 class Worker:
-    """Runs an engine in a thread of its own; its public methods may be called from anywhere."""
+    """Runs an engine in a thread; its public methods may be called from anywhere."""
 
     def __init__(self, engine: DecodingEngine, name: str) -> None:
-        self._engine, self._name = engine, name
-        self._changed = threading.Condition()
-        self._mail: deque[Callable[[], None]] = deque()
-        self._orders: list[Order] = []
-        self._running = False
+        self._engine, self._thread = engine, _Thread(name)
+
+    def beside(self, engine: DecodingEngine) -> Worker:
+        """A worker for another engine, in the same thread."""
+        other = copy.copy(self)
+        other._engine = engine
+        return other
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order and in one draw or several."""
@@ -97,10 +101,10 @@ class Worker:
                 raise UsageError(f"cannot draw candidates {ask.start} to {ask.stop} of segment {ask.segment.id!r}")
         answers = Mailbox[Draw | None]()
 
-        orders = [Order(ask, answers.put) for ask in asks]
+        orders = [Order(ask, self._engine, answers.put) for ask in asks]
         waiting = len(orders)
         try:
-            self._post(lambda: self._orders.extend(orders))
+            self._thread.post(lambda: self._thread.orders.extend(orders))
             while waiting:
                 draw = await answers.get()
                 if draw is None:
@@ -114,18 +118,29 @@ class Worker:
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment, and forget it."""
         self._abort(segment)
-        self._post(lambda: self._release(segment))
+        self._thread.post(lambda: self._release(segment))
 
     def _abort(self, segment: Segment) -> None:
-        for order in list(self._orders):
-            if order.ask.segment is segment:
+        for order in list(self._thread.orders):
+            if order.ask.segment is segment and order.engine is self._engine:
                 order.wanted = False
 
     def _release(self, segment: Segment) -> None:
         self._abort(segment)  # those that were still in the mail
         self._engine.forget(segment)
 
-    def _post(self, action: Callable[[], None]) -> None:
+
+class _Thread:
+    """What workers share. Of it, only ``post`` may be called from anywhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._mail: deque[Callable[[], None]] = deque()
+        self.orders: list[Order] = []
+        self._running = False
+
+    def post(self, action: Callable[[], None]) -> None:
         with self._changed:
             self._mail.append(action)
             self._changed.notify()
@@ -135,42 +150,44 @@ class Worker:
 
     def _run(self) -> None:
         while self._read_mail():
-            for order in self._orders:
+            for order in self.orders:
                 if not order.wanted or order.next == order.ask.stop:
                     order.end()
-            self._orders = [order for order in self._orders if not order.ended]
-            if self._orders:
-                self._round()
+            self.orders = [order for order in self.orders if not order.ended]
+            if self.orders:
+                self._round(self.orders[0].engine)
 
     def _read_mail(self) -> bool:
         """Do what was asked for since the last round; False when the thread may end."""
         with self._changed:
-            if not self._mail and not self._orders:
+            if not self._mail and not self.orders:
                 self._changed.wait(IDLE_SECONDS)
             actions = list(self._mail)
             self._mail.clear()
-            if not actions and not self._orders:
+            if not actions and not self.orders:
                 self._running = False
                 return False
         for action in actions:
             action()
         return True
 
-    def _round(self) -> None:
-        room, taken = max(1, self._engine.batch), list[tuple[Order, Piece]]()
-        for order in self._orders:
+    def _round(self, engine: DecodingEngine) -> None:
+        room, taken = max(1, engine.batch), list[tuple[Order, Piece]]()
+        own = [order for order in self.orders if order.engine is engine]
+        for order in own:
             if room == 0:
                 break
             piece = order.take(room)
             room -= piece.count
             taken.append((order, piece))
         try:
-            draws = self._engine.sample([piece for _, piece in taken])
+            draws = engine.sample([piece for _, piece in taken])
         except Exception as error:
             log.debug("the engine failed", exc_info=error)
             draws = [failed(piece.ask, error) for _, piece in taken]
         for (order, _), draw in zip(taken, draws, strict=True):
             order.deliver(draw)
+        self.orders = [order for order in self.orders if order.engine is not engine] + own  # now it is the others' turn
 
 
 def failed(ask: Ask, error: Exception) -> Draw:

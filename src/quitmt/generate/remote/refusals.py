@@ -34,8 +34,9 @@ def explained(
             f"the server at {address.url} {what}",
             hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
         )
-    if sampling.top_k is not None and re.search(r"top.?k", message, re.IGNORECASE):
-        return UsageError(f"the server at {address.url} cannot sample with top-k: {message}", hint="leave it out")
+    for name, asked in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
+        if asked is not None and re.search(name.replace("-", ".?"), message, re.IGNORECASE):
+            return UsageError(f"the server at {address.url} cannot sample with {name}: {message}", hint="leave it out")
     if _TOO_LONG.search(message) or status == 413:
         fewer = f"lower {setting('model.options.max_tokens')}"
         hint = f"split it, shorten its context, {fewer} or give the server a longer context"

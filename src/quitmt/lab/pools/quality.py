@@ -18,6 +18,7 @@ from quitmt.evaluate.metrics import Metric, Setup, TestSet, load
 from quitmt.lab.frames import QualityScores, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
+from quitmt.types import at
 
 Progress = Callable[[int], object]
 Text = tuple[str, str, tuple[str, ...]]
@@ -48,11 +49,12 @@ def wanted(
     for row, pool in enumerate(pools):
         own = tuple(one[row] for one in references)
         for index in sorted(_indices(chosen, row)):
-            text = pool.candidates[index].text
+            text = at(index, pool.anchors, pool.candidates).text
             key = key_of(pool.segment.source, text, *own)
             texts[key] = pool.segment.source, text, own
             places.append((row, index, key))
-    return Wanted(texts, places, (len(pools), max(len(pool.candidates) for pool in pools)), len(references))
+    width = max(len(pool.candidates) for pool in pools) + max(len(pool.anchors) for pool in pools)
+    return Wanted(texts, places, (len(pools), width), len(references))
 
 
 def evaluate(

@@ -37,15 +37,17 @@ class FullPool:
     candidates: tuple[Candidate, ...]
     generate_seconds: float
     """Measured when it was sampled; NaN for pools from elsewhere."""
+    anchors: tuple[Candidate, ...] = ()
 
     @property
     def key(self) -> str:
-        return key_of(self.segment.source, *(candidate.text for candidate in self.candidates))
+        anchors = ["anchors", *(one.text for one in self.anchors)] if self.anchors else []
+        return key_of(self.segment.source, *(candidate.text for candidate in self.candidates), *anchors)
 
     @property
     def scored_key(self) -> str:
         """Of the scores as well that its candidates came with."""
-        scores = [sorted((candidate.scores or {}).items()) for candidate in self.candidates]
+        scores = [sorted((one.scores or {}).items()) for one in (*self.candidates, *self.anchors)]
         return key_of(self.key, json.dumps(scores))
 
 
@@ -77,7 +79,7 @@ def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPo
         pool = by_id[segment.id]
         if pool.segment.source and pool.segment.source != segment.source:
             raise InputError(f"{path}: the pool of segment {segment.id} has another source than the test set")
-        found.append(FullPool(segment, pool.candidates[:budget], float("nan")))
+        found.append(FullPool(segment, pool.candidates[:budget], float("nan"), pool.anchors))
     return found
 
 
@@ -123,7 +125,7 @@ def _read(path: Path) -> dict[tuple[str, str], FullPool]:
             raise InputError(
                 f"{path}, line {number} is damaged: {reason}", hint="delete the line: it will be sampled again"
             ) from None
-        found[pool.segment.id, pool.segment.source] = FullPool(pool.segment, pool.candidates, seconds)
+        found[pool.segment.id, pool.segment.source] = FullPool(pool.segment, pool.candidates, seconds, pool.anchors)
     return found
 
 

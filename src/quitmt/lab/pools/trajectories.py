@@ -137,11 +137,11 @@ def _observed(
     reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, FullPool]], *, keep_pairs: bool
 ) -> tuple[list[Observed], list[float]]:
     """And the seconds that reranking each took."""
-    given = [(pool.segment, pool.candidates) for _, pool in pools]
+    given = [pool for _, pool in pools]
     began = time.perf_counter()
     found = observe(reranker, given, keep_pairs=keep_pairs)
-    seconds = (time.perf_counter() - began) / sum(len(candidates) for _, candidates in given)
-    return found, [seconds * len(candidates) for _, candidates in given]
+    seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for pool in given)
+    return found, [seconds * len(pool.candidates) for pool in given]
 
 
 def warm_up(reranker: Reranker[Any], pool: FullPool) -> None:
@@ -153,12 +153,15 @@ def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[s
     rows = table.read(keys, COLUMNS)
     sizes = np.array([len(pool.candidates) for pool in pools], np.int64)
     shape = len(pools), int(sizes.max())
-    best, score, final = np.empty(shape, np.int64), np.empty(shape), np.full(shape, np.nan)
+    anchors = max(len(pool.anchors) for pool in pools)
+    best, score, final = np.empty(shape, np.int64), np.empty(shape), np.full((len(pools), shape[1] + anchors), np.nan)
     for place, (key, size) in enumerate(zip(keys, sizes.tolist(), strict=True)):
         row = rows[key]
         best[place, :size], best[place, size:] = row["best"], row["best"][-1]
         score[place, :size], score[place, size:] = row["score"], row["score"][-1]
-        final[place, :size] = row["final"]
+        final[place, :size] = row["final"][:size]
+        if own := len(row["final"]) - size:  # by their index, which counts from the end
+            final[place, -own:] = row["final"][size:]
     return Trajectories(
         spec,
         signature,

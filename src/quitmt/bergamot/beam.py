@@ -1,0 +1,211 @@
+"""Beam search: the hypotheses of many segments, a step of all of them in one batch.
+
+It is Marian's. A step keeps the best continuations of a segment's hypotheses, by log-probability, as many as are still
+wanted. One that ends leaves the beam and is not replaced, so that a beam of size k finds k of them. At the end they are
+sorted by log-probability divided by their number of tokens, the end mark among them: ``normalize: 1``, with which
+Firefox's models are published. What is cut off at the limit of tokens is a hypothesis too.
+
+The best continuations are found without looking at all of them. The output layer gives the largest logit of each block
+of the vocabulary (see ``output``). Each (hypothesis, block) has a continuation as good as that, so the best k of all
+continuations are in the best k of these pairs, and only those are opened.
+
+Invariants: equals go by their hypothesis, then by token; a segment's hypotheses do not depend on its company.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.bergamot.microkernel import Floats
+from quitmt.bergamot.models import Model
+from quitmt.bergamot.network import START
+from quitmt.bergamot.output import BLOCK, log_normalisers
+from quitmt.bergamot.sources import Source, Sources
+from quitmt.types import Ask, Candidate, Segment
+
+ROWS_A_STEP = 192
+"""Enough to keep the output layer efficient; few enough that a new ask soon joins."""
+SEARCHES_KEPT = 4096
+"""Of finished ones, for callers who never close."""
+_IMPOSSIBLE = -1e8
+"""What is below was never to be chosen: see the bias of the output layer."""
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Found:
+    """An ask that is answered. Nothing comes after its candidates if it is ``ended``."""
+
+    ask: Ask
+    candidates: list[Candidate | None]
+    seconds: float
+    ended: bool
+
+
+@dataclass(slots=True)
+class Search:
+    """The search of one segment; a row is a hypothesis under way."""
+
+    source: Source
+    wanted: int
+    """Hypotheses that are still to be found."""
+    cells: Floats
+    """(layers, rows, width): the decoder's states."""
+    paths: Integers = field(default_factory=lambda: np.full((1, 1), START, np.int64))
+    """(rows, tokens), each with the mark of the beginning."""
+    scores: Reals = field(default_factory=lambda: np.zeros(1))
+    """log P of the rows."""
+    ended: list[tuple[list[int], float, int]] = field(default_factory=list)
+    """Tokens, log P and the number of tokens, with the end mark where there is one."""
+    result: list[Candidate] | None = None
+    seconds: float = 0.0
+
+    def pairs(self, peaks: Floats, normalisers: Reals) -> tuple[Integers, Integers, float]:
+        """The rows and blocks in which the best continuations are, and what these reach at least."""
+        bounds = (self.scores[:, None] + (peaks - normalisers[:, None])).reshape(-1)
+        floor = float(np.partition(bounds, -self.wanted)[-self.wanted]) if self.wanted < len(bounds) else _IMPOSSIBLE
+        rows, blocks = np.divmod(np.flatnonzero(bounds >= floor), peaks.shape[1])
+        return rows, blocks, floor
+
+    def extend(self, rows: Integers, tokens: Integers, scores: Reals, cells: Floats, end: int) -> None:
+        """Go on with these continuations, the best of all; ``cells`` are the states after the present rows."""
+        for row, score in zip(rows[tokens == end].tolist(), scores[tokens == end].tolist(), strict=True):
+            self._finish(self.paths[row], score, 1)
+        on = tokens != end
+        self.paths = np.concatenate([self.paths[rows[on]], tokens[on, None]], axis=1)
+        self.scores, self.cells = scores[on], cells[:, rows[on]]
+        if self.paths.shape[1] > self.source.limit:
+            for path, score in zip(self.paths, self.scores.tolist(), strict=True):
+                self._finish(path, score, 0)
+            self.scores = self.scores[:0]
+
+    def _finish(self, path: Integers, score: float, closing: int) -> None:
+        self.ended.append((path[1:].tolist(), score, len(path) - 1 + closing))
+        self.wanted -= 1
+
+    @property
+    def over(self) -> bool:
+        return self.wanted == 0 or not len(self.scores)
+
+
+class BeamSearch:
+    """Finds the hypotheses of one model, as candidates 0 and on. Not for several threads at once."""
+
+    def __init__(self, model: Model, beam: int, sources: Sources | None = None) -> None:
+        self._model, self._beam = model, beam
+        self._sources = sources or Sources(model)
+        self._searches: OrderedDict[Segment, Search] = OrderedDict()
+        self._asks: dict[int, Ask] = {}
+        self._count = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._asks)
+
+    def admit(self, ask: Ask) -> int:
+        """Start an ask; the number is its name in what ``step`` returns."""
+        if ask.segment not in self._searches:
+            started, architecture = time.perf_counter(), self._model.network.architecture
+            cells = np.zeros((architecture.decoder_layers, 1, architecture.width), np.float32)
+            search = Search(self._sources.encoded(ask.segment), self._beam, cells)
+            search.seconds = time.perf_counter() - started
+            self._searches[ask.segment] = search
+        self._count += 1
+        self._asks[self._count] = ask
+        return self._count
+
+    def release(self, segment: Segment) -> list[int]:
+        """Forget a segment; the numbers of its asks, which are aborted."""
+        aborted = [number for number, ask in self._asks.items() if ask.segment is segment]
+        self.abort(aborted)
+        if segment not in self._asked():  # another run may be at an equal one
+            self._searches.pop(segment, None)
+        return aborted
+
+    def abort(self, numbers: Iterable[int]) -> None:
+        """End these asks without their candidates."""
+        for number in numbers:
+            self._asks.pop(number, None)
+        asked = self._asked()
+        for segment in [one for one, search in self._searches.items() if search.result is None and one not in asked]:
+            del self._searches[segment]
+
+    def step(self) -> list[tuple[int, Found]]:
+        """One more token of the oldest searches; the asks that are complete."""
+        under_way, rows = list[Search](), 0
+        for search in self._searches.values():
+            if search.result is None and (not rows or rows + len(search.scores) <= ROWS_A_STEP):
+                under_way.append(search)
+                rows += len(search.scores)
+        if under_way:
+            self._advance(under_way)
+        over = {segment for segment, search in self._searches.items() if search.result is not None}
+        found = [(number, self._found(ask)) for number, ask in self._asks.items() if ask.segment in over]
+        for number, _ in found:
+            del self._asks[number]
+        self._trim()
+        return found
+
+    def _asked(self) -> set[Segment]:
+        return {ask.segment for ask in self._asks.values()}
+
+    def _found(self, ask: Ask) -> Found:
+        search = self._searches[ask.segment]
+        hypotheses, seconds, search.seconds = search.result or [], search.seconds, 0.0
+        return Found(ask, list(hypotheses[ask.start : ask.stop]), seconds, ended=ask.stop >= len(hypotheses))
+
+    def _trim(self) -> None:
+        asked = self._asked() if len(self._searches) > SEARCHES_KEPT else set()
+        for segment in list(self._searches)[: max(0, len(self._searches) - SEARCHES_KEPT)]:
+            if segment not in asked:
+                del self._searches[segment]
+
+    def _advance(self, searches: list[Search]) -> None:
+        started = time.perf_counter()
+        network, output, end = self._model.network, self._model.output, self._model.target.end
+        ends = np.cumsum([len(search.scores) for search in searches])
+        bounds = list(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
+        cells = np.ascontiguousarray(np.concatenate([search.cells for search in searches], axis=1))
+        tokens = np.concatenate([search.paths[:, -1] for search in searches])
+        positions = np.repeat([search.paths.shape[1] - 1 for search in searches], [b - a for a, b in bounds])
+        memories = [(span, search.source.memory) for span, search in zip(bounds, searches, strict=True)]
+        vectors = network.decode(tokens, positions, cells, np.zeros(len(tokens), np.bool_), memories)
+        vectors = output.prepare(vectors)
+        sums, _ = output.summarise(vectors, 1.0)
+        peaks, normalisers = sums[:, :, 0], log_normalisers(sums)
+        opened = [search.pairs(peaks[a:b], normalisers[a:b]) for search, (a, b) in zip(searches, bounds, strict=True)]
+        rows = np.concatenate([own + a for (own, _, _), (a, _) in zip(opened, bounds, strict=True)])
+        logits = output.open(vectors, rows, np.concatenate([blocks for _, blocks, _ in opened]))
+        steps = logits - normalisers[rows, None]
+        place = 0
+        for search, (own, blocks, floor), (a, b) in zip(searches, opened, bounds, strict=True):
+            totals = search.scores[own, None] + steps[place : place + len(own)]
+            place += len(own)
+            search.extend(*_best(own, blocks, totals, floor, search.wanted), cells[:, a:b], end)
+            if search.over:
+                search.result = self._sorted(search)
+        seconds = time.perf_counter() - started
+        for search, (a, b) in zip(searches, bounds, strict=True):
+            search.seconds += seconds * (b - a) / len(tokens)
+
+    def _sorted(self, search: Search) -> list[Candidate]:
+        best_first = sorted(search.ended, key=lambda one: -one[1] / one[2])
+        return [Candidate(self._model.target.decode(path), score, tokens) for path, score, tokens in best_first]
+
+
+def _best(
+    rows: Integers, blocks: Integers, totals: Reals, floor: float, wanted: int
+) -> tuple[Integers, Integers, Reals]:
+    """Of opened blocks (pairs, BLOCK), the rows, tokens and scores of the best continuations, the best first."""
+    pairs, places = np.nonzero(totals >= max(floor, _IMPOSSIBLE))
+    tokens, scores = blocks[pairs] * BLOCK + places, totals[pairs, places]
+    best = np.lexsort((tokens, rows[pairs], -scores))[:wanted]
+    return rows[pairs][best], tokens[best], scores[best]

@@ -1,0 +1,115 @@
+"""``quitmt demo``: a few sentences by greedy decoding, all candidates, QUIT and the default, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.engine.driver import in_order
+from quitmt.files.lines import read_lines
+from quitmt.recipe import Recipe
+from quitmt.recipe.build import Built, build
+from quitmt.recipe.presets import preset
+from quitmt.types import Outcome, Segment
+
+DESCRIPTION = """\
+Translate a few sentences with the embedded model in four ways, and see what each costs: greedy decoding, all 512
+candidates of the paper, QUIT as published, and quitmt's default."""
+
+SENTENCES = (
+    "She told me that the train would be late because of the snow.",
+    "The committee postponed its decision until all members had read the report.",
+    "Nobody knows who painted the small portrait that hangs in the mayor's office.",
+    "The library is closed on Sundays, but you can return books at any time.",
+    "Good morning.",
+)
+"""Ours. In the first ones reranking changes the translation, in the last it cannot help (docs/demo.md says how they
+were chosen)."""
+
+PAPER = preset("paper")
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "greedy": {**PAPER, "model.temperature": 0.0, "stop.rule": "fixed:1"},
+    "all 512": {**PAPER, "stop.rule": "full"},
+    "QUIT": PAPER,
+    "default": {},
+}
+"""What each row is, as the fields of a recipe."""
+REFERENCE = "all 512"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    way: str
+    outcome: Outcome
+    seconds: float
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="sentences of yours, a line each (a few of ours)")
+    parser.set_defaults(act=act)
+
+
+def act(args: argparse.Namespace) -> int:
+    sentences = asyncio.run(_sentences(args.file)) if args.file else SENTENCES
+    ways = {name: build(Recipe().changed(fields)) for name, fields in WAYS.items()}
+    asyncio.run(_show(ways, sentences))
+    return 0
+
+
+async def _sentences(path: str) -> list[str]:
+    return [line async for line in read_lines(path) if line.strip()]
+
+
+async def _show(ways: Mapping[str, Built], sentences: Sequence[str]) -> None:
+    columns = []
+    for name, built in ways.items():
+        await _run(name, built, ["One two three four."])  # what is compiled on first use is no sentence's cost
+        columns.append(await _run(name, built, sentences))
+    rows = list(zip(*columns, strict=True))
+    for number, row in enumerate(rows, start=1):
+        print(f"{number}. {row[0].outcome.source}")
+        print("\n".join(described(row)), end="\n\n")
+    print(summary(rows))
+
+
+async def _run(way: str, built: Built, sentences: Sequence[str]) -> list[Row]:
+    """All of them in one batch, as people translate; each is charged its share of the processor's time."""
+    segments = [Segment(str(number), sentence) for number, sentence in enumerate(sentences, start=1)]
+    start = time.process_time()  # of all threads, and of nobody else on the machine
+    outcomes = [finished.outcome async for finished in in_order(built.driver().run(segments))]
+    taken = time.process_time() - start
+    shares = [outcome.seconds.generate + outcome.seconds.rerank for outcome in outcomes]
+    return [Row(way, outcome, taken * share / sum(shares)) for outcome, share in zip(outcomes, shares, strict=True)]
+
+
+def described(rows: Sequence[Row]) -> list[str]:
+    """A line for each way."""
+    reference = next(row.outcome.translation for row in rows if row.way == REFERENCE)
+    return [
+        f"   {row.way:<8}{row.outcome.cost:>5}  {row.seconds:6.2f} s  "
+        f"{'=' if row.outcome.translation == reference else '≠'}  {row.outcome.translation}"
+        for row in rows
+    ]
+
+
+def summary(rows: Sequence[Sequence[Row]]) -> str:
+    """What was gained, and what it cost."""
+    ways = list(zip(*rows, strict=True))
+    reference = next(column for column in ways if column[0].way == REFERENCE)
+    cost, seconds = sum(one.outcome.cost for one in reference), sum(one.seconds for one in reference)
+    lines = [f"= is what all 512 candidates choose. Of {len(rows)} sentences, in candidates and CPU seconds:"]
+    for column in ways:
+        same = sum(
+            one.outcome.translation == other.outcome.translation for one, other in zip(column, reference, strict=True)
+        )
+        used, took = sum(one.outcome.cost for one in column), sum(one.seconds for one in column)
+        lines.append(
+            f"   {column[0].way:<8} the same {same} of {len(rows)} times, {used:>5} candidates ({used / cost:.1%}), "
+            f"{took:.1f} s ({took / seconds:.0%})"
+        )
+    return "\n".join(lines)

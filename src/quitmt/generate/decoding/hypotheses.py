@@ -1,0 +1,128 @@
+"""Beam searches as an engine: candidates 0 and on are a segment's hypotheses, the best first, and then there are none.
+
+A search is made once for a segment and kept until it is closed. As many segments go together as fit into a batch; when
+memory runs out, they are halved, and stay so.
+
+torch is imported by those who call this, never by this module at import.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quitmt.errors import GenerationError, QuitmtError
+from quitmt.generate.decoding.beam import Hypothesis, search
+from quitmt.generate.decoding.rounds import Openings
+from quitmt.generate.decoding.walk import Decoder, Ends, Opening
+from quitmt.generate.decoding.worker import Piece, failed
+from quitmt.metrics import devices
+from quitmt.types import Candidate, Draw, Segment
+
+log = logging.getLogger(__name__)
+
+SEARCHES_KEPT = 4096
+"""For callers who never close."""
+
+
+@dataclass(slots=True)
+class Searched:
+    """What was found for a segment, or why nothing can be; ``seconds`` until they are charged to a draw."""
+
+    candidates: tuple[Candidate, ...] = ()
+    seconds: float = 0.0
+    error: QuitmtError | None = None
+
+
+Wanted = Callable[[], bool]
+
+
+class HypothesisSampler:
+    """An engine for ``quitmt.generate.decoding.worker``; ``batch`` counts candidates, as it does for samples."""
+
+    def __init__(self, decoder: Decoder, beam: int, ends: Ends, openings: Openings, *, batch: int) -> None:
+        self._decoder, self._beam, self._ends, self._openings = decoder, beam, ends, openings
+        self._kept: OrderedDict[Segment, Searched] = OrderedDict()
+        self.batch = batch
+
+    def forget(self, segment: Segment) -> None:
+        self._openings.forget(segment)
+        self._kept.pop(segment, None)
+
+    def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
+        """One draw a piece, in as many searches as it takes."""
+        import torch
+
+        of = {piece.ask.segment: [one for one in pieces if one.ask.segment == piece.ask.segment] for piece in pieces}
+        found = {segment: self._kept[segment] for segment in of if segment in self._kept}
+        left = {segment: _any_wanted(own) for segment, own in of.items() if segment not in found}
+        with torch.inference_mode():
+            while left:
+                new = self._attempt(dict(list(left.items())[: self._together]))
+                for segment, one in new.items():
+                    if left.pop(segment)() and one.error is None:  # else it may have been left before its end
+                        self._keep(segment, one)
+                found |= new
+        return [_drawn(piece, found[piece.ask.segment]) for piece in pieces]
+
+    @property
+    def _together(self) -> int:
+        return max(1, self.batch // self._beam) if self._decoder.mixes else 1
+
+    def _attempt(self, wanted: dict[Segment, Wanted]) -> dict[Segment, Searched]:
+        """Search for these. Where memory does not suffice nothing is found, and fewer go together from now on."""
+        try:
+            return self._search(wanted)
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                raise
+        # outside of the handler, whose error holds on to the tensors of the failed search
+        self._openings.clear()
+        devices.release_memory()
+        if len(wanted) == 1:
+            hint = "take a smaller beam, a smaller model, or a smaller dtype"
+            reason = GenerationError(f"no memory for a beam of {self._beam}", hint=hint)
+            return {segment: Searched(error=reason) for segment in wanted}
+        self.batch = self._beam * (len(wanted) // 2)
+        log.info("out of memory with %d beams at once: %d from now on", len(wanted), len(wanted) // 2)
+        return {}
+
+    def _search(self, wanted: dict[Segment, Wanted]) -> dict[Segment, Searched]:
+        started, openings, found = time.perf_counter(), dict[Segment, Opening](), dict[Segment, Searched]()
+        for segment in wanted:
+            try:
+                openings[segment] = self._openings.open(segment)
+            except QuitmtError as error:
+                found[segment] = Searched(error=error)
+        if openings:
+            asked = [wanted[segment] for segment in openings]
+            beams = search(self._decoder, self._ends, self._beam, list(openings.values()), asked)
+            seconds = (time.perf_counter() - started) / len(openings)
+            for segment, own in zip(openings, beams, strict=True):
+                found[segment] = Searched(tuple(self._candidate(segment, one) for one in own), seconds)
+        return found
+
+    def _candidate(self, segment: Segment, one: Hypothesis) -> Candidate:
+        inside = [token for token in one.tokens if token not in self._ends.tokens]
+        return Candidate(self._decoder.read(segment, inside), one.log_probability, len(one.tokens))
+
+    def _keep(self, segment: Segment, found: Searched) -> None:
+        self._kept[segment] = found
+        if len(self._kept) > SEARCHES_KEPT:
+            self._kept.popitem(last=False)
+
+
+def _any_wanted(pieces: Sequence[Piece]) -> Wanted:
+    return lambda: any(piece.wanted() for piece in pieces)
+
+
+def _drawn(piece: Piece, found: Searched) -> Draw:
+    ask = piece.ask
+    if found.error is not None:
+        return failed(ask, found.error)
+    seconds, found.seconds = found.seconds, 0.0
+    ended = ask.stop >= len(found.candidates)
+    return Draw(ask.segment, ask.start, found.candidates[ask.start : ask.stop], seconds, ended=ended)

@@ -1,0 +1,221 @@
+"""Beam search against a plain one, against all continuations that there are, and against greedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quitmt.bergamot import beam as module
+from quitmt.bergamot import sources
+from quitmt.bergamot.beam import BeamSearch
+from quitmt.bergamot.models import find
+from quitmt.bergamot.sampling import Sampler
+from quitmt.bergamot.sources import Sources
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Segment
+
+from .plain_network import PlainNetwork
+
+SEGMENTS = [
+    Segment("a", "The old bridge was closed for repairs."),
+    Segment("b", "Nobody expected the meeting to last so long."),
+    Segment("c", "Yes."),
+]
+NEWS = [
+    Segment(str(number), f"{who} {what} {when}.")
+    for number, (who, what, when) in enumerate(
+        (who, what, when)
+        for who in ("The government", "A group of scientists", "Her lawyer", "The city's oldest bank", "The striker")
+        for what, when in (
+            ("announced new rules for small farms", "on Monday"),
+            ("refused to answer any questions about the accident", "after the hearing"),
+            ("lost most of its money", "in the crisis of 2008"),
+            ("will move to a larger building near the river", "next spring"),
+            ("was surprised by how few people had come", "because of the rain"),
+            ("has not said whether the report is true", "so far"),
+            ("spent three years looking for a way out", "before giving up"),
+            ("called the decision a mistake", "in a letter to the newspaper"),
+            ("is expected to arrive in Lisbon", "late this evening"),
+            ("warned that prices could rise again", "if the drought continues"),
+        )
+    )
+]
+
+
+def run(search, *asks):
+    """What is found for these asks, admitted together."""
+    numbers = [search.admit(ask) for ask in asks]
+    done = {}
+    while search.busy:
+        done |= dict(search.step())
+    return [done[number] for number in numbers]
+
+
+def hypotheses(model, size, segment):
+    (found,) = run(BeamSearch(model, size), Ask(segment, 0, size))
+    return found.candidates
+
+
+def plain_search(model, network, segment, size):
+    """Whole distributions in float64, one hypothesis after the other: (text, log P, tokens), the best first."""
+    source, end = model.source.encode(segment.source), model.target.end
+    memory, limit = network.encode(source), sources.LENGTH_FACTOR * len(source) + sources.LENGTH_EXTRA
+    under_way, ended = [((), 0.0, network.start(1))], []
+    while under_way:
+        continued = []
+        for path, score, cells in under_way:
+            x, after = network.step(list(path[-1:]) or None, len(path), cells, memory)
+            logits = network.logits(x)[0]
+            steps = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+            continued += [((*path, token), score + step, after) for token, step in enumerate(steps) if step > -1e8]
+        best = sorted(continued, key=lambda one: -one[1])[: size - len(ended)]
+        ended += [one for one in best if one[0][-1] == end or len(one[0]) == limit]
+        under_way = [one for one in best if one[0][-1] != end and len(one[0]) < limit]
+    ended.sort(key=lambda one: -one[1] / len(one[0]))
+    return [(model.target.decode([t for t in path if t != end]), score, len(path)) for path, score, _ in ended]
+
+
+def same(ours, expected):
+    assert [(one.text, one.tokens) for one in ours] == [(text, tokens) for text, _, tokens in expected]
+    np.testing.assert_allclose([one.log_probability for one in ours], [score for _, score, _ in expected], atol=3e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_equals_a_plain_search(tiny, tiny_folder, size):
+    network = PlainNetwork(tiny_folder / "model.tiny.bin", unknown=tiny.target.unknown)
+    for segment in (*SEGMENTS, Segment("empty", "")):
+        same(hypotheses(tiny, size, segment), plain_search(tiny, network, segment, size))
+
+
+@pytest.mark.slow
+def test_equals_a_plain_search_of_a_real_model(embedded):
+    network = PlainNetwork(find("embedded:en-pt").model, unknown=embedded.target.unknown)
+    for segment in SEGMENTS[:2]:
+        same(hypotheses(embedded, 4, segment), plain_search(embedded, network, segment, 4))
+
+
+def test_a_beam_wider_than_the_vocabulary_looks_at_everything(tiny, tiny_folder, monkeypatch):
+    """With two tokens at most there are 298 + 298 · 299 texts. 299 first tokens are kept: none is lost."""
+    monkeypatch.setattr(sources, "LENGTH_FACTOR", 0)
+    monkeypatch.setattr(sources, "LENGTH_EXTRA", 2)
+    network = PlainNetwork(tiny_folder / "model.tiny.bin", unknown=tiny.target.unknown)
+    memory, size, end = network.encode(tiny.source.encode("Yes.")), 400, tiny.target.end
+    x, cells = network.step(None, 0, network.start(1), memory)
+    first = network.logits(x)[0] - np.log(np.exp(network.logits(x)[0]).sum())
+    x, _ = network.step(list(range(300)), 1, [np.repeat(one, 300, axis=0) for one in cells], memory)
+    second = network.logits(x) - np.log(np.exp(network.logits(x)).sum(axis=1, keepdims=True))
+    both = first[:, None] + second
+    both[end] = -np.inf
+    best = np.sort(both.reshape(-1))[::-1][: size - 1]  # one of the 400 is the empty text
+    ours = hypotheses(tiny, size, Segment("x", "Yes."))
+    assert len(ours) == size
+    found = sorted((one.log_probability for one in ours if one.tokens == 2), reverse=True)
+    np.testing.assert_allclose(found, best, atol=3e-4)
+    (empty,) = [one for one in ours if one.tokens == 1]
+    assert empty.text == "" and empty.log_probability == pytest.approx(first[end], abs=3e-4)
+
+
+def test_a_beam_of_one_is_greedy(embedded):
+    greedy = Sampler(embedded, Sampling(0.0))
+    for segment in SEGMENTS:
+        assert hypotheses(embedded, 1, segment) == run(greedy, Ask(segment, 0, 1))[0].candidates
+
+
+@pytest.mark.slow
+def test_the_best_hypothesis_is_not_worse_than_greedy(embedded):
+    """On these sentences. Nothing promises it, for a beam may lose the greedy one on its way."""
+
+    def score(candidate):
+        return candidate.log_probability / candidate.tokens
+
+    asks = [Ask(segment, 0, 1) for segment in NEWS]
+    greedy = [found.candidates[0] for found in run(BeamSearch(embedded, 1), *asks)]
+    for size in (4, 8):
+        best = [found.candidates[0] for found in run(BeamSearch(embedded, size), *asks)]
+        worse = sum(score(one) < score(other) - 1e-9 for one, other in zip(best, greedy, strict=True))
+        better = sum(score(one) > score(other) + 1e-9 for one, other in zip(best, greedy, strict=True))
+        assert worse == 0 and better >= 3
+
+
+def test_they_are_distinct_and_the_best_comes_first(embedded):
+    for segment in SEGMENTS:
+        found = hypotheses(embedded, 8, segment)
+        scores = [one.log_probability / one.tokens for one in found]
+        assert len(found) == 8 and scores == sorted(scores, reverse=True)
+        assert len({one.log_probability for one in found}) == 8
+
+
+@pytest.mark.parametrize("rows", [1, 7, 192])
+def test_company_pieces_and_order_do_not_matter(embedded, monkeypatch, rows):
+    alone = [hypotheses(embedded, 5, segment) for segment in SEGMENTS]
+    monkeypatch.setattr(module, "ROWS_A_STEP", rows)
+    together = run(BeamSearch(embedded, 5), *(Ask(segment, 0, 5) for segment in reversed(SEGMENTS)))
+    assert [found.candidates for found in reversed(together)] == alone
+    search = BeamSearch(embedded, 5)
+    late, early = run(search, Ask(SEGMENTS[0], 2, 9), Ask(SEGMENTS[0], 0, 2))
+    assert early.candidates + late.candidates == alone[0]
+    assert late.ended and not early.ended
+
+
+def test_nothing_comes_after_the_last(tiny):
+    search = BeamSearch(tiny, 3)
+    (whole,) = run(search, Ask(SEGMENTS[0], 0, 3))
+    (after,) = run(search, Ask(SEGMENTS[0], 3, 8))
+    (long_after,) = run(BeamSearch(tiny, 3), Ask(SEGMENTS[0], 40, 48))
+    assert whole.ended and len(whole.candidates) == 3
+    assert after.ended and long_after.ended and after.candidates == long_after.candidates == []
+
+
+def test_a_search_is_made_once_and_forgotten_at_the_end(tiny, monkeypatch):
+    search, steps = BeamSearch(tiny, 3), []
+    advance = search._advance
+    monkeypatch.setattr(search, "_advance", lambda searches: steps.append(len(searches)) or advance(searches))
+    first = run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates
+    made = len(steps)
+    assert run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates == first and len(steps) == made
+    search.release(SEGMENTS[0])
+    assert not search._searches
+    assert run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates == first and len(steps) == 2 * made
+    monkeypatch.setattr(module, "SEARCHES_KEPT", 1)
+    run(search, *(Ask(segment, 0, 3) for segment in SEGMENTS))
+    run(search, Ask(SEGMENTS[1], 0, 3))
+    assert len(search._searches) == 1
+
+
+def test_what_nobody_waits_for_is_not_searched(tiny):
+    search, twin = BeamSearch(tiny, 3), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
+    keep, drop, other = (search.admit(Ask(segment, 0, 3)) for segment in (SEGMENTS[0], SEGMENTS[1], twin))
+    search.step()
+    assert search.release(SEGMENTS[1]) == [drop] and len(search._searches) == 2, "the twin goes on"
+    search.abort([other])
+    assert len(search._searches) == 1
+    done = {}
+    while search.busy:
+        done |= dict(search.step())
+    assert list(done) == [keep] and done[keep].candidates == hypotheses(tiny, 3, SEGMENTS[0])
+
+
+def test_a_hypothesis_that_does_not_end_is_cut_off(tiny, monkeypatch):
+    monkeypatch.setattr(sources, "LENGTH_FACTOR", 0)
+    monkeypatch.setattr(sources, "LENGTH_EXTRA", 3)
+    found = hypotheses(tiny, 40, SEGMENTS[1])
+    assert len(found) == 40 and max(one.tokens for one in found) == 3
+    assert all(np.isfinite(one.log_probability) for one in found)
+
+
+def test_a_source_is_encoded_once_for_all_who_decode_it(tiny, monkeypatch):
+    shared, runs = Sources(tiny), []
+    encode = tiny.network.encode
+    monkeypatch.setattr(tiny.network, "encode", lambda sentences: runs.append(1) or encode(sentences))
+    sampler, search = Sampler(tiny, Sampling(1.0), shared), BeamSearch(tiny, 2, shared)
+    sampler.admit(Ask(SEGMENTS[0], 0, 2))
+    search.admit(Ask(SEGMENTS[0], 0, 2))
+    assert len(runs) == 1 and len(shared._kept) == 1
+    sampler.release(SEGMENTS[0])
+    search.release(SEGMENTS[0])
+    assert len(shared._kept) == 0
+
+
+def test_seconds_are_shared_among_segments(tiny):
+    found = run(BeamSearch(tiny, 4), *(Ask(segment, 0, 4) for segment in SEGMENTS))
+    assert all(one.seconds > 0 for one in found)

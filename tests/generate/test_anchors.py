@@ -1,0 +1,193 @@
+"""Anchors: what may be asked for, and a generator that begins with them; engines run the contract beside their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from tests.contract.generators import SEGMENTS, anchors_of, drawn
+
+from quitmt import generate
+from quitmt.errors import GenerationError, UsageError
+from quitmt.generate.anchors import Anchor, Anchored, parse
+from quitmt.generate.function import FunctionGenerator
+from quitmt.protocols import GeneratorTraits, traits_of
+from quitmt.sampling import Sampling
+from quitmt.types import Ask, Candidate, Draw, Segment
+
+BASE = Sampling(0.9, top_k=7, min_p=0.1, seed=5)
+
+
+class Parrot:
+    """Says how it was asked. ``broken`` names the sampling that fails for a segment; a beam finds one less."""
+
+    traits = GeneratorTraits(sentence_level=True)
+
+    def __init__(
+        self, sampling: Sampling, closed: list[tuple[Sampling, Segment]], broken: Sampling | None = None
+    ) -> None:
+        self.sampling, self.closed, self.broken = sampling, closed, broken
+        self.signature = f"parrot|{sampling.signature}"
+        self.asks: list[Ask] = []
+        self.wasted_tokens = 1
+        self.warmed = False
+
+    def resampled(self, sampling: Sampling) -> Parrot:
+        return Parrot(sampling, self.closed, self.broken)
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        self.asks += asks
+        for ask in asks:
+            if self.sampling == self.broken and ask.segment == SEGMENTS[0]:
+                yield Draw(ask.segment, ask.start, (), error=GenerationError("no"))
+                continue
+            stop = min(ask.stop, self.sampling.beam - 1) if self.sampling.beam else ask.stop
+            for index in reversed(range(ask.start, stop)):  # one by one, the last first
+                await asyncio.sleep(0)
+                last = bool(self.sampling.beam) and index == ask.start
+                yield Draw(ask.segment, index, (Candidate(f"{self.sampling.signature} {index}"),), 1.0, ended=last)
+
+    def close(self, segment: Segment) -> None:
+        self.closed.append((self.sampling, segment))
+
+    async def warm(self) -> None:
+        self.warmed = True
+
+
+def anchored(words: str, **settings: Any) -> Anchored:
+    return Anchored(Parrot(BASE, [], **settings), parse(words), BASE)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("none", []),
+        ("greedy", [Anchor("greedy")]),
+        ("beam:4", [Anchor("beam:4", 4, beam=4)]),
+        ("4@0.3", [Anchor("4@0.3", 4, temperature=0.3)]),
+        (" greedy , beam:16,1@1 ", [Anchor("greedy"), Anchor("beam:16", 16, beam=16), Anchor("1@1", temperature=1.0)]),
+        ("beam:2,beam:4", [Anchor("beam:2", 2, beam=2), Anchor("beam:4", 4, beam=4)]),
+    ],
+)
+def test_what_may_be_asked_for(text: str, found: list[Anchor]) -> None:
+    assert list(parse(text)) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "beam:0", "beam:-1", "beam:", "beam:x", "beam:1.5", "beam:99999", "beam", "4@0", "4@0.0", "4@x", "4@", "4@-1",
+        "4@1e3", "0@0.5", "99999@0.5", "4@0.3.1", "4@.", "@0.5", "", " ", ",", "greedy,", "none,greedy", "greedy,none",
+        "Greedy", "greedy beam:4", "given",
+    ],
+)  # fmt: skip
+def test_what_may_not(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^anchors must be none, or some of greedy, beam:N, N@T") as caught:
+        parse(text)
+    assert "greedy,beam:4" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("text", ["greedy,greedy", "beam:4,greedy,beam:4", "2@0.5,2@0.5", "2@0.5,4@0.50"])
+def test_nothing_is_asked_for_twice(text: str) -> None:
+    with pytest.raises(UsageError, match="names the same anchor twice"):
+        parse(text)
+
+
+def test_how_each_is_made() -> None:
+    greedy, beam, low = (anchor.sampling(BASE) for anchor in parse("greedy,beam:4,2@0.3"))
+    assert greedy == Sampling(0.0, seed=5)
+    assert beam == Sampling(beam=4, seed=5)
+    assert (low.temperature, low.top_k, low.min_p) == (0.3, 7, 0.1)
+    assert low.seed != BASE.seed, "or they would be likenesses of the samples"
+
+
+def test_they_come_with_the_first_samples_and_in_the_order_given() -> None:
+    draws = drawn(anchored("2@0.3,greedy,beam:3"), [Ask(SEGMENTS[0], 0, 3), Ask(SEGMENTS[1], 2, 4)])
+    found = anchors_of(draws)
+    assert list(found) == [("1", place) for place in range(5)]
+    assert [one.origin for one in found.values()] == ["2@0.3"] * 2 + ["greedy"] + ["beam:3"] * 2
+    assert [one.text.split()[-1] for one in found.values()] == ["0", "1", "0", "0", "1"]
+    (together,) = [one for one in draws if one.anchors is not None]
+    assert (together.start, together.candidates, together.seconds, together.ended) == (0, (), 5.0, False)
+    samples = {(one.segment.id, one.start): one.candidates[0].origin for one in draws if one.candidates}
+    assert samples == dict.fromkeys([("1", 0), ("1", 1), ("1", 2), ("2", 2), ("2", 3)], "")
+
+
+def test_parts_are_asked_for_what_is_wanted_of_them_and_once() -> None:
+    generator = anchored("greedy,beam:3")
+    for start in (0, 8, 16):
+        drawn(generator, [Ask(SEGMENTS[0], start, start + 8)])
+    assert [part.asks for _, part in generator._parts] == [[Ask(SEGMENTS[0], 0, 1)], [Ask(SEGMENTS[0], 0, 3)]]
+
+
+def test_the_error_of_a_part_is_an_error_of_its_segment() -> None:
+    generator = anchored("greedy,beam:3", broken=Sampling(beam=3, seed=5))
+    draws = drawn(generator, [Ask(SEGMENTS[0], 0, 2), Ask(SEGMENTS[1], 0, 2)])
+    assert [one.segment for one in draws if one.error] == [SEGMENTS[0]]
+    assert {key[0] for key in anchors_of(draws)} == {SEGMENTS[1].id}
+    assert sum(len(one.candidates) for one in draws if one.segment is SEGMENTS[1]) == 2
+
+
+def test_what_a_part_raises_is_raised() -> None:
+    generator = anchored("greedy")
+
+    async def fail(asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        raise ZeroDivisionError
+        yield  # an async generator
+
+    generator._parts[0][1].draw = fail
+    with pytest.raises(ZeroDivisionError):
+        drawn(generator, [Ask(SEGMENTS[0], 0, 2)])
+
+
+def test_all_parts_are_closed_warmed_and_counted() -> None:
+    generator = anchored("greedy,beam:3")
+    generator.close(SEGMENTS[0])
+    samplings = [BASE, *(anchor.sampling(BASE) for anchor in parse("greedy,beam:3"))]
+    assert generator._samples.closed == [(sampling, SEGMENTS[0]) for sampling in samplings]
+    asyncio.run(generator.warm())
+    assert all(part.warmed for part in generator._all) and generator.wasted_tokens == 3
+
+
+def test_its_signature_and_traits() -> None:
+    generator = anchored("greedy,beam:3")
+    assert generator.signature == f"parrot|{BASE.signature}|a:greedy,beam:3"
+    traits = traits_of(generator, GeneratorTraits)
+    assert traits.anchored and traits.sentence_level
+
+
+def test_a_function_makes_none() -> None:
+    with pytest.raises(UsageError, match="function:own makes no anchors"):
+        Anchored(FunctionGenerator(lambda *_: [], name="own"), parse("greedy"), BASE)
+
+
+def sample(source: str, start: int, stop: int) -> list[str]:
+    return [source] * (stop - start)
+
+
+parrot = Parrot(BASE, [])
+
+
+@pytest.mark.parametrize("spec", ["openai:m", "vllm:m"])
+def test_engines_without_beam_search_refuse_it(spec: str) -> None:
+    generate.check_anchors(spec, parse("greedy,4@0.3"))
+    with pytest.raises(UsageError, match=f"{spec[:-1]} has no beam search for .*beam:4") as caught:
+        generate.check_anchors(spec, parse("greedy,beam:4"))
+    assert "greedy" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="has no beam search"):
+        generate.check(spec, Sampling(beam=4), ("en", "pt"), {}, installed=False)
+
+
+@pytest.mark.parametrize("spec", ["embedded:en-pt", "bergamot:folder", "hf:m", "ct2:folder", f"{__name__}:parrot"])
+def test_the_others_take_all(spec: str) -> None:
+    generate.check_anchors(spec, parse("greedy,beam:4,2@0.3"))
+
+
+def test_functions_of_one_s_own_refuse_them() -> None:
+    generate.check_anchors(f"{__name__}:sample", parse("none"))
+    with pytest.raises(UsageError, match="sample makes no anchors"):
+        generate.check_anchors(f"{__name__}:sample", parse("greedy"))
+    with pytest.raises(UsageError, match="unknown model"):
+        generate.check_anchors("nothing", parse("greedy"))
