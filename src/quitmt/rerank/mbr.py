@@ -21,6 +21,7 @@ from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.anchors import SUPPORTS, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
+from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
 from quitmt.rerank.sums import add_up, leader, walk
 from quitmt.types import Candidate, Effort, Segment, Standing
@@ -112,6 +113,12 @@ class Mbr(Generic[Arena]):
     def effort(self, state: Pool[Arena]) -> Effort:
         candidates = state.size + len(state.anchors)
         return Effort(state.pairs.compared**2, candidates**2, state.pairs.compared)
+
+    def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
+        if not state.walked:
+            return []
+        scores = state.scores(state.walked, state.summed).tolist()
+        return best_first(zip(state.index[: state.summed].tolist(), scores, strict=True))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         for update in updates:
