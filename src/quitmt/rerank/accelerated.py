@@ -18,7 +18,7 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import Support, best_of, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Standing
@@ -44,7 +44,7 @@ class Accelerated(Generic[Arena]):
     """MBR with a utility, by a method."""
 
     def __init__(self, utility: Utility[Arena], method: Method, support: Support = "all") -> None:
-        check_support(support)
+        check_support(support, SAMPLES)
         method.check(utility)
         self.utility, self.method, self.support = utility, method, support
         needs_source = traits_of(utility, UtilityTraits).needs_source

@@ -31,7 +31,7 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
-from quitmt.rerank.anchors import Support, check_first, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
@@ -130,7 +130,7 @@ class Filtered(Generic[Arena]):
         self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP, support: Support = "all"
     ) -> None:
         check_keep(keep)
-        check_support(support)
+        check_support(support, SAMPLES)
         self._quality, self._utility, self._keep, self.support = Quality(estimator), utility, keep, support
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
