@@ -33,13 +33,12 @@ __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
 class Pool(Generic[Arena]):
     """One segment's candidates so far."""
 
-    __slots__ = ("_others", "_votes", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
+    __slots__ = ("_others", "_trusts", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
 
     def __init__(self, segment: Segment, arena: Arena, support: Support) -> None:
         self.pairs = Pairs(segment, arena)
         self._others = support != "all"
-        self._votes = float(VOTES) if support == "anchor" else 0.0
-        """Of the first anchor; none where there is none."""
+        self._trusts = support == "anchor"
         self.size = 0
         self.anchors: list[int] = []
         """The number of each anchor's text."""
@@ -55,8 +54,6 @@ class Pool(Generic[Arena]):
 
     def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
         check_first(self.pairs.segment, anchors, self.size or self.anchors)
-        if not (self.size or anchors):
-            self._votes = 0.0
         self.anchors += [self.pairs.add(one.text, -1 - place) for place, one in enumerate(anchors)]
         numbers = [self.pairs.add(one.text, index) for index, one in enumerate(candidates, start=self.size)]
         stop = self.size + len(numbers)
@@ -64,6 +61,11 @@ class Pool(Generic[Arena]):
             self.order = grown(self.order, max(stop, 2 * len(self.order)))
         self.order[self.size : stop] = numbers
         self.size = stop
+
+    @property
+    def _votes(self) -> float:
+        """Of the first anchor, which is text 0: anchors come before anything else."""
+        return float(VOTES) if self._trusts and self.anchors else 0.0
 
     def standings(self, stride: int) -> list[Standing]:
         """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
@@ -78,7 +80,6 @@ class Pool(Generic[Arena]):
             best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
             if score == -np.inf:  # a single sample, and no anchor but itself
                 score = float(utilities[best, best])
-            # The first anchor is text 0: anchors are added before anything else.
             told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
             found.append(Standing(self.walked, int(self.index[best]), score, told))
         return found
