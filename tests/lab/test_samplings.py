@@ -156,6 +156,7 @@ def test_the_report_compares_all(results: Results, tmp_path: Path, monkeypatch: 
     page = publish(results, tmp_path / "out").read_text("utf-8")
     rows = cells(tmp_path / "out" / "tables" / "options.csv")
     assert [row["rule"] for row in rows[:4]] == ["greedy", "beam:2", "beam:3", "One sample"]
+    assert [row["sampling"] for row in rows if row["rule"] == "One sample"] == [PLAIN, COLD]  # two have the same
     for sampling in (PLAIN, ANCHORED, COLD):
         for reranker in results.replays:
             own = [row for row in rows if (row["sampling"], row["reranker"]) == (sampling, reranker)]

@@ -14,6 +14,8 @@ from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
 from quitmt.lab.study.file import MOST, SECTIONS
 from quitmt.lab.study.settings import BaselineSettings, LiveSettings, SamplingSettings, TestSetSettings
+from quitmt.recipe import Recipe
+from quitmt.recipe.effective import effective
 
 FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""
@@ -229,7 +231,11 @@ def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (study.model.seed, study.model.temperature, study.model.budget) == (5, 0.7, 64)
     assert (study.rerank.rerankers, study.rules.k, study.live.windows) == (("qe:likelihood",), 4, (2,))
     assert study.recipe_of("qe:likelihood").stop.n == 64
-    assert study.model.anchors == "greedy"  # as a run of the recipe would have it
+    Path("my.toml").write_text("[model]\nseed = 4\n")
+    study = parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")
+    run = effective(Recipe()).model  # not the paper's sampling: a recipe is studied as it would run
+    assert (study.model.temperature, study.model.anchors) == (run.temperature, run.anchors)
+    assert study.live.windows == LiveSettings().windows
     Path("my.toml").write_text("[rerank]\nfilter = 'qe:likelihood'\n")
     with pytest.raises(InputError, match=r"the lab replays exact MBR and QE, and my.toml has a filter"):
         parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")

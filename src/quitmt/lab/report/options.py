@@ -58,7 +58,6 @@ class Option:
     estimated: float | None = None
     """Seconds per segment."""
     live: Measured | None = None
-    anchors: str = ""
     in_table: bool = True
     is_choice: bool = True
     """Whether one could choose to use it: a Fixed-N* is there to be compared with."""
@@ -89,8 +88,12 @@ class Series:
 
 def options_of(results: Results, frontiers: Sequence[Frontier], windows: Sequence[int]) -> list[Option]:
     """Of all samplings, each with its frontier; ``windows`` of QUIT that stand for all of them."""
-    found = _baselines(results)
+    found, sampled = _baselines(results), set[tuple[str, ...]]()
     for one, frontier in zip((results, *results.others), frontiers, strict=True):
+        first = tuple(pool.candidates[0].text for pool in one.pools)
+        if first not in sampled:  # samplings that differ in their anchors have the same samples
+            found.append(_one_sample(one))
+        sampled.add(first)
         found += _of_sampling(one, frontier, windows)
     return found
 
@@ -127,11 +130,15 @@ def _keyed(results: Results) -> dict[str, Floats]:
     return {key_of(results.quality[metric]): values for metric, values in results.baseline_quality.items()}
 
 
+def _one_sample(results: Results) -> Option:
+    one = next(iter(results.trajectories.values()))
+    alone = one_sample(one)
+    seconds = _known(float((one.generate_seconds / one.sizes).mean()))
+    return Option(results.name, "", alone.name, 1, 1, _quality(results, alone), seconds)
+
+
 def _of_sampling(results: Results, frontier: Frontier, windows: Sequence[int]) -> list[Option]:
-    first = next(iter(results.trajectories.values()))
-    alone = one_sample(first)
-    seconds = _known(float((first.generate_seconds / first.sizes).mean()))
-    found = [Option(results.name, "", alone.name, 1, 1, _quality(results, alone), seconds)]
+    found = []
     for spec, one in results.trajectories.items():
         own = results.replays[spec]
         live = {run.rule: run for run in results.live.get(spec, [])}
@@ -191,7 +198,6 @@ def _option(
         quality,
         _seconds(one, rule),
         measured,
-        ",".join(results.study.model.words),
         in_table,
         is_choice,
     )
