@@ -28,11 +28,12 @@ import numpy as np
 
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import QualityScores, Trajectories
-from quitmt.lab.pipeline import Results, replayed
+from quitmt.lab.pipeline import replayed
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.trajectories import compute
 from quitmt.lab.replay.prr import window_prr
 from quitmt.lab.report import assemble
+from quitmt.lab.results import Results
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import RerankSettings, TestSetSettings
 from quitmt.lab.study.testsets import StudyTestSet

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import notebook
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -67,3 +70,10 @@ def test_the_solutions_of_the_problems() -> None:
     first = [6 + 7, 15 - 4, 5 * 8, 24 // 3, 30 - 12 + 5, 2 * 9]
     others = [4 * 2 + 2 * 3, 50 - 4 * 6, 7 * 5 + 2, 12 + 6, 3 * 9 - 8, 45 // 5]
     assert [answer for _, answer in load("self_consistency").PROBLEMS] == [*first, *others]
+
+
+def test_the_notebook_prints_what_it_shows() -> None:
+    cells = [*notebook.run(json.loads((EXAMPLES / "quitmt.ipynb").read_text("utf-8")))]
+    assert len(cells) == 4
+    for cell, printed in cells:
+        assert printed and notebook.shown(cell) == printed, "run make notebook"

@@ -23,8 +23,14 @@ def test_loading_imports_nothing_of_the_package_with_the_weights():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_an_unknown_pair_is_answered_with_the_nearest():
+def test_a_pair_that_is_not_here_is_answered_with_the_command_that_fetches_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUITMT_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match=r"embedded:en-pl is not on this machine \(quitmt models get en-pl\)"):
+        find("embedded:en-pl")
     with pytest.raises(UsageError, match="did you mean 'embedded:en-pt'"):
+        find("embedded:enpt")
+    (tmp_path / "models" / "en-pl").mkdir(parents=True)
+    with pytest.raises(ModelError, match=r"en-pl has no model\*\.bin"):
         find("embedded:en-pl")
 
 

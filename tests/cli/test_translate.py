@@ -124,8 +124,8 @@ def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "embeded:en-pt"], "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
-        (["--model", "embedded:en-xx"], "unknown model 'embedded:en-xx'"),
-        (["--src", "fr"], "unknown model 'embedded:fr-pt'"),
+        (["--model", "embedded:en-xx"], "embedded:en-xx is not on this machine (quitmt models get en-xx)"),
+        (["--src", "fr"], "embedded:fr-en is not on this machine (quitmt models get fr-en)"),
         (["--model", "embedded:en-pt", "--tgt", "fr"], "embedded:en-pt translates en to pt, not en to fr"),
         (["--model", "bergamot:/nowhere"], "there is no folder /nowhere"),
         (["--temperature", "-1"], "temperature must be 0 or more"),

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quitmt.errors import QuitmtError
-from quitmt.protocols import Reranker, Update
+from quitmt.errors import QuitmtError, RerankError
+from quitmt.protocols import Reranker, RerankerTraits, Update, traits_of
 from quitmt.types import Candidate, Segment, Standing
 
 SEGMENTS = [Segment("a", "The old cat slept near the house."), Segment("b", "A dog ate little today.")]
@@ -45,13 +45,27 @@ def make_pool(seed: int, size: int = 32) -> list[Candidate]:
 
 
 POOLS = [make_pool(1), make_pool(2)]
+GOOD = POOLS[0][-1]
+APART = sorted(POOLS[0], key=lambda candidate: candidate.text == GOOD.text)
+"""The first pool, in which copies of the best text come last: before them it can be an anchor."""
+ANCHORS = [
+    Candidate("um cão comeu", scores={"q": 1.0}),
+    GOOD,
+    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5}),
+    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5}),
+    APART[0],
+]
 STRIDE = 4
 
 
 def extend(
-    reranker: Reranker[Any], state: Any, candidates: Sequence[Candidate], stride: int = STRIDE
+    reranker: Reranker[Any],
+    state: Any,
+    candidates: Sequence[Candidate],
+    stride: int = STRIDE,
+    anchors: Sequence[Candidate] = (),
 ) -> list[Standing]:
-    [found] = reranker.extend([Update(state, candidates, stride)])
+    [found] = reranker.extend([Update(state, candidates, stride, anchors)])
     assert not isinstance(found, QuitmtError), found
     return found
 
@@ -62,11 +76,12 @@ def grow(
     cuts: Sequence[int] = (),
     segment: Segment = SEGMENTS[0],
     stride: int = STRIDE,
+    anchors: Sequence[Candidate] = (),
 ) -> list[Standing]:
     """The standings of a pool that grows at some sizes."""
     state, found = reranker.open(segment), []
     for start, stop in zip([0, *cuts], [*cuts, len(pool)], strict=True):
-        found += extend(reranker, state, pool[start:stop], stride)
+        found += extend(reranker, state, pool[start:stop], stride, anchors if start == 0 else ())
     return found
 
 
@@ -178,6 +193,84 @@ class RerankerContract:
         assert "\n" not in one.signature
 
 
+class AnchoredContract(RerankerContract):
+    """What a reranker promises that takes anchors. ``tells_good`` is False for one that may like none of them."""
+
+    tells_good = True
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def anchored(cls, reranker: Reranker[Any]) -> list[Standing]:
+        """After every candidate of a pool, which came all at once with its anchors."""
+        return grow(reranker, APART, stride=1, anchors=ANCHORS)
+
+    def test_it_says_so(self, reranker: Reranker[Any]) -> None:
+        assert traits_of(reranker, RerankerTraits).takes_anchors
+
+    def test_anchors_win(self, anchored: list[Standing]) -> None:
+        """At least once, or what follows would hold for nothing."""
+        assert any(one.best < 0 for one in anchored) or not self.tells_good
+
+    def test_the_best_is_an_anchor_or_one_of_the_samples_there(self, anchored: list[Standing]) -> None:
+        assert [one.size for one in anchored] == list(range(1, len(APART) + 1))
+        for standing in anchored:
+            assert -len(ANCHORS) <= standing.best < standing.size and np.isfinite(standing.score)
+            assert standing.best != -4  # which is the same text as -3
+
+    @inherited
+    @given(st.sets(st.integers(1, len(APART) - 1), max_size=6), st.integers(1, 9))
+    def test_growing_anchored_in_any_steps_changes_nothing(
+        self, reranker: Reranker[Any], anchored: list[Standing], cuts: set[int], stride: int
+    ) -> None:
+        found = grow(reranker, APART, sorted(cuts), stride=stride, anchors=ANCHORS)
+        self.assert_same(found, [anchored[one.size - 1] for one in found])
+
+    def test_growing_anchored_by_one_at_a_time_changes_nothing(
+        self, reranker: Reranker[Any], anchored: list[Standing]
+    ) -> None:
+        self.assert_same(grow(reranker, APART, range(1, len(APART)), stride=1, anchors=ANCHORS), anchored)
+
+    def test_an_anchored_standing_is_that_of_the_candidates_so_far_alone(
+        self, reranker: Reranker[Any], anchored: list[Standing]
+    ) -> None:
+        for size in (1, 2, 9, 17, 28):
+            self.assert_same(grow(reranker, APART[:size], anchors=ANCHORS)[-1:], [anchored[size - 1]])
+
+    def test_anchors_of_one_segment_are_not_another_s(self, reranker: Reranker[Any], anchored: list[Standing]) -> None:
+        states = [reranker.open(SEGMENTS[0]) for _ in range(3)]
+        first, second, third = reranker.extend(
+            [
+                Update(states[0], APART, 1, ANCHORS),
+                Update(states[1], APART, 1),
+                Update(states[2], APART, 1, ANCHORS[:2]),
+            ]
+        )
+        self.assert_same(first, anchored)
+        self.assert_same(second, grow(reranker, APART, stride=1))
+        self.assert_same(third, grow(reranker, APART, stride=1, anchors=ANCHORS[:2]))
+
+    def test_anchors_may_come_before_the_first_sample(self, reranker: Reranker[Any], anchored: list[Standing]) -> None:
+        state = reranker.open(SEGMENTS[0])
+        assert extend(reranker, state, [], anchors=ANCHORS) == []
+        self.assert_same(extend(reranker, state, APART, 1), anchored)
+
+    @pytest.mark.parametrize("first", [([], ANCHORS[:1]), (APART[:3], ())])
+    def test_anchors_that_come_later_are_refused(self, reranker: Reranker[Any], first: Any) -> None:
+        state = reranker.open(SEGMENTS[0])
+        extend(reranker, state, first[0], anchors=first[1])
+        with pytest.raises(RerankError, match="segment a: anchors came after the pool had begun"):
+            reranker.extend([Update(state, APART[3:5], 1, ANCHORS)])
+
+    def test_anchors_that_are_samples_are_not_encoded_again(self, reranker: Reranker[Any]) -> None:
+        effort = getattr(reranker, "effort", None)
+        if effort is None:
+            pytest.skip("it does not tell what it computed")
+        state = reranker.open(SEGMENTS[0])
+        extend(reranker, state, APART, anchors=ANCHORS)
+        assert effort(state).encoded <= len({candidate.text for candidate in [*ANCHORS, *APART]})
+        assert effort(state).possible == (len(ANCHORS) + len(APART)) ** 2
+
+
 class FailingContract(RerankerContract):
     """What a reranker promises that fails with some texts; ``bad`` is a candidate it fails with."""
 
@@ -192,6 +285,15 @@ class FailingContract(RerankerContract):
         self.assert_same(first, every[:20])
         self.assert_same(last, grow(reranker, POOLS[1], segment=SEGMENTS[1], stride=1))
         self.assert_same(extend(reranker, states[0], POOLS[0][20:], 1), every[20:])
+
+    def test_a_segment_that_fails_with_an_anchor_fails_alone(
+        self, reranker: Reranker[Any], every: list[Standing]
+    ) -> None:
+        fine, culprit = reranker.open(SEGMENTS[0]), reranker.open(Segment("culprit", "It rains."))
+        bad = Update(culprit, POOLS[1], 1, [ANCHORS[0], self.bad])
+        error, found = reranker.extend([bad, Update(fine, POOLS[0], 1)])
+        assert isinstance(error, QuitmtError)
+        self.assert_same(found, every)
 
 
 class CloseContract(RerankerContract):

@@ -13,14 +13,14 @@ from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
 from quitmt.types import Candidate, Segment, Standing
 from tests.comet.folders import make_folder
-from tests.contract.rerankers import SEGMENTS, CloseContract, Make, RerankerContract, grow
+from tests.contract.rerankers import SEGMENTS, AnchoredContract, CloseContract, Make, grow
 from tests.metrics.neural.tiny_sentence import make_sentence_model
 
 CHRF = ["prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune", "sample:top=5+exact"]
 NEURAL = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]
 
 
-class AcceleratedContract(RerankerContract):
+class AcceleratedContract(AnchoredContract):
     """What accelerated MBR promises besides."""
 
     def test_the_winner_after_n_is_that_of_the_method_on_those_n(
@@ -30,7 +30,7 @@ class AcceleratedContract(RerankerContract):
         texts = make_pool(7, 40)
         pool = [Candidate(text) for text in texts]
         for standing in grow(reranker, pool, [8, 20]):
-            cells: Cells[Any] = Cells(SEGMENTS[0], reranker.utility)
+            cells: Cells[Any] = Cells(SEGMENTS[0], reranker.utility, others=reranker.support == "others")
             cells.add(pool[: standing.size])
             reranker.utility.encode([(cells.arena, cells.new)])
             cells.made_room()
@@ -59,6 +59,18 @@ class TestChrf(AcceleratedContract):
         return lambda: rerank.load("mbr:chrf", variant=request.param)
 
 
+class TestChrfOfOthers(AcceleratedContract):
+    @pytest.fixture(scope="class", params=CHRF)
+    @classmethod
+    def make(cls, request: pytest.FixtureRequest) -> Make:
+        return lambda: apart(rerank.load("mbr:chrf", variant=request.param))
+
+
+def apart(reranker: Any) -> Accelerated[Any]:
+    """The same, where a sample is not its own judge."""
+    return Accelerated(reranker.utility, reranker.method, "others")
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("models")
@@ -69,8 +81,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 class TestNeural(CloseContract, AcceleratedContract):
+    tells_good = False  # seeded models
+
     @pytest.fixture(scope="class", params=[(name, kind) for name in ("comet", "embedding") for kind in NEURAL])
     @classmethod
     def make(cls, request: pytest.FixtureRequest, models: dict[str, str]) -> Make:
         name, kind = request.param
         return lambda: rerank.load(models[name], hardware=Hardware(device="cpu"), variant=kind)
+
+
+class TestNeuralOfOthers(CloseContract, AcceleratedContract):
+    @pytest.fixture(
+        scope="class", params=[("comet", "prune"), ("comet", "centroid:centroids=6"), ("embedding", "aggregate:top=4")]
+    )
+    @classmethod
+    def make(cls, request: pytest.FixtureRequest, models: dict[str, str]) -> Make:
+        name, kind = request.param
+        return lambda: apart(rerank.load(models[name], hardware=Hardware(device="cpu"), variant=kind))

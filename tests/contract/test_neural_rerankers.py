@@ -14,7 +14,7 @@ from quitmt.metrics import scorer
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Utility
 from tests.comet.folders import make_folder
-from tests.contract.rerankers import CloseContract, FailingContract, Make
+from tests.contract.rerankers import AnchoredContract, CloseContract, FailingContract, Make
 from tests.contract.utilities import UtilityContract
 from tests.metrics.neural.tiny_metricx import make_metricx
 from tests.metrics.neural.tiny_sentence import make_sentence_model
@@ -37,7 +37,9 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     return name
 
 
-class TestNeural(CloseContract, FailingContract):
+class TestNeural(CloseContract, AnchoredContract, FailingContract):
+    tells_good = False  # seeded models
+
     @pytest.fixture(scope="class", params=RERANKERS)
     @classmethod
     def make(cls, request: pytest.FixtureRequest, spec: Callable[[str], str]) -> Make:

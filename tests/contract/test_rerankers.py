@@ -10,13 +10,24 @@ import pytest
 from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionEstimator, FunctionUtility
+from quitmt.metrics.recorded import RecordedScores
 from quitmt.metrics.vote import Vote
 from quitmt.protocols import Reranker, Utility
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.filtered import Filtered
+from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
 from quitmt.types import Candidate
-from tests.contract.rerankers import POOLS, SEGMENTS, ExactContract, FailingContract, Make, extend, grow
+from tests.contract.rerankers import (
+    POOLS,
+    SEGMENTS,
+    AnchoredContract,
+    ExactContract,
+    FailingContract,
+    Make,
+    extend,
+    grow,
+)
 from tests.contract.utilities import UtilityContract
 
 
@@ -43,33 +54,47 @@ RECORDED: dict[str, Make] = {
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
     "qe:combined": lambda: rerank.load("qe:0.5*recorded:q+2*likelihood"),
     "filtered": lambda: rerank.load("mbr:chrf", filter="qe:recorded:q", keep=6),
+    "filtered, others": lambda: Filtered(RecordedScores("q"), Chrf(), keep=6, support="others"),
 }
 FAILING: dict[str, Make] = {
+    "mbr:function, others": lambda: Mbr(FunctionUtility(overlap), "others"),
+    "mbr:function, accelerated, others": lambda: Accelerated(FunctionUtility(overlap), Prune(), "others"),
+    "filtered, others": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=6, support="others"),
     "mbr:function": EXACT["mbr:function"],
     "mbr:function, accelerated": lambda: Accelerated(FunctionUtility(overlap), Prune()),
     "qe:function": lambda: rerank.qe(nearness),
     "qe:batched function": lambda: rerank.qe(lambda pairs: [nearness(*pair) for pair in pairs], batched=True),
     "qe:likelihood": lambda: rerank.load("qe:likelihood"),
-    "filtered by text": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=6),
+    "filtered by text": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=3),
     "filtered, all kept": lambda: rerank.load("mbr:chrf", filter="qe:likelihood", keep=99),
 }
 
 
-class TestExact(ExactContract):
+class TestExact(AnchoredContract, ExactContract):
     @pytest.fixture(scope="class", params=EXACT)
     @classmethod
     def make(cls, request: pytest.FixtureRequest) -> Make:
         return EXACT[request.param]
 
 
-class TestFailing(FailingContract):
+class TestOthers(AnchoredContract):
+    """Exact MBR of which no sample judges itself."""
+
+    @pytest.fixture(scope="class", params=["chrf", "vote"])
+    @classmethod
+    def make(cls, request: pytest.FixtureRequest) -> Make:
+        utility: Utility[Any] = Chrf() if request.param == "chrf" else Vote(lambda text: text.split()[-1])
+        return lambda: Mbr(utility, "others")
+
+
+class TestFailing(AnchoredContract, FailingContract):
     @pytest.fixture(scope="class", params=FAILING)
     @classmethod
     def make(cls, request: pytest.FixtureRequest) -> Make:
         return FAILING[request.param]
 
 
-class TestRecorded(FailingContract):
+class TestRecorded(AnchoredContract, FailingContract):
     """With scores that belong to candidates, not to their texts."""
 
     bad = Candidate("o gato", scores={"other": 1.0})

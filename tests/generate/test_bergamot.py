@@ -158,7 +158,7 @@ def test_the_signature_names_every_setting():
 def test_a_bad_setting_or_model_is_refused():
     with pytest.raises(UsageError, match="temperature must be"):
         BergamotGenerator("embedded:en-pt", Sampling(temperature=-1))
-    with pytest.raises(UsageError, match="unknown model"):
-        BergamotGenerator("embedded:en-de")
+    with pytest.raises(UsageError, match="embedded:en-qq is not on this machine"):
+        BergamotGenerator("embedded:en-qq")
     with pytest.raises(ModelError, match="no folder"):
         BergamotGenerator("bergamot:nowhere")

@@ -13,13 +13,13 @@ RULES = {
     "full, smaller": "--stop full -n 32 -k 5",
     "fixed": "--stop fixed:64",
     "fixed, other step": "--stop fixed:3 -k 2",
-    "loss": "--stop loss",
-    "loss, options": "--stop loss:most=0.01,new=0.2,minimum=16,looks=3 -k 4 -n 128",
+    "loss": "--stop loss:most=0.0005,new=0.1,scale=1,minimum=32",
+    "loss, options": "--stop loss:most=0.01,new=0.2,scale=1,minimum=16,looks=3 -k 4 -n 128",
     "race": "--stop race",
     "race, options": "--stop race:z=1.5,epsilon=0.01,minimum=24,looks=1 -n 100",
     "headroom": "--stop headroom --rerank qe:recorded:q",
     "headroom, options": "--stop headroom:share=0.01,top=5,minimum=8,looks=4 -k 2 --rerank qe:recorded:q",
-    "max loss": "--max-loss 0.02",
+    "max loss": "--stop loss:most=0.02,new=0.1,scale=1,minimum=32",
 }
 
 RERANKERS = {
@@ -94,7 +94,7 @@ TRANSLATE = {
     "cut off": f"{SMALL} -n 24 --top-k 20 --top-p 0.95 --epsilon 0.001 --seed 7",
     "cool": f"{SMALL} --temperature 0.5 --stop full -n 16",
     "greedy": "--temperature 0 -n 2 -k 2 --stop full",
-    "loss": f"{SMALL} --stop loss:most=0.01,minimum=8",
+    "loss": f"{SMALL} --stop loss:most=0.01,minimum=8,new=0.1,scale=1",
     "filtered": f"{SMALL} --filter qe:likelihood --keep 8",
     "backwards": "--src pt --tgt en -n 16 -k 4 -w 2 --seed 3",
 }
@@ -102,7 +102,7 @@ TRANSLATE = {
 
 PROMISE = "--max-loss 0.5sd --risk 0.5 --confidence none"
 PROFILES = {
-    "mbr": f"{PROMISE} -n 64 --src en --tgt pt",
+    "mbr": f"{PROMISE} -n 64 --src en --tgt pt --rule loss:new=0.1,scale=1,minimum=32 --rule fixed",
     "qe": f"{PROMISE} -n 48 -k 4 --rerank qe:recorded:q --rule fixed",
 }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quitmt.lab.study import Study, parse
+from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
 
 SOURCES = ("Good morning.", "The door is open.", "Where is the station?", "I like tea.", "It rains.", "He left.")
@@ -103,3 +105,32 @@ def recorded_study(folder: Path, *, count: int = 4, size: int = 16, **sections: 
     for name, fields in sections.items():
         found[name] = {**found.get(name, {}), **fields}
     return parse(found, "test")
+
+
+class Decoding(Invented):
+    """One that can be decoded in other ways: greedily, by a beam search, at other temperatures."""
+
+    def __init__(self, sampling: Sampling | None = None, told: list[str] | None = None) -> None:
+        super().__init__()
+        self.sampling = sampling or Sampling()
+        self.told = [] if told is None else told
+        own = self.sampling
+        self.signature = f"decoding|t:{own.temperature}|beam:{own.beam}|seed:{own.seed}"
+
+    def resampled(self, sampling: Sampling) -> Decoding:
+        return Decoding(sampling, self.told)
+
+    def text(self, segment: Segment, index: int) -> str:
+        base = random.Random(segment.id).choices(WORDS, k=6)
+        if self.sampling.beam is not None:
+            return " ".join(base[: len(base) - index])
+        rng = random.Random(f"{self.sampling.seed} {segment.id} {index}")
+        other = self.sampling.temperature / 4
+        return " ".join(rng.choice(WORDS) if rng.random() < other else word for word in base)
+
+    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+        self.told += [f"{self.sampling.temperature:g} {self.sampling.beam} {ask.segment.id}" for ask in asks]
+        async for one in super().draw(asks):
+            scores = [{"q": round(random.Random(each.text).random(), 2)} for each in one.candidates]
+            own = (replace(each, scores=q) for each, q in zip(one.candidates, scores, strict=True))
+            yield replace(one, candidates=tuple(own))

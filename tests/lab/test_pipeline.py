@@ -13,8 +13,9 @@ import pytest
 
 from quitmt.errors import MissingExtra, QuitmtError, UsageError
 from quitmt.lab import pipeline
-from quitmt.lab.pipeline import Results, run
+from quitmt.lab.pipeline import run
 from quitmt.lab.pools import quality, trajectories
+from quitmt.lab.results import Results
 from quitmt.lab.study import Study
 from quitmt.metrics import scorer
 from quitmt.names import Name

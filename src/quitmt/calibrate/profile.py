@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 VERSION = 2
 FIRST = 1
 """Of profiles that do not say what the loss rule took for granted then."""
-FORMER = {"new": "0.1", "minimum": "32"}
+FORMER = {"new": "0.1", "scale": "1", "minimum": "32"}
 
 
 @dataclass(frozen=True, slots=True)

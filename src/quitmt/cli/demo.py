@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from quitmt.engine.driver import in_order
 from quitmt.files.lines import read_lines
 from quitmt.recipe import Recipe
 from quitmt.recipe.build import Built, build
@@ -65,21 +66,25 @@ async def _sentences(path: str) -> list[str]:
 
 
 async def _show(ways: Mapping[str, Built], sentences: Sequence[str]) -> None:
-    for built in ways.values():  # what is compiled and loaded on first use is no sentence's cost
-        await _timed("", built, Segment("warm-up", "One two three four."))
-    rows: list[list[Row]] = []
-    for number, sentence in enumerate(sentences, start=1):
-        segment = Segment(str(number), sentence)
-        rows.append([await _timed(name, built, segment) for name, built in ways.items()])
-        print(f"{number}. {sentence}")
-        print("\n".join(described(rows[-1])), end="\n\n", flush=True)
+    columns = []
+    for name, built in ways.items():
+        await _run(name, built, ["One two three four."])  # what is compiled on first use is no sentence's cost
+        columns.append(await _run(name, built, sentences))
+    rows = list(zip(*columns, strict=True))
+    for number, row in enumerate(rows, start=1):
+        print(f"{number}. {row[0].outcome.source}")
+        print("\n".join(described(row)), end="\n\n")
     print(summary(rows))
 
 
-async def _timed(way: str, built: Built, segment: Segment) -> Row:
+async def _run(way: str, built: Built, sentences: Sequence[str]) -> list[Row]:
+    """All of them in one batch, as people translate; each is charged its share of the processor's time."""
+    segments = [Segment(str(number), sentence) for number, sentence in enumerate(sentences, start=1)]
     start = time.process_time()  # of all threads, and of nobody else on the machine
-    [(_, finished)] = [one async for one in built.driver().run([segment])]
-    return Row(way, finished.outcome, time.process_time() - start)
+    outcomes = [finished.outcome async for finished in in_order(built.driver().run(segments))]
+    taken = time.process_time() - start
+    shares = [outcome.seconds.generate + outcome.seconds.rerank for outcome in outcomes]
+    return [Row(way, outcome, taken * share / sum(shares)) for outcome, share in zip(outcomes, shares, strict=True)]
 
 
 def described(rows: Sequence[Row]) -> list[str]:

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": "see what reranking and early stopping do, on a few sentences",
     "translate": "translate lines of text",
+    "serve": "serve translations over HTTP, by the APIs that clients already speak",
     "rerank": "choose from recorded candidates",
     "recipe": "print what a run would be made of, ready to save",
     "score": "score translations by chrF++, COMET, … or a function of yours",
     "compare": "test whether systems are equivalent",
     "calibrate": "find the cheapest stopping rule that keeps a promise",
     "lab": "study stopping rules on your own model and data",
-    "models": "list the kinds of models and metrics, and what is installed",
+    "models": "list the kinds of models and metrics; get translation models for other languages",
 }
 """What each does, in the order of the help. ``quitmt.cli.NAME`` has its ``add_parser``."""
 

@@ -1,4 +1,7 @@
-"""``quitmt models``: the models and metrics there are, what is installed, and the command that adds what is missing."""
+"""``quitmt models``: the models and metrics there are, what is installed, and the command that adds what is missing.
+
+``quitmt models get`` and ``list``, for translation models of other languages, are in ``pairs``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from quitmt.cli import pairs
 from quitmt.errors import UsageError
 from quitmt.evaluate.judge.engines import ENGINES
 from quitmt.generate import BACKENDS
@@ -26,8 +30,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "models",
         description="List the kinds of models that --model takes and the metrics that -m and --rerank take, which are "
-        "ready, and how to add the others.",
+        "ready, and how to add the others. With an ACTION: translation models for other languages.",
     )
+    pairs.add_actions(parser)
     parser.set_defaults(act=act)
 
 

@@ -9,6 +9,10 @@ from pathlib import Path
 from quitmt.errors import OutputError
 
 
+class InUse(OutputError):
+    """Another process has the file."""
+
+
 def open_alone(path: str | Path, mode: int) -> int:
     """A descriptor of a file, made if it is not there; refused while another run has it open. What is no regular file
     (a pipe, a terminal, /dev/null) is anybody's."""
@@ -54,6 +58,6 @@ def _lock(descriptor: int, path: str | Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         hint = "wait until it has ended, or write elsewhere"
-        raise OutputError(f"another run is writing to {path}", hint=hint) from None
+        raise InUse(f"another run is writing to {path}", hint=hint) from None
     except OSError:  # a file system without locks
         return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt import names
+from quitmt.bergamot import store
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.prompts import template
@@ -54,6 +55,8 @@ class Backend(Name):
     """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
     """The models there are, where that is known."""
+    others: Callable[[str], None] | None = None
+    """For a name that is not among the examples: raises if there is no such model. Without it there are no others."""
     whole_name: bool = False
     """Its factory takes the whole name, and no languages."""
     own_options: Mapping[str, Option] = field(default_factory=dict)
@@ -79,17 +82,22 @@ def _plug_in(found: Any, name: str) -> Backend:
     return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
 
+BEAMS = "beam:4"
+"""The anchors of translation models: 4 hypotheses cost less than 8 samples."""
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
 BACKENDS = Names(
     "model",
     {
         "embedded": Backend(
-            "English to Portuguese and back, in this process; comes with quitmt",
+            "English to Portuguese and back, in this process; comes with quitmt (quitmt models get adds other pairs)",
             _BERGAMOT,
             argument="en-pt",
             in_flight=16,
             whole_name=True,
-            examples=("embedded:en-pt", "embedded:pt-en"),
+            temperature=0.8,
+            anchors=BEAMS,
+            examples=tuple(f"embedded:{pair}" for pair in store.EMBEDDED),
+            others=store.require,
         ),
         "bergamot": Backend(
             "a folder with a Bergamot or Firefox translation model, in this process",
@@ -97,6 +105,8 @@ BACKENDS = Names(
             argument="PATH",
             in_flight=16,
             whole_name=True,
+            temperature=0.8,
+            anchors=BEAMS,
         ),
         "openai": Backend(
             "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at its base URL",
@@ -112,6 +122,7 @@ BACKENDS = Names(
             "quitmt.generate.huggingface:HuggingFaceGenerator",
             argument="MODEL",
             takes=(*_PROMPTED, "device", "dtype", "batch"),
+            anchors=BEAMS,
             needs=("torch", "transformers", "langcodes"),
             extra="hf",
         ),
@@ -129,6 +140,7 @@ BACKENDS = Names(
             "quitmt.generate.ctranslate2:CTranslate2Generator",
             argument="PATH",
             takes=("max_tokens", "device", "compute_type"),
+            anchors=BEAMS,
             lacks=("epsilon", "min_p"),
             needs=("ctranslate2", "langcodes"),
             extra="ct2",
@@ -141,14 +153,15 @@ OWN = {"MODULE:NAME": "a function of yours, sample(source, start, stop), or a Ge
 
 
 def resolve(model: str | None, source: str | None, target: str | None) -> tuple[str, str | None, str | None]:
-    """Fill in what is not given: the languages from the model, or the embedded model from the languages.
+    """Fill in what is not given: the languages from the model, or the embedded model from the languages. A language
+    alone goes with English, and English with Portuguese, which is always there.
 
-    >>> resolve(None, "pt", None)
-    ('embedded:pt-en', 'pt', 'en')
+    >>> resolve(None, "pt", None), resolve(None, None, "de")
+    (('embedded:pt-en', 'pt', 'en'), ('embedded:en-de', 'en', 'de'))
     """
     if model is None:
         source = source or ("pt" if target == "en" else "en")
-        target = target or ("en" if source == "pt" else "pt")
+        target = target or ("pt" if source == "en" else "en")
         return f"embedded:{source}-{target}", source, target
     backend, _, pair = model.partition(":")
     if backend != "embedded":
@@ -166,7 +179,9 @@ def find(spec: str) -> Backend | None:
     if name in BACKENDS and model:
         backend = BACKENDS[name]
         if backend.examples and spec not in backend.examples:
-            raise _unknown(spec)
+            if backend.others is None:
+                raise _unknown(spec)
+            backend.others(spec)
         return backend
     if model and name not in BACKENDS and names.is_module(name):
         return None

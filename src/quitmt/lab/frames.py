@@ -45,6 +45,10 @@ class Trajectories:
     """[S]: measured, for the whole pool at once."""
     signals: Mapping[str, tuple[Floats, ...]] = field(default_factory=dict)
     """By rule, as the study names it, a segment each: what the rule sees at its looks."""
+    anchors: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
+    """[S], or [1] for all: how many anchors each pool has."""
+    anchor_seconds: Floats = field(default_factory=lambda: np.zeros(1))
+    """[S], or [1] for all: measured; every rule pays for all of them."""
 
     @property
     def is_mbr(self) -> bool:

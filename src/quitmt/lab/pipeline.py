@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from quitmt import generate
 from quitmt.errors import MissingExtra, UsageError, unknown
 from quitmt.evaluate import metrics
 from quitmt.evaluate.metrics import Setup
+from quitmt.generate.anchors import parse
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
+from quitmt.lab.frames import QualityScores, Replayed, Trajectories
 from quitmt.lab.paper import printed
 from quitmt.lab.pools import quality, sample, store, trajectories
+from quitmt.lab.pools.arms import Baseline, Sampler
 from quitmt.lab.replay import beyond
 from quitmt.lab.replay import rules as replay
 from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.live import Live
 from quitmt.lab.replay.live import run as run_live
+from quitmt.lab.results import AcceleratedReplay, Replays, Results
+from quitmt.lab.rows import ONE_SAMPLE
 from quitmt.lab.study import Study, testsets
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, Reranker
@@ -40,93 +47,115 @@ Bar = Callable[[str, int, str], Any]
 """Opens a progress bar: what is done, how many of it, and of what."""
 
 
-@dataclass(frozen=True, slots=True)
-class AcceleratedReplay:
-    """An accelerated kind of MBR on the whole pools."""
-
-    replayed: Replayed
-    rerank_seconds: Floats
-    """[S]: measured."""
-    share: float
-    """Of all utilities."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """All rules on one reranker; to each QUIT belongs a fixed size with as many candidates on average."""
-
-    unaccelerated: Replayed
-    windows: tuple[Replayed, ...]
-    fixed: tuple[Replayed, ...]
-    alphas: tuple[Replayed, ...]
-    alphas_fixed: tuple[Replayed, ...]
-    steps: tuple[Replayed, ...]
-    steps_fixed: tuple[Replayed, ...]
-    accelerated: tuple[AcceleratedReplay, ...]
-    beyond: tuple[Replayed, ...] = ()
-    """Rules with a threshold that are, or could be, run live."""
-    beyond_fixed: tuple[Replayed, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Everything that tables, figures and the report are made of."""
-
-    study: Study
-    test_set: testsets.StudyTestSet
-    pools: tuple[sample.FullPool, ...]
-    trajectories: dict[str, Trajectories]
-    replays: dict[str, Replays]
-    quality: dict[str, QualityScores]
-    live: dict[str, list[Live]]
-
-
 def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     test_set = testsets.load(study.test_set)
-    languages = sample.languages(study.model)
-    check(study, test_set, languages, live=live)
+    arms = [Sampled(arm.name, arm.study) for arm in study.arms()]
+    if live and not any(one.is_live for one in arms):
+        raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
+    for one in arms:
+        check(one.study, test_set, sample.languages(one.study.model))
     folder = Path(study.output) / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     segments = test_set.segments
-    generator = None if study.model.pools is not None else build_generator(study.model)
-    with _counted(bar, "sampling", len(segments)) as step:
-        if generator is None:
-            pools = sample.recorded(study.model.pools or "", segments, study.model.budget)
-        else:
-            pools = sample.sampled(generator, study.model, segments, folder, step)
-    found, replays, measured = dict[str, Trajectories](), dict[str, Replays](), dict[str, list[Live]]()
-    windows = _windows(study, live=live)
+    sampler = Sampler(build_generator, segments, folder, partial(_counted, bar))
+    for one in arms:
+        one.pools = sampler.pools(one.study)
+    baselines = tuple(sampler.baselines([one.study for one in arms]))
     for spec in study.rerank.rerankers:
-        # Held until all that needs it is done: its scoring model is loaded once, and no two of them at a time.
-        reranker = build_reranker(study.rerank.recipe(spec), languages)
-        with _counted(bar, f"scoring with {spec}", len(pools)) as step:
-            found[spec] = trajectories.compute(
-                spec,
-                pools,
-                study.rerank,
-                languages,
-                folder,
-                step,
-                beyond.observed(study),
-                step=study.rules.k,
-                budget=study.model.budget,
-            )
-        replays[spec] = _replays(study, found[spec], windows, pools, languages, folder, bar)
-        if live and generator is not None:
-            measured[spec] = _live(study, generator, spec, reranker, segments, folder, bar)
-        del reranker
-    faster = [one.replayed for own in replays.values() for one in own.accelerated]
-    scores = _evaluated(study, pools, test_set, [*found.values(), *faster], languages, folder, bar)
-    return Results(study, test_set, tuple(pools), found, replays, scores, measured)
+        held = []  # until all that needs them is done: a scoring model is loaded once, and no two of them at a time
+        for one in arms:
+            languages = sample.languages(one.study.model)
+            reranker = build_reranker(one.study.rerank.recipe(spec), languages)
+            held.append(reranker)
+            with _counted(bar, f"scoring with {spec}", len(one.pools)) as step:
+                one.trajectories[spec] = trajectories.compute(
+                    spec,
+                    one.pools,
+                    one.study.rerank,
+                    languages,
+                    folder,
+                    step,
+                    beyond.observed(one.study),
+                    step=one.study.rules.k,
+                    budget=one.study.model.budget,
+                )
+            windows = _windows(one.study, live=live)
+            one.replays[spec] = _replays(one.study, one.trajectories[spec], windows, one.pools, languages, folder, bar)
+            if live and one.is_live:
+                generator = sampler.generator(one.study.model)
+                one.live[spec] = _live(one.study, generator, spec, reranker, segments, folder, bar)
+        del held, reranker
+    return _results(study, test_set, arms, baselines, folder, bar)
 
 
-def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *, live: bool = False) -> None:
+@dataclass(slots=True)
+class Sampled:
+    """What is known of one sampling so far."""
+
+    name: str
+    study: Study
+    pools: list[sample.FullPool] = field(default_factory=list)
+    trajectories: dict[str, Trajectories] = field(default_factory=dict)
+    replays: dict[str, Replays] = field(default_factory=dict)
+    live: dict[str, list[Live]] = field(default_factory=dict)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it would be run live."""
+        chosen = self.study.live.samplings
+        return self.study.model.pools is None and (not chosen or self.name in chosen)
+
+    def chosen(self) -> list[Trajectories | Replayed]:
+        """Whatever a rule might choose, and the first sample."""
+        faster = [one.replayed for own in self.replays.values() for one in own.accelerated]
+        return [*self.trajectories.values(), *faster, *(one_sample(own) for own in self.trajectories.values())]
+
+
+def one_sample(one: Trajectories) -> Replayed:
+    """The baseline that reranks nothing."""
+    rows = len(one.ids)
+    first = np.zeros(rows, np.int64)
+    full = np.zeros(rows, np.bool_)
+    return Replayed(ONE_SAMPLE, one.reranker, first + 1, first, one.final[:, 0], full, {"n": 1})
+
+
+def _results(
+    study: Study,
+    test_set: testsets.StudyTestSet,
+    arms: list[Sampled],
+    baselines: tuple[Baseline, ...],
+    folder: Path,
+    bar: Bar,
+) -> Results:
+    references = test_set.references
+    wanted = [quality.wanted(one.pools, references, one.chosen()) for one in arms]
+    sources = [segment.source for segment in test_set.segments]
+    wanted.append(quality.wanted_texts(sources, references, [one.texts for one in baselines]))
+    scores = _evaluated(study, wanted, sample.languages(study.model), folder, bar)
+    of_baselines = {metric: found[-1].values for metric, found in scores.items()}
+    first, *others = (
+        Results(
+            one.study,
+            test_set,
+            tuple(one.pools),
+            one.trajectories,
+            one.replays,
+            {metric: found[place] for metric, found in scores.items()},
+            one.live,
+            one.name,
+            baselines,
+            of_baselines,
+        )
+        for place, one in enumerate(arms)
+    )
+    return replace(first, study=replace(first.study, samplings=study.samplings), others=tuple(others))
+
+
+def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages) -> None:
     """Raise what would otherwise come up only after hours of sampling."""
     store.require()
     if find_spec("matplotlib") is None:
         raise MissingExtra("the lab's figures need matplotlib", hint="pip install 'quitmt[lab]'")
-    if live and study.model.pools is not None:
-        raise UsageError("a study of recorded pools cannot be run live", hint="name a model in [model]")
     beyond.check(study)
     for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
         known = {row[name] for row in printed.table("results")}
@@ -135,8 +164,10 @@ def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages, *
         if asked is not None and asked not in known:
             raise unknown(f"{name} of the paper", asked, known)
     given = NOTHING if study.model.pools is None else Given(RecordedGenerator())
+    if study.model.pools is None:
+        generate.check_anchors(study.model.name, parse(study.baselines.anchors))
     for spec in study.rerank.rerankers:
-        for kind in ["exact", *study.rerank.accelerated] if spec.startswith("mbr:") else ["exact"]:
+        for kind in ["exact", *accelerated(study, spec)]:
             recipe = study.recipe_of(spec, kind)
             check_recipe(recipe, given)
             if not Reranking(spec).neural:  # scoring models are too large to load for a look
@@ -157,6 +188,14 @@ def _windows(study: Study, *, live: bool) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*study.rules.windows, *sorted(set(more) - set(study.rules.windows)))))
 
 
+def accelerated(study: Study, spec: str) -> tuple[str, ...]:
+    """The accelerated kinds to compare with: of MBR, and where there are anchors those that take them."""
+    kinds = study.rerank.accelerated if spec.startswith("mbr:") else ()
+    if not study.model.words:
+        return kinds
+    return tuple(kind for kind in kinds if Reranking(spec, kind, support=study.rerank.support).traits.takes_anchors)
+
+
 def _replays(
     study: Study,
     one: Trajectories,
@@ -167,7 +206,7 @@ def _replays(
     bar: Bar,
 ) -> Replays:
     faster = []
-    for variant in study.rerank.accelerated if one.is_mbr else ():
+    for variant in accelerated(study, one.reranker):
         with _counted(bar, f"{one.reranker} with {variant}", len(pools)) as step:
             found = trajectories.accelerated(one, variant, pools, study.rerank, languages, folder, step)
             faster.append(AcceleratedReplay(*found))
@@ -211,21 +250,15 @@ def replayed(
 
 
 def _evaluated(
-    study: Study,
-    pools: list[sample.FullPool],
-    test_set: testsets.StudyTestSet,
-    chosen: list[Trajectories | Replayed],
-    languages: Languages,
-    folder: Path,
-    bar: Bar,
-) -> dict[str, QualityScores]:
+    study: Study, wanted: list[quality.Wanted], languages: Languages, folder: Path, bar: Bar
+) -> dict[str, list[QualityScores]]:
     judging = study.evaluate
     setup = Setup(Hardware(judging.device, judging.dtype, judging.batch_tokens), languages, judging.options)
-    wanted = quality.wanted(pools, test_set.references, chosen)
     scores = {}
     for metric in judging.metrics:
-        with _counted(bar, f"evaluating with {metric}", len(wanted.texts), "translations") as step:
-            scores[metric] = quality.evaluate(metric, wanted, folder, setup, step)
+        count = len(quality.all_texts(wanted))
+        with _counted(bar, f"evaluating with {metric}", count, "translations") as step:
+            scores[metric] = quality.evaluate_all(metric, wanted, folder, setup, step)
     return scores
 
 

@@ -13,6 +13,7 @@ from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.frames import Replayed, RuleSeconds
 
 UNACCELERATED = "Unaccelerated"
+ONE_SAMPLE = "One sample"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,8 @@ from quitmt.sampling import Sampling
 
 STEP, BUDGET = 8, 512
 WINDOW, ALPHA = 8, 1e-3
-AUTO_STEP = 4
-"""Anchored pools need few candidates, so the rule looks sooner."""
-OTHERS = "others"
+AUTO_STEP, AUTO_BUDGET = 4, 256
+"""Of exact MBR: anchored pools need few candidates, so the rule looks sooner, and gives up sooner."""
 PAPER_TEMPERATURE = 1.2
 IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
 """Segments at a time, of functions and of recorded pools; backends have their own."""
@@ -57,15 +56,16 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     if choice.filter is not None and choice.keep is None:
         choice = replace(choice, keep=KEEP)
     if given.reranker is None:
-        choice = replace(choice, support=choice.support or OTHERS if choice.name.startswith("mbr:") else None)
+        usual = "anchor" if choice.variant == "exact" and choice.filter is None else "others"
+        choice = replace(choice, support=choice.support or usual if choice.name.startswith("mbr:") else None)
     traits = _traits(recipe, given)
     model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
     rule = own.rule
     if rule is None:
         wished = own.wishes or known is not None
         rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
-    usual = AUTO_STEP if rule == "auto" else STEP
-    k, n = own.k or (known.step if known else usual), own.n or (known.budget if known else BUDGET)
+    step, budget = (AUTO_STEP, AUTO_BUDGET) if rule == "auto" and traits.gives_rivals else (STEP, BUDGET)
+    k, n = own.k or (known.step if known else step), own.n or (known.budget if known else budget)
     if rule == "quit":
         own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))

@@ -111,8 +111,9 @@ class RerankRecipe:
         group=RERANKING,
     )  # fmt: skip
     support: str | None = declared(
-        None, "with mbr: who judges a candidate: others (all samples but itself) or all (itself too, as in the paper)",
-        flag="--support", metavar="WHO", group=RERANKING, shown="others",
+        None, "with mbr: who judges a candidate: others (all samples but itself), anchor (these, and the first anchor) "
+        "or all (all samples, as in the paper)",
+        flag="--support", metavar="WHO", group=RERANKING, shown="anchor; others with a faster kind or a filter",
     )  # fmt: skip
     filter: str | None = declared(
         None, "with mbr: only among the candidates that this qe: reranker likes best", flag="--filter", metavar="NAME",

@@ -12,8 +12,9 @@ from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.anchors import SUPPORTS, Support, check_support
 from quitmt.rerank.filtered import KEEP, Filtered, check_keep
-from quitmt.rerank.mbr import SUPPORTS, Mbr, Support
+from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
@@ -49,9 +50,11 @@ class Reranking:
         if self.kind == "qe":
             return RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
         if self.filter is not None:
-            return RerankerTraits("mbr", needs_source=needs_source)
+            return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
-            return RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
+            return RerankerTraits(
+                "mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4, takes_anchors=True
+            )
         return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
 
     def check(self, *, installed: bool = True) -> None:
@@ -69,8 +72,11 @@ class Reranking:
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
-        if self.support is not None and self.support not in SUPPORTS:
-            raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {self.support!r}")
+        if self.support is not None:
+            check_support(self.support)
+        if self.support == "anchor" and (self.variant != "exact" or self.filter is not None):
+            hint = f"give {setting('rerank.support', 'others')}"
+            raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
         with placed("rerank.variant"):
             method = variants.load(self.variant)
         if self.kind == "qe":
@@ -109,21 +115,24 @@ def load(
     samples judge, as in the paper: it is recipes that have better defaults."""
     Reranking(spec, variant, filter, keep, support).check()
     kind, _, metric = spec.partition(":")
+    judges: Support = support if support in SUPPORTS else "all"  # type: ignore[assignment]
     if kind == "qe":
         return Qe(specs.estimator(metric, languages, hardware))
     if filter is not None:
         estimator = specs.estimator(filter.partition(":")[2], languages, hardware)
-        return Filtered(estimator, specs.utility(metric, hardware), keep=KEEP if keep is None else keep)
+        utility, kept = specs.utility(metric, hardware), KEEP if keep is None else keep
+        return Filtered(estimator, utility, keep=kept, support=judges)
     method = variants.load(variant)
     utility = specs.utility(metric, hardware)
-    return Accelerated(utility, method) if method else Mbr(utility, "others" if support == "others" else "all")
+    return Accelerated(utility, method, judges) if method else Mbr(utility, judges)
 
 
 def mbr(
-    utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "others"
+    utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "anchor"
 ) -> Reranker[Any]:
     """MBR with any function ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)``, higher is better, or
-    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the ``others``, or by ``all``, itself too.
+    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the other samples and
+    the first ``anchor``, by the ``others`` only, or by ``all``, itself too.
 
     >>> import quitmt
     >>> def same_length(hypothesis, reference):
@@ -165,4 +174,4 @@ def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -
     """
     from quitmt.metrics.vote import Vote
 
-    return Mbr(Vote(answer, name=name), "others")
+    return Mbr(Vote(answer, name=name), "anchor")

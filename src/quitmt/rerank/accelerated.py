@@ -4,6 +4,8 @@ A method looks at the first n candidates of a segment and says how good each dis
 utilities than all; the winner is the best of them (ties: the lowest index). At each standing it is run on those n
 alone, with the segment's own random stream, and utilities that were computed before are not computed again: the winner
 after n candidates is that of the method on those n, whatever the steps in which the pool grew.
+
+Anchors and support are those of exact MBR (``quitmt.rerank.anchors``); what a method makes of them is in its module.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Standing
 
 
@@ -31,23 +35,31 @@ class Method(Protocol):
         ...
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
-        """The expected utility of each distinct text of the first ``size`` candidates; −inf for those ruled out."""
+        """The expected utility of each distinct text of the anchors and the first ``size`` samples; −inf for those that
+        are ruled out, or that nobody judges."""
         ...
 
 
 class Accelerated(Generic[Arena]):
     """MBR with a utility, by a method."""
 
-    def __init__(self, utility: Utility[Arena], method: Method) -> None:
+    def __init__(self, utility: Utility[Arena], method: Method, support: Support = "all") -> None:
+        check_support(support, SAMPLES)
         method.check(utility)
-        self.utility, self.method = utility, method
+        self.utility, self.method, self.support = utility, method, support
         needs_source = traits_of(utility, UtilityTraits).needs_source
         # A method is run anew for each standing.
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4)
-        self.signature = f"mbr:{utility.signature}|{method.signature}"
+        self.traits = RerankerTraits(
+            "mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4, takes_anchors=True
+        )
+        self.signature = f"mbr:{utility.signature}|{method.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Cells[Arena]:
-        return Cells(segment, self.utility)
+        return Cells(segment, self.utility, others=self.support == "others")
+
+    def ranked(self, state: Cells[Arena]) -> list[tuple[int, float]]:
+        """As the method estimated them, which may have ruled some out."""
+        return best_first(state.ranking)
 
     def effort(self, state: Cells[Arena]) -> Effort:
         return state.effort
@@ -55,7 +67,7 @@ class Accelerated(Generic[Arena]):
     def extend(self, updates: Sequence[Update[Cells[Arena]]]) -> list[list[Standing] | QuitmtError]:
         starts = [update.state.size for update in updates]
         for update in updates:
-            update.state.add(update.candidates)
+            update.state.add(update.candidates, update.anchors)
         if errors := encode_new(self.utility, [update.state for update in updates]):
             return [*errors]
         return [self._walk(update, start) for update, start in zip(updates, starts, strict=True)]
@@ -70,5 +82,9 @@ class Accelerated(Generic[Arena]):
 
     def _stand(self, cells: Cells[Arena], size: int) -> Standing:
         estimates = self.method.estimate(cells, size)
-        best = int(np.argmax(estimates))  # numbers are in order of first appearance
-        return Standing(size, cells.first[best], float(estimates[best]))
+        cells.ranking = list(zip(cells.index(size).tolist(), estimates.tolist(), strict=True))
+        best = best_of(estimates, cells.precedence(size))
+        score = float(estimates[best])
+        if cells.others and np.isneginf(score):  # a single sample, and no anchor but itself
+            score = float(cells.pairs(np.array([best]), np.array([best]))[0])
+        return Standing(size, int(cells.index(size)[best]), score)

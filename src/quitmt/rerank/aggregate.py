@@ -2,6 +2,12 @@
 
 For chrF it is the mean of the n-gram counts, for COMET the mean of the vectors. All candidates are scored against it,
 and the ``top`` best of them against the whole support, exactly. With ``top`` 0 the aggregate alone decides.
+
+Anchors are scored like samples, and are no part of the mean. Where a sample is not its own judge, a mean without it
+would be a reference of its own for each sample, at the price of exact MBR. Instead the method's own assumption is used
+a second time: if u(h, mean) is the mean of the utilities r, the mean without one copy of h is (n·r − u(h, h))/(n − 1),
+which takes one more utility for each sampled text. It is exact where the method is: for utilities that are linear in
+the reference.
 """
 
 from __future__ import annotations
@@ -25,4 +31,4 @@ class Aggregate:
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         counts = cells.counts(size)
-        return cells.against((counts / size)[None])[:, 0]
+        return cells.without_own(cells.against((counts / size)[None])[:, 0], size)

@@ -1,7 +1,8 @@
 """The utilities of some pairs of a segment's candidates, computed when they are wanted and kept: for methods that do
 without most of them.
 
-Identical candidates share their cells: a cell belongs to a pair of distinct texts, so duplicates cost nothing.
+Identical candidates share their cells: a cell belongs to a pair of distinct texts, so duplicates cost nothing. Anchors
+are the first texts, and nobody's references unless they are samples too.
 """
 
 from __future__ import annotations
@@ -15,25 +16,34 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
 from quitmt.protocols import Arena, Utility
+from quitmt.rerank.anchors import check_first, precedence
 from quitmt.rerank.pairs import encode
 from quitmt.types import Candidate, Effort, Segment
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+NEVER = 1 << 62
+"""The index of the first sample of a text that is none."""
 
 
 class Cells(Generic[Arena]):
     """One segment's candidates and the cells known so far. Distinct texts are numbered in the order they came."""
 
-    def __init__(self, segment: Segment, utility: Utility[Arena]) -> None:
+    def __init__(self, segment: Segment, utility: Utility[Arena], *, others: bool = False) -> None:
         self.segment = segment
         self.utility = utility
+        self.others = others
+        """Whether a sample is judged without one copy of itself."""
         self.arena = utility.open(segment)
         self.number: dict[str, int] = {}
         self.first: list[int] = []
-        """Number → the index of its first candidate."""
+        """Number → the index of the candidate that it came with."""
+        self.sampled: list[int] = []
+        """Number → the index of its first sample, or ``NEVER``."""
         self.order: list[int] = []
         """Candidate index → number."""
+        self.anchors: list[int] = []
+        """The number of each anchor's text."""
         self.encoded = 0
         self.failure: QuitmtError | None = None
         """Why the last texts are not encoded."""
@@ -41,6 +51,8 @@ class Cells(Generic[Arena]):
         """Utilities computed, those of a method's own references (centroids, means) included."""
         self.notes: dict[Any, Any] = {}
         """What a method wants to keep from one standing to the next."""
+        self.ranking: list[tuple[int, float]] = []
+        """What a method said last of each distinct text, by the index of its candidate."""
         self._values: Floats = np.empty((0, 0))
         """[hypothesis, reference] by number; NaN where it is not known."""
 
@@ -50,14 +62,22 @@ class Cells(Generic[Arena]):
 
     @property
     def effort(self) -> Effort:
-        return Effort(self.evaluations, self.size**2, self.encoded)
+        return Effort(self.evaluations, (self.size + len(self.anchors)) ** 2, self.encoded)
 
-    def add(self, candidates: Sequence[Candidate]) -> None:
-        for candidate in candidates:
-            number = self.number.setdefault(candidate.text, len(self.number))
-            if number == len(self.first):
-                self.first.append(len(self.order))
+    def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
+        check_first(self.segment, anchors, self.order or self.anchors)
+        self.anchors += [self._numbered(one.text, -1 - place) for place, one in enumerate(anchors)]
+        for index, candidate in enumerate(candidates, start=len(self.order)):
+            number = self._numbered(candidate.text, index)
+            self.sampled[number] = min(self.sampled[number], index)
             self.order.append(number)
+
+    def _numbered(self, text: str, index: int) -> int:
+        number = self.number.setdefault(text, len(self.number))
+        if number == len(self.first):
+            self.first.append(index)
+            self.sampled.append(NEVER)
+        return number
 
     @property
     def new(self) -> list[str]:
@@ -75,10 +95,27 @@ class Cells(Generic[Arena]):
             self._values = larger
 
     def counts(self, size: int) -> Ints:
-        """How often each distinct text is among the first ``size`` candidates; as long as there are texts in them."""
+        """How often each distinct text is among the first ``size`` samples; as long as there are texts in them and in
+        the anchors."""
         if self.failure:  # here, because all methods begin with the counts
             raise self.failure
-        return np.bincount(np.array(self.order[:size], np.int64))
+        return np.bincount(np.array(self.order[:size], np.int64), minlength=max(self.anchors, default=-1) + 1)
+
+    def own(self, rows: Ints, size: int) -> Ints:
+        """Of each text, the one of the first ``size`` samples that does not judge it: its first copy; −1 for none."""
+        sampled = np.array(self.sampled, np.int64)[rows]
+        return np.where(self.others & (sampled < size), sampled, -1)
+
+    def index(self, size: int) -> Ints:
+        """Of each text of the first ``size`` samples and the anchors, the candidate that it is: an anchor that is among
+        the samples counts as one."""
+        texts = len(self.counts(size))
+        first, sampled = np.array(self.first[:texts], np.int64), np.array(self.sampled[:texts], np.int64)
+        return np.where(sampled < size, sampled, first)
+
+    def precedence(self, size: int) -> Ints:
+        """Of the same texts, where they are equally good: the lower one comes first."""
+        return precedence(self.index(size), len(self.anchors))
 
     def block(self, rows: Ints, columns: range) -> Floats:
         """The utilities of some texts against a range of texts, computed where they are missing."""
@@ -99,6 +136,18 @@ class Cells(Generic[Arena]):
             down, over = np.nonzero(missing & ~ranged[:, None])
             self.pairs(rows[down], over + columns.start)
         return self._values[rows, columns.start : columns.stop]
+
+    def over(self, rows: Ints, size: int) -> Floats:
+        """The utilities of some texts against those of the first ``size`` samples: a column for each text, of zeros for
+        an anchor, which judges nobody."""
+        counts = self.counts(size)
+        if counts.all():
+            return self.block(rows, range(len(counts)))
+        found = np.zeros((len(rows), len(counts)))
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], counts > 0, [False])).astype(np.int8)))
+        for start, stop in edges.reshape(-1, 2).tolist():
+            found[:, start:stop] = self.block(rows, range(start, stop))
+        return found
 
     def pairs(self, rows: Ints, columns: Ints) -> Floats:
         """The utilities of pairs of texts, computed where they are missing."""
@@ -126,11 +175,32 @@ class Cells(Generic[Arena]):
         self.evaluations += found.size
         return found
 
-    def mean(self, utilities: Floats, size: int) -> Floats:
-        """Of each row, over the first ``size`` candidates, which are added up in index order as exact MBR adds them. A
-        product with the counts would give equal rows unequal means, and ties would not go to the lowest index."""
-        means: Floats = np.add.reduce(utilities.T[self.order[:size]], axis=0) / size
-        return means
+    def mean(self, utilities: Floats, size: int, rows: Ints | None = None) -> Floats:
+        """Of each row, over the first ``size`` samples, which are added up in index order as exact MBR adds them. A
+        product with the counts would give equal rows unequal means, and ties would not go to the lowest index.
+
+        ``rows`` are the texts, if not the first ones: a sample may be judged without itself. −inf without a judge.
+        """
+        terms = utilities.T[self.order[:size]]
+        if not self.others:
+            means: Floats = np.add.reduce(terms, axis=0) / size
+            return means
+        own = self.own(np.arange(len(utilities)) if rows is None else rows, size)
+        (places,) = np.nonzero(own >= 0)
+        terms[own[places], places] = 0.0
+        # cumsum, because sum() adds a single row pairwise: not in index order.
+        return _divided(terms.cumsum(axis=0)[-1], size - (own >= 0))
+
+    def without_own(self, means: Floats, size: int) -> Floats:
+        """Of all texts' means over the first ``size`` samples, or estimates of them: without each sample's own share,
+        where a sample is not its own judge. Exact if the means are."""
+        if not self.others:
+            return means
+        own = self.own(np.arange(len(means)), size) >= 0
+        (places,) = np.nonzero(own)
+        sums = size * means
+        sums[places] -= self.pairs(places, places)
+        return _divided(sums, size - own)
 
     def _check(self, found: Floats, rows: Ints, columns: Ints) -> None:
         if not np.isfinite(found).all():
@@ -190,6 +260,11 @@ def pairs(utility: Any, arena: Any, rows: Ints, columns: Ints) -> Floats:
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
     ]
     return np.array(found, np.float64)
+
+
+def _divided(sums: Floats, judges: Ints) -> Floats:
+    """Means, −inf for those that nobody judges."""
+    return np.where(judges > 0, sums / np.maximum(judges, 1), -np.inf)
 
 
 def _spans(missing: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:

@@ -1,8 +1,12 @@
 """MBR among the candidates that a quality estimator likes best.
 
-After n candidates the m best by QE are kept (ties: the lower index), and MBR chooses among them: hypotheses and support
-are the kept ones, duplicates counted. A better candidate takes another one's place, so the support changes as the pool
-grows; sums are therefore taken anew, in index order, from utilities that are kept.
+After n samples the m best by QE are kept, anchors and samples alike (ties: anchors in their order, then the lower
+index), and MBR chooses among them as if there were no others: the kept are the candidates, the kept samples the judges,
+duplicates counted. A better candidate takes another one's place, so the support changes as the pool grows; sums are
+therefore taken anew, in index order, from utilities that are kept.
+
+If no sample is kept, there is no judge: the best anchor by QE wins. Its score is its utility with itself, as that of a
+single sample is: a number on the scale of the others, which says that nothing is known.
 
 Invariants: a standing is that of the method on those candidates alone, bit for bit if the utility's numbers do not
 depend on the texts around; only texts that are kept at some standing are ever encoded and compared.
@@ -13,6 +17,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from typing import Generic
+
+import numpy as np
 
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import (
@@ -25,9 +31,11 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
+from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
-from quitmt.types import Effort, Segment, Standing
+from quitmt.rerank.ranked import best_first
+from quitmt.types import Candidate, Effort, Segment, Standing
 
 KEEP = 64
 
@@ -38,22 +46,34 @@ def check_keep(keep: int | None) -> None:
 
 
 Cut = list[tuple[int, int]]
-"""The kept candidates in index order: (index, number of its text)."""
+"""The kept candidates that MBR chooses among: (index, number of its text), anchors in their order, then samples in
+theirs. An anchor whose text is among the kept samples counts as a sample. Without a sample, the best anchor alone."""
 
 
 class KeptPool(Generic[Arena]):
     """One segment's candidates so far: those that are kept, and the utilities of all that were."""
 
-    __slots__ = ("kept", "pairs", "scored", "size", "standing")
+    __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "standing")
 
-    def __init__(self, segment: Segment, arena: Arena) -> None:
+    def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
         self.scored = Scored(segment)
         self.pairs = Pairs(segment, arena)
+        self._others = others
         self.size = 0
+        self.anchors = 0
         self.kept: list[tuple[float, int, str]] = []
-        """(minus the score, index, text), the best first."""
+        """(minus the score, what comes first among equals, text), the best first."""
+        self.means: dict[int, tuple[int, float]] = {}
+        """Of the last cut, by the number of a text: its index and its score."""
         self.standing: tuple[Cut, int, float] | None = None
         """The last cut, and what MBR said of it: the best index and its score."""
+
+    def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate], keep: int) -> None:
+        check_first(self.pairs.segment, anchors, self.size or self.anchors)
+        self.anchors += len(anchors)
+        for place, (score, anchor) in enumerate(zip(scores, anchors, strict=True)):
+            insort(self.kept, (-score, place - len(anchors), anchor.text))
+        del self.kept[keep:]
 
     def take(self, score: float, text: str, keep: int) -> None:
         insort(self.kept, (-score, self.size, text))
@@ -62,39 +82,76 @@ class KeptPool(Generic[Arena]):
 
     def cut(self) -> Cut:
         """What is kept now; its texts are numbered."""
-        in_order = sorted((index, text) for _, index, text in self.kept)
-        return [(index, self.pairs.add(text, index)) for index, text in in_order]
+        in_order = sorted((place, text) for _, place, text in self.kept)
+        if in_order[-1][0] < 0:
+            in_order = [self.kept[0][1:]]
+        sampled = {text for place, text in in_order if place >= 0}
+        indexed = [
+            (place if place >= 0 else -1 - self.anchors - place, text)
+            for place, text in in_order
+            if place >= 0 or text not in sampled
+        ]
+        return [(index, self.pairs.add(text, index)) for index, text in indexed]
 
     def stand(self, size: int, cut: Cut) -> Standing:
         if self.standing is None or self.standing[0] != cut:
-            numbers = [number for _, number in cut]
-            # cumsum, because sum() adds pairwise: not in index order.
-            sums = self.pairs.utilities[numbers][:, numbers].cumsum(axis=0)[-1]
-            best = int(sums.argmax())
-            self.standing = cut, cut[best][0], float(sums[best] / len(cut))
+            self.standing = cut, *self._best(cut)
         return Standing(size, *self.standing[1:])
+
+    def _best(self, cut: Cut) -> tuple[int, float]:
+        """The index of the best one of a cut, and its score."""
+        numbers = [number for _, number in cut]
+        judges = [number for index, number in cut if index >= 0]
+        if len(judges) == 0 or (self._others and len(cut) == 1):  # nobody but itself
+            alone = cut[0][0], float(self.pairs.utilities[numbers[0], numbers[0]])
+            self.means = {numbers[0]: alone}
+            return alone
+        terms = self.pairs.utilities[judges][:, numbers]
+        size = np.full(len(cut), len(judges))
+        if self._others:
+            anchors = len(cut) - len(judges)
+            first = {number: place for place, number in reversed(list(enumerate(judges)))}
+            terms[[first[number] for number in judges], range(anchors, len(cut))] = 0.0
+            size[anchors:] -= 1
+        # cumsum, because sum() adds pairwise: not in index order.
+        sums = terms.cumsum(axis=0)[-1]
+        # Sums are compared where all have the same judges: dividing them may make equals of what was not.
+        ranked = np.where(size > 0, sums / np.maximum(size, 1), -np.inf) if self._others else sums
+        best = int(ranked.argmax())
+        means = (sums / np.maximum(size, 1)).tolist()
+        self.means = {number: (index, mean) for (index, number), mean in zip(cut[::-1], means[::-1], strict=True)}
+        return cut[best][0], float(sums[best] / size[best])
 
 
 class Filtered(Generic[Arena]):
     """QE-filtered MBR: ``estimator`` keeps ``keep`` candidates, ``utility`` chooses among them."""
 
-    def __init__(self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP) -> None:
+    def __init__(
+        self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP, support: Support = "all"
+    ) -> None:
         check_keep(keep)
-        self._quality, self._utility, self._keep = Quality(estimator), utility, keep
+        check_support(support, SAMPLES)
+        self._quality, self._utility, self._keep, self.support = Quality(estimator), utility, keep, support
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
         )
-        self.traits = RerankerTraits("mbr", needs_source=needs_source)
-        self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}"
+        self.traits = RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
+        self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}{field(support)}"
 
     def open(self, segment: Segment) -> KeptPool[Arena]:
-        return KeptPool(segment, self._utility.open(segment))
+        return KeptPool(segment, self._utility.open(segment), others=self.support == "others")
+
+    def ranked(self, state: KeptPool[Arena]) -> list[tuple[int, float]]:
+        """Of those that are kept: the others have no score."""
+        return best_first(state.means.values())
 
     def effort(self, state: KeptPool[Arena]) -> Effort:
-        return Effort(state.pairs.compared**2, state.size**2, state.pairs.compared)
+        return Effort(state.pairs.compared**2, (state.size + state.anchors) ** 2, state.pairs.compared)
 
     def extend(self, updates: Sequence[Update[KeptPool[Arena]]]) -> list[list[Standing] | QuitmtError]:
-        found = self._quality.score([(update.state.scored, update.candidates) for update in updates])
+        found = self._quality.score(
+            [(update.state.scored, [*update.anchors, *update.candidates]) for update in updates]
+        )
         failed = {place: scores for place, scores in enumerate(found) if isinstance(scores, QuitmtError)}
         cuts = {
             place: self._cuts(updates[place], scores)
@@ -110,9 +167,10 @@ class Filtered(Generic[Arena]):
 
     def _cuts(self, update: Update[KeptPool[Arena]], scores: list[float]) -> list[tuple[int, Cut]]:
         """What is kept at each standing: after each ``stride`` candidates and after the last."""
-        state, cuts = update.state, []
-        for count, (candidate, score) in enumerate(zip(update.candidates, scores, strict=True), start=1):
+        state, cuts, anchors = update.state, [], len(update.anchors)
+        state.take_anchors(scores[:anchors], update.anchors, self._keep)
+        for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
             state.take(score, candidate.text, self._keep)
-            if count % update.stride == 0 or count == len(scores):
+            if count % update.stride == 0 or count == len(update.candidates):
                 cuts.append((state.size, state.cut()))
         return cuts

@@ -9,6 +9,10 @@ first term alone may rise while the sum still falls. Cells that were computed ke
 Invariant: scores are the same to the last bit, however many threads BLAS has.
 
 Duplicates share their cells, so more than 1/``reduction`` of the n² may be known at the same cost.
+
+Anchors are rows of the matrix without a column, unless they are among the samples. Where a sample is not its own judge,
+the n cells of the diagonal are no cells: they are neither drawn nor counted in a mean. Two copies of a text still
+judge each other.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
-from quitmt.rerank.cells import Cells, Floats, checked_seed
+from quitmt.rerank.cells import Cells, Floats, Ints, checked_seed
 from quitmt.rerank.least_squares import products, solve_rows, squared_errors
 from quitmt.signature import field
 
@@ -51,32 +55,37 @@ class LowRank:
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         counts = cells.counts(size)
-        drawn = self._drawn(cells, size, len(counts))
+        drawn = self._drawn(cells, size, counts)
         rows, columns = np.nonzero(drawn)
         known = np.zeros(drawn.shape)
         known[rows, columns] = cells.pairs(rows, columns)
         times = drawn.sum(axis=1)
         if self.rank:
-            completed = known if drawn.all() else self._completed(known, drawn > 0, cells)
+            completed = known if _covers(drawn, counts, cells.others) else self._completed(known, drawn > 0, cells)
             means = cells.mean(np.where(drawn > 0, known, completed), size)
         else:
             means = (known * drawn).sum(axis=1) / np.maximum(times, 1)
         return np.where(times > 0, means, -np.inf)  # nothing is known of a row without cells
 
-    def _drawn(self, cells: Cells[Any], size: int, texts: int) -> npt.NDArray[np.int64]:
+    def _drawn(self, cells: Cells[Any], size: int, counts: Ints) -> Ints:
         """How often each cell of distinct texts was drawn; duplicates may draw one several times."""
-        wanted = max(1, size * size // self.reduction)
-        numbers = self._random_numbers(cells, size).ravel()
-        chosen = np.argpartition(numbers, wanted - 1)[:wanted]
-        order = np.array(cells.order[:size])
-        cell = order[chosen // size] * texts + order[chosen % size]
+        texts, order = len(counts), np.array(cells.order[:size])
+        (anchors,) = np.nonzero(counts == 0)
+        rows = np.concatenate((np.array(cells.first)[anchors], np.arange(size)))
+        numbers = self._random_numbers(cells, rows, size).ravel()
+        there = np.flatnonzero((rows[:, None] != np.arange(size)).ravel()) if cells.others else np.arange(len(numbers))
+        if not len(there):  # a single sample
+            return np.zeros((texts, texts), np.int64)
+        wanted = max(1, len(there) // self.reduction)
+        chosen = there[np.argpartition(numbers[there], wanted - 1)[:wanted]]
+        cell = np.concatenate((anchors, order))[chosen // size] * texts + order[chosen % size]
         return np.bincount(cell, minlength=texts * texts).reshape(texts, texts)
 
-    def _random_numbers(self, cells: Cells[Any], size: int) -> npt.NDArray[np.uint64]:
-        """One for each cell, a function of (seed, segment, row, column) alone."""
+    def _random_numbers(self, cells: Cells[Any], rows: Ints, size: int) -> npt.NDArray[np.uint64]:
+        """One for each cell, a function of (seed, segment, row, column) alone; rows are the indices of candidates."""
         key = cells.random(self.seed).integers(0, 1 << 62, dtype=np.uint64)
-        index = np.arange(size, dtype=np.uint64)
-        return _mixed(_mixed(index + key)[:, None] ^ (index + (key >> np.uint64(7)))[None])
+        columns = np.arange(size, dtype=np.uint64)
+        return _mixed(_mixed(rows.astype(np.uint64) + key)[:, None] ^ (columns + (key >> np.uint64(7)))[None])
 
     def _completed(self, known: Floats, observed: npt.NDArray[np.bool_], cells: Cells[Any]) -> Floats:
         rows, columns = _Lines(known, observed), _Lines(known.T, observed.T)
@@ -93,6 +102,14 @@ class LowRank:
         completed = np.empty(known.shape)
         products(np.ascontiguousarray(left.T), np.ascontiguousarray(right.T), completed)
         return completed
+
+
+def _covers(drawn: Ints, counts: Ints, others: bool) -> bool:
+    """Whether there is no cell that was not drawn."""
+    judges = np.tile(counts, (len(counts), 1))
+    if others:  # one copy does not judge itself
+        np.fill_diagonal(judges, counts - 1)
+    return bool(((drawn > 0) | (judges <= 0)).all())
 
 
 class _Lines:

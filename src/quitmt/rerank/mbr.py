@@ -1,8 +1,9 @@
 """Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
 r(h) = mean over the support of u(h, h'). The support is the samples: all of them, h itself included, as in the paper
-("all"), or all but one copy of h ("others"). Anchors are judged by all samples, and judge nobody; an anchor that comes
-up as a sample counts as one. The one sample of a pool of 1 has no other judge: there an anchor wins, if there is one.
+("all"), or all but one copy of h ("others"); or these and the first anchor, which counts twice ("anchor"). Otherwise
+anchors judge nobody; they are judged by all samples, and one that comes up as a sample counts as one. The one sample of
+a pool of 1 has no other judge: there an anchor wins, if there is one.
 
 Exact and incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over
 the samples in index order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
@@ -12,29 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Generic, Literal
+from typing import Generic
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError, UsageError, setting
+from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
+from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
+from quitmt.rerank.sums import add_up, leader, walk
 from quitmt.types import Candidate, Effort, Segment, Standing
 
-Support = Literal["all", "others"]
-SUPPORTS = ("others", "all")
+__all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
 
 
 class Pool(Generic[Arena]):
     """One segment's candidates so far."""
 
-    __slots__ = ("_others", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
+    __slots__ = ("_others", "_votes", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
 
-    def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
+    def __init__(self, segment: Segment, arena: Arena, support: Support) -> None:
         self.pairs = Pairs(segment, arena)
-        self._others = others
+        self._others = support != "all"
+        self._votes = float(VOTES) if support == "anchor" else 0.0
+        """Of the first anchor; none where there is none."""
         self.size = 0
         self.anchors: list[int] = []
         """The number of each anchor's text."""
@@ -49,6 +54,9 @@ class Pool(Generic[Arena]):
         """How many texts have their sums."""
 
     def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
+        check_first(self.pairs.segment, anchors, self.size or self.anchors)
+        if not (self.size or anchors):
+            self._votes = 0.0
         self.anchors += [self.pairs.add(one.text, -1 - place) for place, one in enumerate(anchors)]
         numbers = [self.pairs.add(one.text, index) for index, one in enumerate(candidates, start=self.size)]
         stop = self.size + len(numbers)
@@ -59,44 +67,27 @@ class Pool(Generic[Arena]):
 
     def standings(self, stride: int) -> list[Standing]:
         """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
-        start, total = self.walked, len(self.pairs.first)
+        total = len(self.pairs.first)
         appeared = max(self.summed, max(self.anchors, default=-1) + 1)
         self._catch_up()
-        sums, found = self.sums[:total], []
-        for index, number in enumerate(self.order[start : self.size].tolist(), start=start):
-            own, is_new = sums[number], self.index[number] < 0 or number >= appeared
-            sums += self.pairs.utilities[number, :total]
-            if is_new:
-                self.index[number] = index
-                if self._others:  # the one copy that is not its own judge
-                    sums[number] = own
-            appeared = max(appeared, number + 1)
-            size = index + 1
-            if (size - start) % stride == 0 or size == self.size:
-                best, score = self._best(size, appeared)
-                told = partial(rivals, self.pairs.utilities, self.order[:size], best, appeared, others=self._others)
-                found.append(Standing(size, int(self.index[best]), score, told))
-        self.walked = self.size
+        utilities, found = self.pairs.utilities, list[Standing]()
+        while self.walked < self.size:
+            start, self.walked = self.walked, min(self.walked + stride, self.size)
+            order = self.order[: self.walked]
+            appeared = walk(utilities, order, start, total, appeared, self._others, self.index, self.sums)
+            best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
+            if score == -np.inf:  # a single sample, and no anchor but itself
+                score = float(utilities[best, best])
+            # The first anchor is text 0: anchors are added before anything else.
+            told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
+            found.append(Standing(self.walked, int(self.index[best]), score, told))
         return found
-
-    def _best(self, size: int, texts: int) -> tuple[int, float]:
-        """Among the first ``texts``: the number of the best one, and its score."""
-        # Sums are compared where all have the same judges: dividing them may make equals of what was not.
-        ranked = self.scores(size, texts) if self._others else self.sums[:texts]
-        best = int(ranked.argmax())
-        if self.anchors:  # equals are told apart by what they are, not by when their text was first met
-            ties = np.flatnonzero(ranked == ranked[best])
-            index = self.index[ties]
-            best = int(ties[np.where(index < 0, -len(self.anchors) - 1 - index, index).argmin()])
-        if np.isneginf(ranked[best]):  # a single sample, and no anchor but itself
-            return best, float(self.pairs.utilities[best, best])
-        return best, float(ranked[best] if self._others else ranked[best] / size)
 
     def scores(self, size: int, texts: int) -> Floats:
         """Of the first ``texts`` after ``size`` samples; −inf for what has no judge."""
         if not self._others:
             return self.sums[:texts] / size
-        judges = size - (self.index[:texts] >= 0)
+        judges = size - (self.index[:texts] >= 0) + self._votes
         return np.where(judges > 0, self.sums[:texts] / np.maximum(judges, 1), -np.inf)
 
     def _catch_up(self) -> None:
@@ -106,10 +97,8 @@ class Pool(Generic[Arena]):
             capacity = max(total, 2 * len(self.sums))
             self.sums, self.index = grown(self.sums, capacity), grown(self.index, capacity)
         self.index[known:total] = self.pairs.first[known:]
-        if self.walked and total > known:
-            rows = self.pairs.utilities[self.order[: self.walked], known:total]
-            # cumsum, because sum() adds pairwise: not in index order.
-            self.sums[known:total] = rows.cumsum(axis=0)[-1]
+        if (self.walked or self._votes) and total > known:
+            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self._votes, 0, self.sums)
         self.summed = total
 
 
@@ -117,20 +106,25 @@ class Mbr(Generic[Arena]):
     """Exact MBR with any utility."""
 
     def __init__(self, utility: Utility[Arena], support: Support = "all") -> None:
-        if support not in SUPPORTS:
-            raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {support!r}")
+        check_support(support)
         self.utility, self.support = utility, support
         own = traits_of(utility, UtilityTraits)
         self.traits = RerankerTraits("mbr", needs_source=own.needs_source, gives_rivals=True, takes_anchors=True)
         self.apart = own.apart
-        self.signature = f"mbr:{utility.signature}{'' if support == 'all' else f'|s:{support}'}"
+        self.signature = f"mbr:{utility.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
-        return Pool(segment, self.utility.open(segment), others=self.support == "others")
+        return Pool(segment, self.utility.open(segment), self.support)
 
     def effort(self, state: Pool[Arena]) -> Effort:
         candidates = state.size + len(state.anchors)
         return Effort(state.pairs.compared**2, candidates**2, state.pairs.compared)
+
+    def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
+        if not state.walked:
+            return []
+        scores = state.scores(state.walked, state.summed).tolist()
+        return best_first(zip(state.index[: state.summed].tolist(), scores, strict=True))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         for update in updates:

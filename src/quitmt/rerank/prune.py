@@ -5,6 +5,10 @@ for all rows; a candidate stays if its mean is at least that of the best one in 
 resamples. With one candidate left, or all columns seen, the best mean over the columns seen wins.
 
 A prefix is resampled with the same random numbers whatever the size of the pool.
+
+Anchors are rows like others, without a column. Where a sample is not its own judge, the column of its first copy is
+left out of its row: of the mean, and of every resample as often as it was drawn there, which is then that much shorter.
+A resample that has no other column says nothing against a row. A prefix of one column is left out.
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.protocols import Utility
-from quitmt.rerank.cells import Cells, Floats, checked_seed
+from quitmt.rerank.anchors import best_of
+from quitmt.rerank.cells import Cells, Floats, Ints, checked_seed
 from quitmt.signature import field
 
 SCHEDULE = (8, 16, 32, 64, 128, 256, 512)
@@ -50,34 +56,55 @@ class Prune:
 
     def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
         """The same with only some of the texts as hypotheses."""
-        texts = len(cells.counts(size))
-        for seen in [*self._prefixes(size), size]:
-            counts = cells.counts(seen)
-            utilities = cells.block(rows, range(len(counts)))
-            means = cells.mean(utilities, seen)
+        order = cells.precedence(size)
+        for seen in [*self._prefixes(size, 2 if cells.others else 1), size]:
+            utilities = cells.over(rows, seen)
+            means = cells.mean(utilities, seen, rows)
             if seen == size or len(rows) == 1:
                 break
-            wins = utilities @ self._resampled(cells, seen, len(counts)).T
-            stays = (wins >= wins[np.argmax(means)]).sum(axis=1) > self._enough
+            resampled = self._means(cells, seen, rows, utilities)
+            behind = resampled < resampled[best_of(means, order[rows])]
+            stays = self.resamples - behind.sum(axis=1) > self._enough
             rows, means = rows[stays], means[stays]
             if len(rows) == 1:
                 break
-        found = np.full(texts, -np.inf)
+        found = np.full(len(order), -np.inf)
         found[rows] = means
         return found
 
-    def _prefixes(self, size: int) -> list[int]:
+    def _prefixes(self, size: int, least: int) -> list[int]:
         """The schedule up to the pool, going on in doublings beyond its end."""
         prefixes = list(self.schedule)
         while prefixes[-1] * 2 < size:
             prefixes.append(prefixes[-1] * 2)
-        return [prefix for prefix in prefixes if prefix < size]
+        return [prefix for prefix in prefixes if least <= prefix < size]
 
-    def _resampled(self, cells: Cells[Any], seen: int, texts: int) -> Floats:
-        """How often each text is in each resample of the candidates seen; the same at every standing."""
+    def _means(self, cells: Cells[Any], seen: int, rows: Ints, utilities: Floats) -> Floats:
+        """Of each row in each resample, as sums where all have the same judges; NaN where a row has none."""
+        of_texts, of_samples = self._resampled(cells, seen, utilities.shape[1])
+        sums: Floats = utilities @ of_texts.astype(np.float64).T
+        own = cells.own(rows, seen)
+        (places,) = np.nonzero(own >= 0)
+        if not len(places):
+            return sums
+        times = np.zeros(sums.shape)
+        times[places] = of_samples[:, own[places]].T
+        sums[places] -= times[places] * utilities[places, rows[places]][:, None]
+        with np.errstate(invalid="ignore"):
+            return sums / (seen - times)
+
+    def _resampled(self, cells: Cells[Any], seen: int, texts: int) -> tuple[Any, Any]:
+        """How often each text is in each resample of the samples seen, and each sample if that is wanted; the same at
+        every standing."""
         if seen not in cells.notes:
             drawn = cells.random(self.seed, seen).integers(0, seen, (self.resamples, seen))
-            numbers = np.array(cells.order[:seen])[drawn] + texts * np.arange(self.resamples)[:, None]
-            found = np.bincount(numbers.ravel(), minlength=texts * self.resamples)
-            cells.notes[seen] = found.reshape(-1, texts).astype(np.float32)
-        return np.asarray(cells.notes[seen], np.float64)
+            of_texts = _counted(np.array(cells.order[:seen])[drawn], texts)
+            cells.notes[seen] = of_texts, _counted(drawn, seen) if cells.others else None
+        found: tuple[Any, Any] = cells.notes[seen]
+        return found
+
+
+def _counted(drawn: Ints, kinds: int) -> npt.NDArray[np.float32]:
+    """How often each of ``kinds`` is in each row."""
+    numbers = drawn + kinds * np.arange(len(drawn))[:, None]
+    return np.bincount(numbers.ravel(), minlength=kinds * len(drawn)).reshape(-1, kinds).astype(np.float32)

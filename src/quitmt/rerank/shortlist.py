@@ -1,6 +1,7 @@
 """Two methods in a row: a cheap one for a short list, then a better one for the winner among it.
 
-The second sees only the ``top`` texts that the first likes best (ties: the lower index), against the whole support.
+The second sees only the ``top`` texts that the first likes best (ties: anchors in their order, then the lower index),
+against the whole support. Anchors and samples are on one list: an anchor that the first thinks little of is dropped.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from quitmt.rerank.prune import Prune
 
 
 class Exact:
-    """All of the support."""
+    """All of the support; a sample without itself, where samples are judged so."""
 
     signature = "exact"
 
     def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
-        texts = len(cells.counts(size))
-        found = np.full(texts, -np.inf)
-        found[rows] = cells.mean(cells.block(rows, range(texts)), size)
+        found = np.full(len(cells.counts(size)), -np.inf)
+        found[rows] = cells.mean(cells.over(rows, size), size, rows)
         return found
 
 
@@ -40,4 +40,5 @@ class Shortlist:
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         coarse = self._first.estimate(cells, size)
-        return self._second.among(cells, size, np.sort(np.argsort(-coarse, kind="stable")[: self._top]))
+        liked = np.lexsort((cells.precedence(size), -coarse))
+        return self._second.among(cells, size, np.sort(liked[: self._top]))

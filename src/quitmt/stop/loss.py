@@ -8,12 +8,12 @@ Two things may be lost by stopping after n of N candidates:
   are summed, which cannot be too little.
 - **Candidates not seen yet.** With an exponential upper tail the best of N is expected above the best of n by the
   tail's mean excess times ln(N/n). For the excess stands how far the leader is above the mean of the best eight
-  candidates; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor
-  between the two, far below 1: a score among the n flatters the luckiest, and a new candidate is often an old one.
+  samples; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor between
+  the two, far below 1: a score among the n flatters the luckiest, a new sample is often an old one, and where anchors
+  lead it seldom beats them.
 
 The sum is in the units of the score, whatever the utility, so the threshold is something that a user can aim at. It is
-no promise: with the embedded model mean losses of replays were 0.4 to 1.6 times the threshold, with OPUS-MT 2.8 times
-(docs/rules.md).
+no promise (docs/anchors.md and docs/rules.md have the losses that replays came to).
 """
 
 from __future__ import annotations
@@ -42,24 +42,29 @@ class Loss(Threshold):
     traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
     step: int = 8
-    most: float = 5e-4
+    most: float = 8e-3
     """The expected loss that is small enough, in units of the score."""
-    new: float = 0.1
-    minimum: int = 32
+    new: float = 0.03
+    """Fitted on anchored pools of two models (docs/anchors.md). Plain pools lose more to what is not seen: 0.1."""
+    scale: float = 0.6
+    """Losses to single rivals are added up, though only one of them can win: the sum is too much."""
+    minimum: int = 4
     looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._check(most=self.most, new=self.new)
-        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}|{self._shared}"
+        self._check(most=self.most, new=self.new, scale=self.scale)
+        scale = "" if self.scale == 1 else f"|scale:{text(self.scale)}"
+        name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}{scale}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:
         if standing.rivals is None:
             return math.inf
         rivals = standing.rivals()
-        return expected_loss(rivals.mean, rivals.error, rivals.top, standing.size / self.budget, self.new)
+        known = standing.size / self.budget
+        return self.scale * expected_loss(rivals.mean, rivals.error, rivals.top, known, self.new)
 
 
 @kernel()

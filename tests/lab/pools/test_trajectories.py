@@ -47,7 +47,7 @@ def reranked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     inner = module.observe
 
     def counted(reranker: Any, pools: Any, **more: Any) -> Any:
-        ids.extend(segment.id for segment, _ in pools)
+        ids.extend(pool.segment.id for pool in pools)
         return inner(reranker, pools, **more)
 
     monkeypatch.setattr(module, "observe", counted)

@@ -69,7 +69,8 @@ def test_a_replay_is_the_run(
         reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=beyond.observed(study), step=step, budget=budget
     )
     (replayed,) = beyond.replayed(study, one)
-    translator = Translator(RecordedGenerator(pools), reranker=reranker, rule=rule, k=step, n=budget)
+    generator = RecordedGenerator(pools)
+    translator = Translator(generator, reranker=reranker, rule=rule, k=step, n=budget, support="all")
     outcomes = translator.translate([Segment(pool.segment.id, "x") for pool in pools])
     assert replayed.name == rule
     assert [one.error for one in outcomes] == [None] * len(SIZES)

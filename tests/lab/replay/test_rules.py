@@ -52,7 +52,8 @@ def recorded(pools: list[RecordedPool], reranker: str) -> Trajectories:
 
 
 def live(pools: list[RecordedPool], reranker: str, **settings: object) -> list[Outcome]:
-    translator = Translator(RecordedGenerator(pools), reranker=reranker, **settings)  # type: ignore[arg-type]
+    generator = RecordedGenerator(pools)
+    translator = Translator(generator, reranker=reranker, support="all", **settings)  # type: ignore[arg-type]
     return translator.translate([Segment(pool.segment.id, "x") for pool in pools])
 
 

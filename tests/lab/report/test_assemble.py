@@ -14,13 +14,14 @@ from quitmt.evaluate import equivalence
 from quitmt.evaluate.equivalence import compare
 from quitmt.lab.frames import QualityScores, RuleSeconds
 from quitmt.lab.paper import printed
-from quitmt.lab.pipeline import AcceleratedReplay, Results, replayed
+from quitmt.lab.pipeline import replayed
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.replay.live import Live
 from quitmt.lab.replay.runtime import estimated, speedup
 from quitmt.lab.replay.significance import pair_of
 from quitmt.lab.report import assemble as module
 from quitmt.lab.report.assemble import Assembled, assemble
+from quitmt.lab.results import AcceleratedReplay, Results
 from quitmt.lab.rows import RuleRow, RuntimeRow
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.testsets import StudyTestSet

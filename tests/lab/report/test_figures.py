@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from quitmt.calibrate.drawing import encoded, looks, save
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.frames import RuleSeconds
+from quitmt.lab.report import palette
 from quitmt.lab.report.cost_figures import (
     CostCurves,
     Trace,
@@ -21,6 +22,8 @@ from quitmt.lab.report.cost_figures import (
     runtime_breakdown,
 )
 from quitmt.lab.report.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
+from quitmt.lab.report.options import Measured, Option, Series
+from quitmt.lab.report.overview_figure import quality_against_all_costs
 from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
 
 METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
@@ -182,3 +185,47 @@ def test_rules_that_were_not_run_live_say_so() -> None:
 def test_series_differ_without_colour() -> None:
     seen = {(look.marker, look.line) for look in looks(7)}
     assert len(seen) == 7
+
+
+def test_a_rule_has_one_colour_in_all_figures() -> None:
+    """Whatever else a series is, its colour is that of its rule."""
+    wanted = {"QUIT": palette.colour("QUIT"), "loss": palette.colour("loss"), "race": palette.colour("race")}
+    assert len(set(wanted.values())) == 3
+    for make in (cost, regret, evolution, alphas, steps, sweep):
+        for panel in make().axes:
+            for line in panel.get_lines():
+                name = palette.family(str(line.get_label()))
+                if name in wanted:
+                    assert line.get_color() == wanted[name], make
+    for make in (alphas, steps):  # QUIT alone, by reranker
+        assert {line.get_color() for panel in make().axes for line in panel.get_lines()} == {wanted["QUIT"]}
+
+
+def everything() -> Figure:
+    line = np.array([4.0, 16.0, 64.0])
+    series = [
+        Series(sampling, reranker, rule, line, line / 100, {"metricx": 3 - line / 100})
+        for sampling in ("T=1", "T=0.7 + greedy")
+        for reranker in RERANKERS
+        for rule in ("Fixed N", "loss", "QUIT")
+    ]
+    live = Measured(5, 0.3, {"metricx": 2.0})
+    quality = {"metricx": np.array([2.0, 3.0])}
+    options = [
+        Option("", "", "greedy", 0, 1, quality, 0.01, live),
+        Option("T=1", "qe:kiwi", "QUIT", 8, 8, quality, 1, live),
+    ]
+    return quality_against_all_costs(series, options, METRICS[1])
+
+
+def test_the_first_figure_keeps_kinds_of_cost_apart() -> None:
+    figure = everything()
+    labels = [panel.get_xlabel() for panel in figure.axes]
+    kinds = ["candidates per segment", "seconds per segment, estimated", "seconds per segment, live"]
+    assert labels == kinds * 2
+    candidates, estimated, live = figure.axes[:3]
+    assert len(candidates.get_lines()) == len(estimated.get_lines()) == 6 + 2  # greedy: a point, and a level
+    assert [text.get_text() for text in candidates.texts] == ["greedy"]
+    assert len(live.get_lines()) == 2 and len(figure.axes[5].get_lines()) == 3  # run live: qe:kiwi only
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["Fixed N", "loss", "QUIT", "T=1", "T=0.7 + greedy"]

@@ -9,12 +9,12 @@ import pytest
 
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab import pipeline
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.report import frontier_facts, frontier_tables
 from quitmt.lab.report.facts import sentences
 from quitmt.lab.report.frontier_rows import Frontier, frontier_of
 from quitmt.lab.report.tables import csv, latex, markdown
+from quitmt.lab.results import Results
 from tests.lab.studies import Bars, recorded_study
 
 HEADINGS = {"chrfpp": "chrF++"}

@@ -168,7 +168,7 @@ def test_unknown_scores_are_null_and_the_json_is_valid() -> None:
     track = Track("qe:x", [2], [float("nan")], [float("nan"), 1.0], (Stop("All", 2, 1),))
     text = embedded([SegmentView("1", "s", (), ("a", "b"), (track,), {"m": [float("nan"), 0.123456789]})])
     (segment,) = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))["segments"]
-    assert segment["candidates"] == [["b", 1, 2, [1.0], [0.123457]], ["a", 1, 1, [None], [None]]]
+    assert segment["candidates"] == [["b", 1, 2, [1.0], [0.123457], ""], ["a", 1, 1, [None], [None], ""]]
 
 
 def test_segments_come_from_the_studys_arrays() -> None:

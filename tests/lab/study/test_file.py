@@ -13,10 +13,13 @@ from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
 from quitmt.lab.study.file import MOST, SECTIONS
-from quitmt.lab.study.settings import LiveSettings, TestSetSettings
+from quitmt.lab.study.settings import BaselineSettings, LiveSettings, SamplingSettings, TestSetSettings
 
 FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""
+DECODED = BaselineSettings("greedy,beam:4")
+"""A new study has baselines; one of an earlier version is as it was."""
+DOCS = Path(__file__).parents[3] / "docs" / "lab.md"
 TEST_SET = '[test_set]\ntsv = "a.tsv"\n'
 
 
@@ -28,15 +31,18 @@ def uncommented(text: str, *, without: tuple[str, ...]) -> str:
 
 def test_the_template_is_a_study_of_defaults() -> None:
     found = parse(tomllib.loads(template("news.tsv")), "template")
-    assert found == Study(TestSetSettings(tsv="news.tsv", limit=200), live=FEW_LIVE)
+    assert found == Study(TestSetSettings(tsv="news.tsv", limit=200), live=FEW_LIVE, baselines=DECODED)
 
 
 def test_what_is_commented_out_is_the_default() -> None:
     """But for what has none: another test set, pools, languages, cut-offs, hardware, options and the paper."""
     others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight recipe"
-    text = uncommented(template(), without=(*others.split(), "options", "device", "dtype", "batch_tokens", "dataset"))
-    text = text.replace('model = "Qwen3"', "")
-    assert parse(tomllib.loads(text), "template") == Study(TestSetSettings(tsv="NEWS.tsv", limit=200), live=FEW_LIVE)
+    more = "options device dtype batch_tokens dataset min_p support samplings"
+    text = uncommented(template(), without=(*others.split(), *more.split()))
+    text = re.sub(r"\[\[samplings\]\].*?(?=\[paper\])", "", text.replace('model = "Qwen3"', ""), flags=re.DOTALL)
+    assert parse(tomllib.loads(text), "template") == Study(
+        TestSetSettings(tsv="NEWS.tsv", limit=200), live=FEW_LIVE, baselines=DECODED
+    )
 
 
 def test_the_template_names_every_field() -> None:
@@ -46,12 +52,14 @@ def test_the_template_names_every_field() -> None:
     for section, kind in SECTIONS.items():
         named = set(re.findall(r"^(?:# )?(\w+) = ", blocks[section], re.MULTILINE))
         assert named == {one.name for one in fields(kind)}, section
+    (sampling,) = re.findall(r"^# \[\[samplings\]\](.*?)^# \[paper\]", text, re.MULTILINE | re.DOTALL)
+    assert all(re.search(rf"\b{one.name}\b", sampling) for one in fields(SamplingSettings))
 
 
 @pytest.mark.parametrize("name", ['a "b" \\ c.tsv', "néws.tsv", "a # b.tsv", "NEWS.tsv"])
 def test_the_template_takes_any_file_name(name: str) -> None:
     found = parse(tomllib.loads(template(name, limit=7, output="x/é")), "template")
-    assert found == Study(TestSetSettings(tsv=name, limit=7), output="x/é", live=FEW_LIVE)
+    assert found == Study(TestSetSettings(tsv=name, limit=7), output="x/é", live=FEW_LIVE, baselines=DECODED)
 
 
 def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
@@ -135,6 +143,61 @@ def test_what_is_wrong_is_said_in_one_sentence(text: str, message: str, tmp_path
     assert "\n" not in str(raised.value)
 
 
+def test_samplings_are_studies_of_their_own() -> None:
+    text = TEST_SET + (
+        '[model]\ntemperature = 1.0\n[rerank]\nrerankers = ["mbr:chrf"]\n'
+        '[[samplings]]\nanchors = "greedy, beam:4"\n'
+        '[[samplings]]\nname = "cold"\ntemperature = 0.7\ntop_p = 0.9\n'
+        '[[samplings]]\ntop_p = 0.9\nseed = 3\nsupport = "others"\n'
+    )
+    plain, anchored, cold, nucleus = parse(tomllib.loads(text), "x").arms()
+    names = ["T=1", "T=1 + greedy,beam:4", "cold", "T=1 top-p=0.9 seed=3, support others"]
+    assert [one.name for one in (plain, anchored, cold, nucleus)] == names
+    assert [one.study.rerank.support for one in (plain, anchored, cold, nucleus)] == ["all", "others", "all", "others"]
+    assert anchored.study.model.words == ("greedy", "beam:4") and plain.study.model.words == ()
+    assert (cold.study.model.temperature, cold.study.model.top_p, cold.study.model.seed) == (0.7, 0.9, 0)
+    assert all(one.study.samplings == () for one in (plain, anchored, cold, nucleus))
+
+
+def test_a_study_is_the_paper_s_by_default() -> None:
+    (arm,) = parse(tomllib.loads(TEST_SET), "x").arms()
+    assert (arm.study.model.temperature, arm.study.model.anchors, arm.study.rerank.support) == (1.2, "none", "all")
+    (arm,) = parse(tomllib.loads(TEST_SET + '[model]\npools = "a/b.jsonl.gz"\nanchors = "given"\n'), "x").arms()
+    assert (arm.name, arm.study.rerank.support) == ("b.jsonl.gz + given", "others")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[[samplings]]\ntemperatur = 1",
+            "x, [[samplings]] 1, temperatur: unknown field of [[samplings]] 'temperatur'",
+        ),
+        ("[samplings]\ntemperature = 1", "x: samplings must be sections, each under [[samplings]]"),
+        ("[[samplings]]\nanchors = 'beem:4'", "x: anchors must be none, or some of greedy, beam:N, N@T"),
+        ("[[samplings]]\nseed = 0", "x: two samplings of the study are called 'T=1.2'"),
+        (
+            "[model]\npools = 'a'\n[[samplings]]\ntemperature = 1",
+            "x: the sampling a sets temperature, and recorded pools",
+        ),
+        ("[live]\nsamplings = ['T=1']", "x, [live], samplings: unknown sampling 'T=1' (did you mean 'T=1.2'?)"),
+        ("[baselines]\nanchors = 'greedy,greedy'", "x: anchors names the same anchor twice"),
+    ],
+)
+def test_samplings_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse(tomllib.loads(TEST_SET + text), "x")
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_the_example_in_the_documentation() -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```", DOCS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    study = parse(tomllib.loads(text), "docs/lab.md")
+    assert [arm.name for arm in study.arms()] == ["T=1", "T=1 + greedy,beam:4", "cold", "cold and anchored"]
+    assert study.arms()[-1].study.model.temperature == 0.7
+    assert study.baselines.words == ("greedy", "beam:4", "beam:16")
+
+
 def test_resamples_have_the_limit_of_comparisons() -> None:
     assert MOST["[evaluate], resamples"] == MOST_RESAMPLES
 
@@ -166,6 +229,7 @@ def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (study.model.seed, study.model.temperature, study.model.budget) == (5, 0.7, 64)
     assert (study.rerank.rerankers, study.rules.k, study.live.windows) == (("qe:likelihood",), 4, (2,))
     assert study.recipe_of("qe:likelihood").stop.n == 64
+    assert study.model.anchors == "greedy"  # as a run of the recipe would have it
     Path("my.toml").write_text("[rerank]\nfilter = 'qe:likelihood'\n")
     with pytest.raises(InputError, match=r"the lab replays exact MBR and QE, and my.toml has a filter"):
         parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")

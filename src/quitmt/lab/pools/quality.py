@@ -57,24 +57,53 @@ def wanted(
     return Wanted(texts, places, (len(pools), width), len(references))
 
 
+def wanted_texts(sources: Sequence[str], references: Sequence[Sequence[str]], given: Sequence[Sequence[str]]) -> Wanted:
+    """Translations that belong to no pool, each of ``given`` with a text a segment: a column each."""
+    texts: dict[str, Text] = {}
+    places = []
+    for column, translations in enumerate(given):
+        for row, (source, text) in enumerate(zip(sources, translations, strict=True)):
+            own = tuple(one[row] for one in references)
+            key = key_of(source, text, *own)
+            texts[key] = source, text, own
+            places.append((row, column, key))
+    return Wanted(texts, places, (len(sources), len(given)), len(references))
+
+
 def evaluate(
     spec: str, what: Wanted, folder: Path, setup: Setup | None = None, progress: Progress | None = None
 ) -> QualityScores:
     """The scores by one metric."""
+    (found,) = evaluate_all(spec, [what], folder, setup, progress)
+    return found
+
+
+def evaluate_all(
+    spec: str, whats: Sequence[Wanted], folder: Path, setup: Setup | None = None, progress: Progress | None = None
+) -> list[QualityScores]:
+    """The scores by one metric, which is loaded once; what is wanted has the same references."""
     metric = load(spec, setup)
-    signature = metric.signature_for(what.references)
+    signature = metric.signature_for(whats[0].references)
     table = RowStore(folder / f"quality-{key_of(metric.name, signature)}", rows_a_part=AT_ONCE)
     known = table.keys()
-    new = {key: text for key, text in what.texts.items() if key not in known}
+    texts = all_texts(whats)
+    new = {key: text for key, text in texts.items() if key not in known}
     if progress:
-        progress(len(what.texts) - len(new))
+        progress(len(texts) - len(new))
     with table:
         _score(metric, new, table, progress)
-    scores = table.read(what.texts, ("score",))
-    values = np.full(what.shape, np.nan)
-    for row, index, key in what.places:
-        values[row, index] = scores[key]["score"]
-    return QualityScores(metric.name, signature, metric.lower_is_better, values)
+    scores = table.read(texts, ("score",))
+    found = []
+    for what in whats:
+        values = np.full(what.shape, np.nan)
+        for row, index, key in what.places:
+            values[row, index] = scores[key]["score"]
+        found.append(QualityScores(metric.name, signature, metric.lower_is_better, values))
+    return found
+
+
+def all_texts(whats: Sequence[Wanted]) -> dict[str, Text]:
+    return {key: text for what in whats for key, text in what.texts.items()}
 
 
 def _indices(chosen: Sequence[Trajectories | Replayed], row: int) -> set[int]:

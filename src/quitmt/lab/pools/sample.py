@@ -38,6 +38,8 @@ class FullPool:
     generate_seconds: float
     """Measured when it was sampled; NaN for pools from elsewhere."""
     anchors: tuple[Candidate, ...] = ()
+    anchor_seconds: float = 0.0
+    """Measured when they were decoded, apart from the samples."""
 
     @property
     def key(self) -> str:
@@ -79,7 +81,7 @@ def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPo
         pool = by_id[segment.id]
         if pool.segment.source and pool.segment.source != segment.source:
             raise InputError(f"{path}: the pool of segment {segment.id} has another source than the test set")
-        found.append(FullPool(segment, pool.candidates[:budget], float("nan"), pool.anchors))
+        found.append(FullPool(segment, pool.candidates[:budget], float("nan"), pool.anchors, float("nan")))
     return found
 
 

@@ -146,7 +146,7 @@ def _observed(
 
 def warm_up(reranker: Reranker[Any], pool: FullPool) -> None:
     """Rerank a few candidates for nothing: what a first call takes to compile and load is no cost of a segment."""
-    reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP)])
+    reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP, pool.anchors)])
 
 
 def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[str], table: RowStore) -> Trajectories:
@@ -172,6 +172,8 @@ def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[s
         final,
         np.array([pool.generate_seconds for pool in pools]),
         np.array([rows[key]["rerank_seconds"] for key in keys]),
+        anchors=np.array([len(pool.anchors) for pool in pools], np.int64),
+        anchor_seconds=np.array([pool.anchor_seconds for pool in pools]),
     )
 
 
@@ -215,7 +217,7 @@ def accelerated(
 def _whole(reranker: Any, pool: FullPool) -> dict[str, Any]:
     began = time.perf_counter()
     state = reranker.open(pool.segment)
-    (standings,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates))])
+    (standings,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates), pool.anchors)])
     seconds = time.perf_counter() - began
     if isinstance(standings, QuitmtError):
         raise standings

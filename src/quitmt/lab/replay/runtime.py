@@ -20,14 +20,16 @@ def estimated(trajectories: Trajectories, replayed: Replayed) -> RuleSeconds:
     """An estimate of what a rule would have cost, from what each segment's whole pool of n candidates cost.
 
     For a rule that used m of them: m / n of its generation, as if all candidates took the same time and batches were as
-    full; of its reranking m / n with QE and (m / n)² with MBR, which compares every pair. The estimate knows neither
-    what a live run loses in emptier batches nor what it gains where generating and reranking overlap, and nothing of
-    accelerated MBR, whose reranking must be measured.
+    full; of its reranking m / n with QE and (m / n)² with MBR, which compares every pair. All anchors are decoded,
+    and count as candidates, not as judges. The estimate knows neither what a live run loses in emptier batches nor what
+    it gains where generating and reranking overlap, and nothing of accelerated MBR, whose reranking must be measured.
     """
+    anchors = trajectories.anchors
     share = replayed.size / trajectories.sizes
-    reranked = share**2 if trajectories.is_mbr else share
+    candidates = (replayed.size + anchors) / (trajectories.sizes + anchors)
+    reranked = share * candidates if trajectories.is_mbr else candidates
     return RuleSeconds(
-        generate=float(np.sum(trajectories.generate_seconds * share)),
+        generate=float(np.sum(trajectories.generate_seconds * share + trajectories.anchor_seconds)),
         rerank=float(np.sum(trajectories.rerank_seconds * reranked)),
         live=False,
     )

@@ -17,10 +17,10 @@ import numpy as np
 from quitmt.evaluate.equivalence import Comparison, compare
 from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
 from quitmt.lab.paper import values as paper_values
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay import runtime
 from quitmt.lab.replay.prr import window_prr
 from quitmt.lab.replay.significance import direction, pair_of
+from quitmt.lab.results import Results
 from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
 
 RERANK = "rerank"
@@ -236,4 +236,6 @@ def _first(trajectories: Trajectories, count: int) -> Trajectories:
         sizes=trajectories.sizes[:count],
         generate_seconds=trajectories.generate_seconds[:count],
         rerank_seconds=trajectories.rerank_seconds[:count],
+        anchors=trajectories.anchors[:count],
+        anchor_seconds=trajectories.anchor_seconds[:count],
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from quitmt.calibrate.drawing import Look, legend_below, looks, panels, styled
+from quitmt.calibrate.drawing import Look, legend_below, panels, styled
 from quitmt.lab.frames import Floats, Ints
 from quitmt.lab.report.figures import metric_label
+from quitmt.lab.report.palette import colour, family, look
 from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow, RuntimeRow
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ def quality_against_cost(frontiers: Mapping[str, CostCurves], rows: Sequence[Rul
     """
     figure, axes = panels(1, len(frontiers), f"{metric.heading} against cost", width=4.2, height=3.3)
     # What has lines first: looks that are easy to follow. A rule's points look like its line.
-    lined = ["QUIT", *(rule for frontier in frontiers.values() for rule in frontier.rules)]
-    pointed = [_family(row.rule) for row in rows]
-    families = [one for one in dict.fromkeys((*lined, *pointed)) if one not in ("Fixed-N*", UNACCELERATED)]
-    look_of = {UNACCELERATED: looks(1)[0], **dict(zip(families, looks(len(families)), strict=True))}
+    lined = ["QUIT", *(family(rule) for frontier in frontiers.values() for rule in frontier.rules)]
+    pointed = [family(row.rule) for row in rows]
+    families = [one for one in dict.fromkeys((*lined, *pointed)) if one not in ("Fixed", UNACCELERATED)]
+    look_of = {one: look(one, number) for number, one in enumerate((UNACCELERATED, *families))}
     for panel, (reranker, frontier) in zip(axes, frontiers.items(), strict=True):
-        panel.plot(frontier.sizes, frontier.quality, color="#777777", label="Fixed N")
-        for family, look in look_of.items():
-            if family in frontier.rules:
-                panel.plot(*frontier.rules[family], **{**look.of(family), "markevery": MARK_EVERY, "markersize": 3})
-            mine = [row for row in rows if row.reranker == reranker and _family(row.rule) == family]
+        panel.plot(frontier.sizes, frontier.quality, color=colour("Fixed"), label="Fixed N")
+        for name, own in look_of.items():
+            for rule in (rule for rule in frontier.rules if family(rule) == name):
+                panel.plot(*frontier.rules[rule], **{**own.of(name), "markevery": MARK_EVERY, "markersize": 3})
+            mine = [row for row in rows if row.reranker == reranker and family(row.rule) == name]
             for number, row in enumerate(sorted(mine, key=lambda row: row.mean_size)):
                 # Labels of neighbours go below and above in turn: windows crowd where pools are nearly whole.
-                _point(panel, row, metric, family, look, label_above=bool(number % 2))
+                _point(panel, row, metric, name, own, label_above=bool(number % 2))
         panel.set_xlabel("mean candidates a segment")
         panel.set_ylabel(metric_label(metric))
         panel.set_title(reranker)
@@ -69,12 +69,7 @@ def quality_against_cost(frontiers: Mapping[str, CostCurves], rows: Sequence[Rul
     return figure
 
 
-def _family(rule: str) -> str:
-    """A rule's name without its settings: QUIT of ``QUIT w=8``, loss of ``loss:most=0.0005``."""
-    return re.split("[ :]", rule, maxsplit=1)[0]
-
-
-def _point(panel: Axes, row: RuleRow, metric: MetricColumn, family: str, look: Look, *, label_above: bool) -> None:
+def _point(panel: Axes, row: RuleRow, metric: MetricColumn, name: str, own: Look, *, label_above: bool) -> None:
     score = row.scores.get(metric.name)
     if score is None:
         return
@@ -82,13 +77,13 @@ def _point(panel: Axes, row: RuleRow, metric: MetricColumn, family: str, look: L
     if score.fixed is not None:
         low, high = score.fixed.interval
         bars = [[max(0.0, score.fixed.difference - low)], [max(0.0, high - score.fixed.difference)]]
-    whole = family == UNACCELERATED
+    whole = name == UNACCELERATED
     panel.errorbar(
-        [row.mean_size], [score.value], yerr=bars, fmt="*" if whole else look.marker, color=look.colour, capsize=2,
-        elinewidth=0.8, markersize=8 if whole else 5, markerfacecolor=look.colour if whole else "white", label=family,
+        [row.mean_size], [score.value], yerr=bars, fmt="*" if whole else own.marker, color=own.colour, capsize=2,
+        elinewidth=0.8, markersize=8 if whole else 5, markerfacecolor=own.colour if whole else "white", label=name,
         zorder=3,
     )  # fmt: skip
-    settings = row.rule.removeprefix(family).strip(" :")
+    settings = row.rule.removeprefix(name).strip(" :")
     if settings:
         panel.annotate(
             settings, (row.mean_size, score.value), xytext=(3, 5 if label_above else -10), textcoords="offset points",
@@ -101,10 +96,10 @@ def regret_against_cost(traces: Mapping[str, Sequence[Trace]]) -> Figure:
     """A panel a reranker, both axes logarithmic, fixed sizes first: the lower and the further left, the better."""
     figure, axes = panels(1, len(traces), "What rules lose, at which cost", width=4.4, height=3.6)
     names = list(dict.fromkeys(one.rule for _, *rules in traces.values() for one in rules))
-    look_of = dict(zip(names, looks(len(names)), strict=True))
+    look_of = {name: look(name, number) for number, name in enumerate(names)}
     for panel, (reranker, (fixed, *rules)) in zip(axes, traces.items(), strict=True):
         there = fixed.sizes >= min((float(one.sizes.min()) for one in rules), default=1.0)
-        panel.plot(fixed.sizes[there], fixed.regret[there], color="#777777", label=fixed.rule)
+        panel.plot(fixed.sizes[there], fixed.regret[there], color=colour("Fixed"), label=fixed.rule)
         for one in rules:
             few = {} if len(one.sizes) < 16 else {"markevery": MARK_EVERY}
             style = {**look_of[one.rule].of(one.rule), **few, "markersize": 4, "markerfacecolor": "white"}
@@ -132,12 +127,10 @@ def runtime_breakdown(rows: Sequence[RuntimeRow]) -> Figure:
     names = [f"{row.reranker}, {row.rule}" for row in rows]
     for panel, basis in zip(axes, bases, strict=True):
         left = [0.0] * len(rows)
-        for part, colour, hatch in (("generation", "#cccccc", ""), ("reranking", "white", "////")):
+        for part, shade, hatch in (("generation", "#cccccc", ""), ("reranking", "white", "////")):
             seconds = [row.seconds(basis) for row in rows]
             widths = [(each.generate if part == "generation" else each.rerank) if each else 0.0 for each in seconds]
-            panel.barh(
-                names, widths, left=left, color=colour, hatch=hatch, edgecolor="black", linewidth=0.6, label=part
-            )
+            panel.barh(names, widths, left=left, color=shade, hatch=hatch, edgecolor="black", linewidth=0.6, label=part)
             left = [a + b for a, b in zip(left, widths, strict=True)]
         for place, row in enumerate(rows):
             if row.seconds(basis) is None:
@@ -159,10 +152,10 @@ def alpha_tradeoff(rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
         series.setdefault((row.reranker, int(row.settings["w"])), []).append(row)
     rerankers = list(dict.fromkeys(reranker for reranker, _ in series))
     figure, (cost, *trades) = panels(1, 1 + len(rerankers), "What the threshold α trades", width=3.7, height=3.0)
-    for ((reranker, w), mine), look in zip(series.items(), looks(len(series)), strict=True):
+    for number, ((reranker, w), mine) in enumerate(series.items()):
         sizes = [row.mean_size for row in mine]
         quality = [row.scores[metric.name].value for row in mine]
-        style = look.of(f"{reranker}, w={w}")
+        style = look("QUIT", number).of(f"{reranker}, w={w}")
         cost.plot([row.settings["alpha"] for row in mine], sizes, **style)
         trades[rerankers.index(reranker)].plot(sizes, quality, **style)
     cost.set_xscale("log")

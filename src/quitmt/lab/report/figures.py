@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quitmt.calibrate.drawing import legend_below, looks, panels, styled
+from quitmt.calibrate.drawing import legend_below, panels, styled
 from quitmt.lab.frames import Floats, Ints
-from quitmt.lab.rows import MetricColumn, RuleRow
+from quitmt.lab.report.palette import colour, look
+from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +73,8 @@ def _histogram(panel: Axes, stops: Ints, budget: int, bins: int) -> None:
     early = np.bincount(place[stops < budget], minlength=bins) * 100 / len(stops)
     width = budget / bins
     at = (np.arange(bins) + 0.5) * width
-    panel.bar(at, early, width, color="#9ecae1", edgecolor="black", linewidth=0.6, label="stopped early")
+    tint = f"{colour('QUIT')}66"
+    panel.bar(at, early, width, color=tint, edgecolor="black", linewidth=0.6, label="stopped early")
     full = 100 * float((stops >= budget).mean())
     panel.bar(
         at[-1], full, width, bottom=early[-1], color="white", edgecolor="black", linewidth=0.6, hatch="////",
@@ -99,19 +101,20 @@ def window_sweep(
     figure, axes = panels(-(-len(wanted) // columns), columns, "What the window costs and what it buys")
     for panel, (metric_or_none, shown) in zip(axes, wanted, strict=False):
         for reranker in shown:
-            look = looks(len(rerankers))[rerankers.index(reranker)]
+            own = look("QUIT", rerankers.index(reranker))
             mine = sorted((row for row in rows if row.reranker == reranker), key=lambda row: row.settings["w"])
             level = next((row for row in base if row.reranker == reranker), None)
             w = [row.settings["w"] for row in mine]
             if metric_or_none is None:
-                panel.plot(w, [row.mean_size for row in mine], **look.of(reranker))
+                panel.plot(w, [row.mean_size for row in mine], **own.of(reranker))
             else:
                 points = [(row.settings["w"], *_with_bars(row, metric_or_none)) for row in mine]
                 x, y, below, above = np.array(points).T
-                panel.errorbar(x, y, yerr=[below, above], capsize=2, elinewidth=0.8, **look.of(reranker))
+                panel.errorbar(x, y, yerr=[below, above], capsize=2, elinewidth=0.8, **own.of(reranker))
                 if level is not None and metric_or_none.name in level.scores:
                     value = level.scores[metric_or_none.name].value
-                    panel.axhline(value, color=look.colour, linestyle=":", label=f"{reranker}, Unaccelerated")
+                    style: dict[str, Any] = {"color": colour(UNACCELERATED), "linestyle": own.line, "linewidth": 0.8}
+                    panel.axhline(value, label=f"{reranker}, {UNACCELERATED}", **style)
             panel.set_xticks(w)
         panel.set_xlabel("window w (steps)")
         if metric_or_none is None:
@@ -149,11 +152,12 @@ def score_evolution(curves: Sequence[Evolution]) -> Figure:
     rules = list(dict.fromkeys(rule for curve in curves for rule in curve.stops))
     for panel, curve in zip(axes, curves, strict=False):
         panel.plot(curve.sizes, curve.score, drawstyle="steps-post", color="#555555", label="best score")
-        for rule, look in zip(rules, looks(len(rules)), strict=True):
+        for number, rule in enumerate(rules):
             if rule in curve.stops:
+                own = look(rule, number)
                 at = int(np.searchsorted(curve.sizes, curve.stops[rule], side="right")) - 1
                 panel.plot(
-                    [curve.stops[rule]], [curve.score[at]], look.marker, color=look.colour,
+                    [curve.stops[rule]], [curve.score[at]], own.marker, color=own.colour,
                     markerfacecolor="white", markeredgewidth=1.4, markersize=7, label=rule,
                 )  # fmt: skip
         panel.set_title(f"segment {curve.id}")
@@ -177,11 +181,11 @@ def step_sizes(rows: Sequence[RuleRow], metric: MetricColumn | None = None, *, w
     figure, axes = panels(2 if metric else 1, 2, "What the step size changes", sharex=True, sharey="row")
     for number, panel in enumerate(axes):
         title, shown = kept[number % 2]
-        for reranker, look in zip(rerankers, looks(len(rerankers)), strict=True):
+        for place, reranker in enumerate(rerankers):
             mine = sorted((row for row in shown if row.reranker == reranker), key=lambda row: row.settings["k"])
             y = [row.scores[metric.name].value if metric and number > 1 else row.mean_size for row in mine]
             k = [row.settings["k"] for row in mine]
-            panel.plot(k, y, **look.of(reranker))
+            panel.plot(k, y, **look("QUIT", place).of(reranker))
         panel.set_xscale("log", base=2)
         steps = sorted({row.settings["k"] for _, each in kept for row in each})
         panel.set_xticks(steps, [f"{k:.0f}" for k in steps])

@@ -8,18 +8,18 @@ nearest the cost: a cost, unlike a quality, leaves a threshold little to be luck
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, Ints, QualityScores, Replayed, Trajectories
-from quitmt.lab.pipeline import Results
 from quitmt.lab.replay import beyond, frontier
 from quitmt.lab.replay import rules as replay
 from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.frontier import Curve, Halved, HeldOut, Losses, Versus
+from quitmt.lab.results import Results
 
 FIXED = "Fixed N"
 
@@ -84,18 +84,21 @@ class Frontier:
     """By reranker: fixed sizes first, then rules with a threshold."""
     costs: tuple[CostRow, ...] = ()
     quits: tuple[QuitRow, ...] = ()
+    curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
+    """By reranker, as the lines are."""
 
 
 def frontier_of(results: Results, qualities: Mapping[str, QualityScores]) -> Frontier:
     """``qualities`` by the keys that tables use."""
-    lines, costs, quits = {}, list[CostRow](), list[QuitRow]()
+    lines, curves, costs, quits = {}, {}, list[CostRow](), list[QuitRow]()
     for spec in results.trajectories:
         ground = Ground(results, spec, qualities)
         lines[spec] = tuple(ground.line(curve) for curve in ground.curves)
+        curves[spec] = tuple(ground.curves)
         if len(ground.curves) > 1 and len(ground.trajectories.ids) > 1:
             costs += ground.at_costs()
             quits += ground.against_quit()
-    return Frontier((frontier.REGRET, *qualities), lines, tuple(costs), tuple(quits))
+    return Frontier((frontier.REGRET, *qualities), lines, tuple(costs), tuple(quits), curves)
 
 
 class Ground:

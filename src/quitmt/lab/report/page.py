@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from quitmt.lab.report.segments import CANDIDATES, SEGMENTS, SegmentView, embedded
 from quitmt.lab.report.tables import NOTHING, Cell, Column, Table, cell_text
@@ -31,6 +32,15 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """What a reader is to do, before everything else."""
+
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StudyReport:
     title: str
     date: str
@@ -44,6 +54,9 @@ class StudyReport:
     segments: Sequence[SegmentView] = ()
     total_segments: int | None = None
     """Of the study, if ``segments`` are only the first of them."""
+    opening: Opening = field(default_factory=Opening)
+    links: Mapping[str, str] = field(default_factory=dict)
+    """To the reports of other samplings, by name."""
 
 
 def write(report: StudyReport, path: Path) -> None:
@@ -60,6 +73,8 @@ def html(report: StudyReport) -> str:
         "machine": escape(report.machine),
         "style": (page / "style.css").read_text("utf-8"),
         "script": (page / "script.js").read_text("utf-8"),
+        "opening": _opening(report.opening),
+        "links": _links(report.links),
         "summary": "\n".join(f"<li>{escape(said)}</li>" for said in report.sentences),
         "tables": "\n".join(_table(table) for table in report.tables),
         "figures": "\n".join(_figure(picture) for picture in report.pictures),
@@ -72,6 +87,22 @@ def html(report: StudyReport) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
+def _opening(opening: Opening) -> str:
+    said = "\n".join(f"<li>{escape(one)}</li>" for one in opening.sentences)
+    first, *others = (_table(table) for table in opening.tables) if opening.tables else ("",)
+    figures = "\n".join(_figure(picture) for picture in opening.pictures)
+    return "\n".join([f"<ul>\n{said}\n</ul>", first, figures, *others])
+
+
+def _links(links: Mapping[str, str]) -> str:
+    if not links:
+        return ""
+    found = ", ".join(f'<a href="{escape(quote(path))}">{escape(name)}</a>' for name, path in links.items())
+    return (
+        f"<p>The tables and figures below are of the first sampling. Each other has a report of its own: {found}.</p>"
+    )
+
+
 def _extent(report: StudyReport) -> str:
     total = report.total_segments or len(report.segments)
     shown = min(SEGMENTS, len(report.segments))
@@ -79,7 +110,19 @@ def _extent(report: StudyReport) -> str:
     return f"{which}, each with about {CANDIDATES} of its best candidates and every one that a rule would choose."
 
 
-def _table(table: Table) -> str:
+def for_reading(table: Table) -> Table:
+    """What is the same in all rows goes, and what a row is about comes first, then quality, then cost."""
+    lead = [i for i in range(len(table.columns)) if table.is_text(i) and table.columns[i].key != "dataset"]
+    costs = ("mean_n", "full_percent", "speedup_", "seconds_", "candidates", "best_again")
+    later = [i for i, column in enumerate(table.columns) if i not in lead and column.key.startswith(costs)]
+    between = [i for i in range(len(table.columns)) if i not in (*lead, *later) and table.columns[i].key != "dataset"]
+    order = [*lead, *between, *later]
+    rows = tuple(tuple(row[i] for i in order) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[i] for i in order), rows=rows)
+
+
+def _table(given: Table) -> str:
+    table = for_reading(given)
     heads, rows = [], []
     for i, column in enumerate(table.columns):
         side = "" if table.is_text(i) else ' class="number"'

@@ -1,71 +1,141 @@
 """What a study leaves behind: tables, figures, a report to open in a browser, and a page to read.
 
 OUTPUT/report.html       everything, self-contained
-OUTPUT/results.md        the summary and the tables
+OUTPUT/results.md        what to use, the summary and the tables
 OUTPUT/tables/           each table as Markdown, LaTeX and CSV
 OUTPUT/figures/          each figure as SVG, PDF and PNG
+OUTPUT/SAMPLING/         the same of each further sampling by itself
+
+The report opens with what to use, of all samplings. Its other tables and figures are of the sampling of ``[model]``.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Any
-
-import numpy as np
 
 from quitmt._version import __version__
 from quitmt.calibrate import drawing
-from quitmt.lab.frames import Replayed
-from quitmt.lab.pipeline import Results
-from quitmt.lab.replay import rules as replay
-from quitmt.lab.replay.frontier import REGRET
-from quitmt.lab.report import cost_figures, facts, figures, frontier_facts, frontier_tables, paper_tables, tables
+from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, paper_tables, tables
 from quitmt.lab.report import page as report
+from quitmt.lab.report.agreement import agreements
 from quitmt.lab.report.assemble import Assembled, assemble, key_of
-from quitmt.lab.report.cost_figures import Trace
-from quitmt.lab.report.figures import Evolution
+from quitmt.lab.report.choices import Overview, overview
+from quitmt.lab.report.drawn import all_figures, judged, shown_windows
 from quitmt.lab.report.frontier_rows import Frontier, frontier_of
+from quitmt.lab.report.options import Option, Series, options_of, series_of
+from quitmt.lab.report.overview_figure import quality_against_all_costs
 from quitmt.lab.report.segments import segment_views
-from quitmt.lab.rows import UNACCELERATED, MetricColumn
+from quitmt.lab.results import Results
+from quitmt.lab.rows import RuleRow, Score
+from quitmt.lab.study import Study
 
-EVOLUTIONS = 6
-"""Single segments in the figure of score evolution."""
+FILES_ONLY = frozenset(("window_sweep", "chrf_utility"))
+"""Tables whose rows are in the main results too: they are written, and not shown twice."""
+
+
+class Arm:
+    """One sampling, with what its tables are made of."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+
+    @cached_property
+    def rows(self) -> Assembled:
+        return assemble(self.results)
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        return frontier_of(self.results, {key_of(one): one for one in self.results.quality.values()})
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the report opens with."""
+
+    said: tuple[str, ...]
+    tables: tuple[tables.Table, ...]
+    series: Sequence[Series]
+    options: Sequence[Option]
+    found: Overview | None
 
 
 def publish(results: Results, folder: Path) -> Path:
     """Write everything; the path of the report."""
-    rows = assemble(results)
-    frontier = frontier_of(results, {key_of(one): one for one in results.quality.values()})
-    found = _tables(results, rows, frontier)
+    arms = [Arm(results), *(Arm(one) for one in results.others)]
+    links = {arm.results.name: f"{folder_name(arm.results.name)}/report.html" for arm in arms[1:]}
+    for arm in arms[1:]:
+        _write(arm, _opening([arm]), folder / folder_name(arm.results.name), {})
+    return _write(arms[0], _opening(arms), folder, links)
+
+
+def folder_name(sampling: str) -> str:
+    """
+    >>> folder_name("T=0.7 + greedy,beam:4")
+    'T-0.7-greedy-beam-4'
+    """
+    return re.sub(r"[^\w.]+", "-", sampling).strip("-.") or "sampling"
+
+
+def _opening(arms: Sequence[Arm]) -> Opening:
+    first = replace(arms[0].results, others=tuple(arm.results for arm in arms[1:]))
+    frontiers = [arm.frontier for arm in arms]
+    options = options_of(first, frontiers, shown_windows(first))
+    found = overview(options, arms[0].rows.metrics[1:], first.study)
+    shown = (advice.choices_table(found), advice.options_table(found)) if found else ()
+    return Opening(advice.sentences(found), shown, series_of(first, frontiers), options, found)
+
+
+def _write(arm: Arm, opening: Opening, folder: Path, links: dict[str, str]) -> Path:
+    results, rows, frontier = arm.results, arm.rows, arm.frontier
+    found = _tables(results, rows, frontier, opening)
     curves = frontier_tables.curves(frontier, _headings(results))  # to compute with, and too long to read
-    for table in (*found, curves):
+    for table in (*opening.tables, *found, curves):
         tables.write(table, folder / "tables")
-    pictures = []
-    for name, title, figure in _figures(results, rows, frontier):
-        saved = {path.suffix: path for path in drawing.save(figure, folder / "figures", name)}
-        pictures.append(report.Picture(name, title, saved[".svg"].read_text("utf-8")))
+    first, pictures = [], []
+    if opening.found is not None:
+        metric = opening.found.judged
+        figure = quality_against_all_costs(opening.series, opening.options, metric)
+        first.append(_picture("overview", f"{metric.heading} against cost, of everything", figure, folder))
+    for name, title, figure in all_figures(results, rows, frontier):
+        pictures.append(_picture(name, title, figure, folder))
     sentences = facts.sentences(_facts(results, rows, frontier))
     page = folder / "report.html"
-    report.write(_report(results, found, pictures, sentences), page)
-    text = [f"# {results.study.title}", "", *(f"- {said}" for said in sentences)]
-    for table in found:
+    shown = [table for table in found if table.name not in FILES_ONLY]
+    content = _report(results, shown, pictures, sentences)
+    report.write(replace(content, opening=_opened(opening, first), links=links), page)
+    text = [f"# {results.study.title}", "", "## What to use", "", *(f"- {said}" for said in opening.said)]
+    text += ["", "## What was found", "", *(f"- {said}" for said in sentences)]
+    for table in (*opening.tables, *shown):
         text += ["", tables.markdown(table)]
     (folder / "results.md").write_text("\n".join(text) + "\n", "utf-8")
     return page
+
+
+def _picture(name: str, title: str, figure: Any, folder: Path) -> report.Picture:
+    saved = {path.suffix: path for path in drawing.save(figure, folder / "figures", name)}
+    return report.Picture(name, title, saved[".svg"].read_text("utf-8"))
+
+
+def _opened(opening: Opening, pictures: Sequence[report.Picture]) -> report.Opening:
+    return report.Opening(opening.said, opening.tables, pictures)
 
 
 def _headings(results: Results) -> dict[str, str]:
     return {key_of(quality): quality.metric for quality in results.quality.values()}
 
 
-def _tables(results: Results, rows: Assembled, frontier: Frontier) -> list[tables.Table]:
+def _tables(results: Results, rows: Assembled, frontier: Frontier, opening: Opening) -> list[tables.Table]:
     risks, splits = _headings(results), results.study.rules.splits
+    baselines = _baseline_rows(results, opening)
     found = [
-        paper_tables.main_results(rows.main, rows.metrics),
+        paper_tables.main_results([*baselines, *rows.main], rows.metrics),
         paper_tables.window_sweep(rows.windows, rows.metrics),
         paper_tables.alpha_ablation(rows.alphas, rows.metrics),
         paper_tables.step_by_window(rows.mean_sizes),
@@ -77,8 +147,38 @@ def _tables(results: Results, rows: Assembled, frontier: Frontier) -> list[table
     if frontier.quits:
         found.insert(2, frontier_tables.against_quit(frontier, risks, splits))
     if by_chrf := [row for row in rows.main if row.reranker == "mbr:chrf"]:
-        found.append(paper_tables.chrf_utility(by_chrf, rows.metrics))
-    return [_with_live_note(results, table) for table in found]
+        found.append(paper_tables.chrf_utility([*baselines, *by_chrf], rows.metrics))
+    notes = _baseline_notes(rows, opening)
+    noted = [replace(one, notes=(*one.notes, *notes)) if one.name in NOTED else one for one in found]
+    return [_with_live_note(results, table) for table in noted]
+
+
+NOTED = frozenset(("window_sweep", "alpha", "beyond_cost", "beyond_quit"))
+"""Tables of rules that have no row for what reranks nothing: a note says what that is worth."""
+
+
+def _alone(results: Results, opening: Opening) -> list[Option]:
+    """Greedy, beam searches and one sample, if the first are known."""
+    found = [one for one in opening.options if one.is_baseline or (one.sampling == results.name and not one.reranker)]
+    return found if any(one.is_baseline for one in found) else []
+
+
+def _baseline_rows(results: Results, opening: Opening) -> list[RuleRow]:
+    found = []
+    for one in _alone(results, opening):
+        scores = {name: Score(float(values.mean())) for name, values in one.quality.items()}
+        found.append(RuleRow("", one.rule, one.cost, float("nan"), scores, dataset=results.test_set.name))
+    return found
+
+
+def _baseline_notes(rows: Assembled, opening: Opening) -> tuple[str, ...]:
+    if opening.found is None or not any(one.is_baseline for one in opening.options):
+        return ()
+    metric = opening.found.judged
+    column = tables.Column("", "", metric.decimals)
+    told = [one for one in opening.options if one.in_table and (one.is_baseline or one.rule.startswith("all "))]
+    values = [f"{one.name} {column.text(float(one.quality[metric.name].mean()))}" for one in told]
+    return (f"For comparison, {metric.heading}: {'; '.join(values)}.",)
 
 
 def _with_live_note(results: Results, table: tables.Table) -> tables.Table:
@@ -92,133 +192,26 @@ def _with_live_note(results: Results, table: tables.Table) -> tables.Table:
     return replace(table, notes=(*table.notes, note))
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Whether live runs did what replays of the same pools say, segment by segment."""
-
-    reranker: str
-    runs: int
-    segments: int
-    differing: int
-
-    def sentence(self) -> str:
-        said = f"{self.reranker}: {self.runs} rules were run live on {self.segments} segments"
-        if not self.differing:
-            return f"{said} and used the same candidates and chose the same translations as in the replay."
-        return (
-            f"{said}; in {self.differing} of {self.runs * self.segments} cases the number of candidates or the choice "
-            f"was another than in the replay: sampling or scoring is not reproducible here."
-        )
-
-
-def agreements(results: Results) -> list[Agreement]:
-    found = []
-    for spec, runs in results.live.items():
-        own = results.replays[spec]
-        replayed = {one.name: one for one in (own.unaccelerated, *own.windows, *own.beyond)}
-        differing = 0
-        for live in runs:
-            rule, count = replayed[live.rule], len(live.sizes)
-            same = (rule.size[:count] == live.sizes) & (rule.index[:count] == live.indices)
-            differing += int((~same).sum())
-        found.append(Agreement(spec, len(runs), len(runs[0].sizes), differing))
-    return found
-
-
-def _shown_windows(results: Results) -> tuple[int, ...]:
-    """Those that figures and sentences are about: the ones of the other sweeps, if they are replayed, else all."""
-    rules = results.study.rules
-    return tuple(w for w in rules.windows if w in rules.alpha_windows) or rules.windows
-
-
-def _figures(results: Results, rows: Assembled, frontier: Frontier) -> Iterator[tuple[str, str, Any]]:
-    study = results.study
-    budget = study.model.budget
-    shown = _shown_windows(results)
-    stops = {
-        spec: {int(one.settings["w"]): one.size for one in own.windows if one.settings["w"] in shown}
-        for spec, own in results.replays.items()
-    }
-    judged = _judged(rows)
-    yield "stopping", "Where segments stop", figures.stopping_distribution(stops, budget=budget)
-    base = [row for row in rows.main if row.rule == UNACCELERATED]
-    yield "windows", "The window", figures.window_sweep(rows.windows, base, rows.metrics, budget=budget)
-    yield "evolution", "The best score of single segments", figures.score_evolution(_evolutions(results))
-    middle = study.rules.alpha_windows[len(study.rules.alpha_windows) // 2]
-    steps = figures.step_sizes(rows.steps, judged, w=middle, product=study.rules.k * middle)
-    yield "steps", "The step", steps
-    for metric in rows.metrics:
-        figure = cost_figures.quality_against_cost(_bought(frontier, metric), rows.main, metric)
-        yield f"cost-{_file_name(metric.name)}", f"{metric.heading} against cost", figure
-    yield "regret", "Regret against cost", cost_figures.regret_against_cost(_traces(results, frontier))
-    if any(row.estimated or row.live for row in rows.runtimes):
-        yield "runtime", "Where the time goes", cost_figures.runtime_breakdown(rows.runtimes)
-    yield "alpha", "The threshold", cost_figures.alpha_tradeoff(rows.alphas, judged)
-
-
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "+-_." else "-" for c in name)
-
-
-def _judged(rows: Assembled) -> MetricColumn:
-    """The first external metric, or the reranker's own score if there is none."""
-    return rows.metrics[1] if len(rows.metrics) > 1 else rows.metrics[0]
-
-
-def _evolutions(results: Results) -> list[Evolution]:
-    budget, k = results.study.model.budget, results.study.rules.k
-    found, windows = [], _shown_windows(results)
-    for spec, one in results.trajectories.items():
-        shown = [rule for rule in results.replays[spec].windows if rule.settings["w"] in windows]
-        for row in range(min(max(1, EVOLUTIONS // len(results.trajectories)), len(one.ids))):
-            sizes = replay.steps(int(one.sizes[row]), k, budget)
-            stops = {rule.name: int(rule.size[row]) for rule in shown}
-            found.append(Evolution(one.ids[row], spec, sizes, one.score[row, sizes - 1], stops))
-    return found
-
-
-def _bought(frontier: Frontier, metric: MetricColumn) -> dict[str, cost_figures.CostCurves]:
-    """What each fixed size buys, and each rule at every threshold."""
-    found = {}
-    for spec, (fixed, *others) in frontier.lines.items():
-        rules = {line.rule: (line.size, line.quality[metric.name]) for line in others}
-        few = fixed.places(64)
-        found[spec] = cost_figures.CostCurves(fixed.size[few], fixed.quality[metric.name][few], rules)
-    return found
-
-
-def _traces(results: Results, frontier: Frontier) -> dict[str, list[Trace]]:
-    """Fixed sizes, rules at every threshold, and QUIT by window and by α."""
-    found = {}
-    for spec, lines in frontier.lines.items():
-        own, rules = results.replays[spec], results.study.rules
-        traces = [Trace(line.rule, line.size, line.lost[REGRET]) for line in lines]
-        series = {f"QUIT, all w, α={rules.alpha:g}": list(own.windows)}
-        for w in rules.alpha_windows:
-            series[f"QUIT w={w}, all α"] = [one for one in own.alphas if one.settings["w"] == w]
-        traces += [_trace(name, quits, own.unaccelerated) for name, quits in series.items()]
-        found[spec] = traces
-    return found
-
-
-def _trace(name: str, rules: list[Replayed], whole: Replayed) -> Trace:
-    points = sorted((one.mean_size, float((whole.score - one.score).mean())) for one in rules)
-    return Trace(name, *np.array(points).T)
-
-
 def _facts(results: Results, rows: Assembled, frontier: Frontier) -> list[facts.Fact]:
     study = results.study
-    windows = _shown_windows(results)
+    windows = shown_windows(results)
     told = [f"QUIT w={w}" for w in windows]
     told += [rule.name for own in results.replays.values() for rule in own.beyond]
     found: list[facts.Fact] = [
-        facts.Pools(len(results.pools), study.model.budget, study.model.pools or study.model.name),
+        facts.Pools(len(results.pools), study.model.budget, _source(results)),
         *facts.facts(rows.main, rows.metrics, budget=study.model.budget, rules=told),
         *frontier_facts.facts(frontier, _headings(results), study.rules.splits),
     ]
-    judged = _judged(rows)
-    ranked = [one for one in rows.prr if one.w in windows and one.risk == judged.name]
-    return [*found, *agreements(results), *(facts.RiskRanking(one, judged.heading) for one in ranked)]
+    metric = judged(rows)
+    ranked = [one for one in rows.prr if one.w in windows and one.risk == metric.name]
+    return [*found, *agreements(results), *(facts.RiskRanking(one, metric.heading) for one in ranked)]
+
+
+def _source(results: Results) -> str:
+    """Where samples are from; of a file, its name."""
+    model = results.study.model
+    source = PurePath(model.pools).name if model.pools is not None else model.name
+    return f"{source} ({results.name})" if results.name not in ("", source) else source
 
 
 def _report(
@@ -232,6 +225,7 @@ def _report(
         for name, group in asdict(study).items()
         if isinstance(group, dict)
     }
+    settings |= {f"samplings {place}": given for place, given in enumerate(_given(study), start=1)}
     rules = [rule for own in results.replays.values() for rule in (own.unaccelerated, *own.windows, *own.beyond)]
     views = segment_views(
         [pool.segment.source for pool in results.pools],
@@ -241,6 +235,7 @@ def _report(
         rules,
         list(results.quality.values()),
         k=study.rules.k,
+        anchors=[[(one.text, one.origin) for one in pool.anchors] for pool in results.pools],
     )
     return report.StudyReport(
         study.title,
@@ -253,3 +248,7 @@ def _report(
         views,
         len(results.pools),
     )
+
+
+def _given(study: Study) -> list[dict[str, str]]:
+    return [{key: str(value) for key, value in asdict(one).items() if value is not None} for one in study.samplings]

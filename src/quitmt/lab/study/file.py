@@ -6,7 +6,6 @@ rule could be run with. Paths are relative to where quitmt is run.
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping
@@ -14,18 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quitmt.errors import InputError, unknown
+from quitmt.errors import InputError, UsageError, unknown
+from quitmt.generate import anchors
 from quitmt.lab.study.settings import (
+    BaselineSettings,
     EvaluateSettings,
     LiveSettings,
     ModelSettings,
     PaperSettings,
     RerankSettings,
     RuleSettings,
+    SamplingSettings,
     Study,
     TestSetSettings,
 )
-from quitmt.recipe import files
+from quitmt.recipe import Recipe, RerankRecipe, files
+from quitmt.recipe.effective import effective
 from quitmt.recipe.fields import fields_of, read, written
 
 MOST = {
@@ -48,9 +51,13 @@ SECTIONS: dict[str, type[Any]] = {
     "rerank": RerankSettings,
     "rules": RuleSettings,
     "evaluate": EvaluateSettings,
+    "baselines": BaselineSettings,
     "live": LiveSettings,
     "paper": PaperSettings,
 }
+
+
+SAMPLINGS = "samplings"
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,13 @@ def load(path: str) -> Study:
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
+    known = [*fields_of(_Texts), *SECTIONS, SAMPLINGS]
     for name in found:
-        if name not in SECTIONS and name not in fields_of(_Texts):
-            error = unknown("field of a study", name, [*fields_of(_Texts), *SECTIONS])
+        if name not in known:
+            error = unknown("field of a study", name, known)
             raise InputError(f"{where}: {error.args[0]}", hint=error.hint)
-    texts = read(
-        _Texts, {name: value for name, value in found.items() if name not in SECTIONS}, _place(where), "a study"
-    )
+    above = {name: value for name, value in found.items() if name in fields_of(_Texts)}
+    texts = read(_Texts, above, _place(where), "a study")
     given: dict[str, Any] = dict(written(texts))
     defaults = _of_recipe(texts.recipe, where) if texts.recipe is not None else {}
     for name, kind in SECTIONS.items():
@@ -95,12 +102,38 @@ def parse(found: Mapping[str, Any], where: str) -> Study:
             given[name] = read(kind, whole, _place(f"{where}, [{name}]"), f"[{name}]")
     if "test_set" not in given:
         raise InputError(f"{where} names no test set", hint="a section [test_set] with tsv, sources, name or jsonl")
-    study = Study(**given)
+    study = Study(**given, samplings=_samplings(found.get(SAMPLINGS, []), where))
     chosen = [kind for kind in ("tsv", "sources", "name", "jsonl") if getattr(study.test_set, kind) is not None]
     if len(chosen) != 1:
         raise InputError(f"{where}, [test_set]: exactly one of tsv, sources, name and jsonl must be there")
     _check(study, where)
+    _check_samplings(study, where)
     return study
+
+
+def _samplings(found: Any, where: str) -> tuple[SamplingSettings, ...]:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise InputError(f"{where}: {SAMPLINGS} must be sections, each under [[{SAMPLINGS}]]")
+    place = f"{where}, [[{SAMPLINGS}]]"
+    return tuple(
+        read(SamplingSettings, one, _place(f"{place} {number}"), f"[[{SAMPLINGS}]]")
+        for number, one in enumerate(found, start=1)
+    )
+
+
+def _check_samplings(study: Study, where: str) -> None:
+    try:
+        names = [arm.name for arm in study.arms()]
+        for arm in study.arms():
+            if arm.study.model.pools is None:  # of recorded ones the names are whatever they were recorded with
+                anchors.parse(arm.study.model.anchors or anchors.NONE)
+        anchors.parse(study.baselines.anchors)
+    except UsageError as error:
+        raise InputError(f"{where}: {error.args[0]}", hint=error.hint) from None
+    for name in study.live.samplings:
+        if name not in names:
+            stranger = unknown("sampling", name, names)
+            raise InputError(f"{where}, [live], samplings: {stranger.args[0]}", hint=stranger.hint)
 
 
 def _check(study: Study, where: str) -> None:
@@ -157,96 +190,19 @@ def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
-    scoring = {name: getattr(recipe.rerank, name) for name in ("device", "dtype", "batch_tokens")}
-    model = {**dict(written(recipe.model)), "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
+    scoring = {name: getattr(recipe.rerank, name) for name in ("support", "device", "dtype", "batch_tokens")}
+    # What the recipe leaves open is as a run of it would have it, which is not as in the paper.
+    sampling = effective(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support))).model
+    own = {"temperature": sampling.temperature, "anchors": sampling.anchors}
+    model = {**dict(written(recipe.model)), **own, "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
     found = {
         "model": model,
         "rerank": {"rerankers": [recipe.rerank.name], **({"accelerated": faster} if faster else {}), **scoring},
         "rules": {"k": recipe.stop.k, "alpha": recipe.stop.alpha},
-        "live": {"windows": [recipe.stop.w]} if recipe.stop.rule in (None, "quit") else {},
+        "live": {"windows": [recipe.stop.w]} if recipe.stop.w is not None else {},
     }
     return {name: {key: one for key, one in own.items() if one is not None} for name, own in found.items()}
 
 
 def _place(where: str) -> Callable[[str], str]:
     return lambda name: f"{where}, {name}"
-
-
-def template(tsv: str = "NEWS.tsv", *, limit: int = 200, output: str = "study") -> str:
-    """A study file with every field, its meaning and its default."""
-    found = TEMPLATE
-    for line, value in (("tsv", tsv), ("limit", limit), ("output", output)):
-        before, at, rest = found.partition(f"\n{line} = ")
-        old, space, meaning = rest.partition(" #")
-        # What JSON makes of a text or a whole number is TOML as well.
-        new = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        found = before + at + new.ljust(len(old)) + space + meaning
-    return found
-
-
-TEMPLATE = """\
-# A study of early stopping: run it with `quitmt lab run`. What is commented out is the default, or one of several ways.
-title = "A study of early stopping"
-output = "study"                     # the folder for tables, figures, report.html, and cache/: what is done and kept
-# recipe = "my.toml"                 # a recipe (quitmt recipe) whose model, reranker, k and n are the defaults here
-
-[test_set]
-tsv = "NEWS.tsv"                     # source <tab> reference [<tab> reference …], a segment a line
-# sources = "news.en"                # or plain files, a segment a line
-# references = ["news.ref.pt"]
-# name = "wmt24:en-de"               # or one of sacrebleu's
-# jsonl = "wmt25-genmt.jsonl"        # or the WMT25 release
-limit = 200                          # the first segments only
-
-[model]
-name = "embedded:en-pt"              # any of `quitmt models`
-# pools = "pools.jsonl.gz"           # or recorded pools, by the ids of the segments
-# source_language = "en"             # an embedded model knows its own
-# target_language = "pt"
-# budget = 512                       # candidates a segment
-# temperature = 1.2
-# top_k = 50                         # cut-offs; none by default
-# top_p = 0.95
-# epsilon = 0.02
-# seed = 0
-# context = 0                        # chat models: show so many segments before each
-# in_flight = 16                     # segments at a time; the default depends on the engine
-# options = { base_url = "http://localhost:8000/v1" }
-
-[rerank]
-# rerankers = ["mbr:chrf", "qe:likelihood"]
-# accelerated = ["prune", "lowrank"] # kinds of MBR to compare with, on the whole pools
-# keep_pairs = false                 # keep the utilities of all pairs too (large), for analyses of your own
-# device = "cuda"                    # of neural rerankers; also dtype and batch_tokens
-# dtype = "float32"
-# batch_tokens = 8192
-
-[rules]
-# k = 8                              # candidates a step
-# alpha = 1e-3                       # how far the best score may move within a window, and QUIT stops
-# windows = [2, 4, 6, 8, 10, 12, 14, 16]     # in steps
-# alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]    # with each of alpha_windows
-# alpha_windows = [4, 8, 16]
-# steps = [4, 8, 16]                 # other k, with each of alpha_windows
-# beyond = ["loss", "race", "headroom"]      # rules with a threshold, at every threshold; [] for none
-# costs = [64, 100, 150, 200, 250]   # mean candidates a segment at which those are compared with a fixed number
-# splits = 200                       # random halves: thresholds are chosen on one half and judged on the other
-
-[evaluate]
-# metrics = ["chrf++"]               # of `quitmt score`
-# resamples = 10000                  # of the paired bootstrap
-# seed = 0                           # of the bootstrap
-# device = "cuda"                    # of neural metrics; also dtype and batch_tokens
-# dtype = "float32"
-# batch_tokens = 8192
-# options = { base_url = "http://localhost:8000/v1" }   # of a judge, gemba:openai:MODEL
-
-[live]                               # for `quitmt lab live`
-# windows = [4, 8, 16]
-# rules = ["loss:most=0.0005", "headroom:share=0.002"]   # with a threshold; each where it fits the reranker
-limit = 20                           # segments to re-run, from the first; all without this line, which takes long
-
-# [paper]                            # put the paper's numbers beside ours
-# dataset = "WMT24"
-# model = "Qwen3"
-"""

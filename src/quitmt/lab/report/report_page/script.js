@@ -143,7 +143,7 @@ function sortableTable(headings, rows) {
 }
 
 function numberCell(number, digits) {
-  const cell = make("td", { class: "number" }, digits === 0 ? String(number) : shown(number, digits));
+  const cell = make("td", { class: "number" }, digits === 0 && number !== null ? String(number) : shown(number, digits));
   if (number !== null && number !== undefined) cell.dataset.value = number;
   return cell;
 }
@@ -155,7 +155,7 @@ function badges(rules, names) {
 function showSegment(data, segment, target) {
   const texts = make("dl", {}, make("dt", {}, "Source"), make("dd", {}, segment.source));
   for (const reference of segment.references) texts.append(make("dt", {}, "Reference"), make("dd", {}, reference));
-  texts.append(make("dt", {}, "Pool"), make("dd", {}, `${segment.drawn} candidates, ${segment.distinct} distinct`));
+  texts.append(make("dt", {}, "Pool"), make("dd", {}, `${segment.drawn} samples, ${segment.distinct} distinct${segment.anchors ? `; ${segment.anchors} anchors` : ""}`));
   const parts = [make("h3", {}, `Segment ${segment.id}`), texts];
 
   for (const track of segment.tracks) {
@@ -168,19 +168,21 @@ function showSegment(data, segment, target) {
     parts.push(sortableTable([["Rule"], ["Stops at", true], ["Would choose"]], rows));
   }
 
-  const rows = segment.candidates.map(([text, count, first, scores, quality], index) => {
+  const rows = segment.candidates.map(([text, count, first, scores, quality, origin], index) => {
     const chosenBy = segment.tracks.map((track) => track.stops.filter((stop) => stop[2] === index).map((stop) => stop[0]));
     const row = make("tr", { class: chosenBy.some((rules) => rules.length) ? "chosen" : "" },
       make("td", { class: "said" }, text), numberCell(count, 0), numberCell(first, 0));
+    if (segment.anchors) row.append(make("td", {}, origin));
     segment.tracks.forEach((track, i) => row.append(numberCell(scores[i], 4), make("td", {}, ...badges(chosenBy[i], data.rules))));
     quality.forEach((score) => row.append(numberCell(score, 2)));
     return row;
   });
   const headings = [["Candidate"], ["Count", true], ["First drawn", true]];
+  if (segment.anchors) headings.push(["Anchor"]);
   for (const track of segment.tracks) headings.push([`${track.reranker}, final`, true], [`Chosen by, ${track.reranker}`]);
   for (const metric of data.metrics) headings.push([metric, true]);
   parts.push(make("h3", {}, "Candidates"));
-  if (rows.length < segment.distinct) parts.push(make("p", {}, `${rows.length} of ${segment.distinct} distinct ones.`));
+  if (rows.length < segment.distinct) parts.push(make("p", {}, `${rows.length} of ${segment.distinct} distinct samples${segment.anchors ? ", and anchors" : ""}.`));
   parts.push(sortableTable(headings, rows));
   target.replaceChildren(...parts);
 }

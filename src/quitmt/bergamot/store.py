@@ -1,0 +1,95 @@
+"""Where fetched models lie: one folder for each pair of languages, in the user's cache. Nothing here uses the network.
+
+    CACHE/models/en-de/      model.bin, vocab.spm (or srcvocab.spm and trgvocab.spm), quitmt.json
+
+``quitmt.fetch`` fills it. Files that somebody put there by hand count as well. They have no quitmt.json, which only
+says where a model came from.
+
+Invariant: a folder that was fetched has its final name only when everything in it was checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quitmt.errors import UsageError, unknown
+
+EMBEDDED = ("en-pt", "pt-en")
+"""Pairs that come with quitmt: small models, of the architecture that Mozilla calls tiny."""
+VARIABLE = "QUITMT_CACHE"
+"""The environment variable that names another cache."""
+MANIFEST = "quitmt.json"
+_LANGUAGE = "[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})*"
+_PAIR = re.compile(f"{_LANGUAGE}-{_LANGUAGE}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where a model came from, as the index of its publisher had it."""
+
+    architecture: str = ""
+    status: str = ""
+    hash: str = ""
+    """SHA-256 of the model file."""
+    origin: str = ""
+    """The address that the model file came from."""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def root() -> Path:
+    """The folder with all pairs. It need not exist."""
+    if given := os.environ.get(VARIABLE):
+        return Path(given).expanduser() / "models"
+    from platformdirs import user_cache_path  # not for commands that need no fetched model
+
+    return user_cache_path("quitmt", appauthor=False) / "models"
+
+
+def is_pair(text: str) -> bool:
+    """Whether it has the form of a pair: ``en-de``, ``en-zh_hant``. Nothing else becomes the name of a folder."""
+    return _PAIR.fullmatch(text) is not None
+
+
+def folder(pair: str) -> Path:
+    """Where the model of a pair is, or will be."""
+    return root() / pair
+
+
+def has(pair: str) -> bool:
+    return is_pair(pair) and folder(pair).is_dir()
+
+
+def pairs() -> list[str]:
+    try:
+        return sorted(path.name for path in root().iterdir() if is_pair(path.name) and path.is_dir())
+    except OSError:
+        return []
+
+
+def manifest(pair: str) -> Manifest | None:
+    """None for files that were put there by hand."""
+    try:
+        found = json.loads((folder(pair) / MANIFEST).read_text("utf-8"))
+        return Manifest(**found) if isinstance(found, dict) else None
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def written(manifest: Manifest) -> str:
+    fields: dict[str, Any] = asdict(manifest)
+    return json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
+
+
+def require(name: str) -> None:
+    """Raise if there is no model ``embedded:PAIR`` here; say how to get it."""
+    kind, _, pair = name.partition(":")
+    if kind == "embedded" and (pair in EMBEDDED or has(pair)):
+        return
+    if kind == "embedded" and is_pair(pair):
+        raise UsageError(f"the model {name} is not on this machine", hint=f"quitmt models get {pair}")
+    raise unknown("model", name, [*(f"embedded:{pair}" for pair in (*EMBEDDED, *pairs())), "bergamot:FOLDER"])

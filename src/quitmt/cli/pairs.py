@@ -1,0 +1,156 @@
+"""``quitmt models get`` and ``quitmt models list``: translation models for other languages, fetched on request."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from quitmt.bergamot import store
+from quitmt.errors import ModelError
+
+INTERRUPTED = 130
+ARCHITECTURES = ("base", "base-memory", "tiny")
+EXAMPLES = """\
+examples:
+  quitmt models list de                        # what there is from and into German
+  quitmt models get en-de                      # the one that Firefox uses
+  quitmt translate news.en -o news.de --model embedded:en-de"""
+HEAD = ("pair", "architecture", "MB", "COMET", "BLEU", "")
+
+Row = tuple[str, str, str, str, str, str]
+
+
+def add_actions(parser: Any) -> None:
+    """Two actions of ``quitmt models``, which without any lists what it always did."""
+    parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    one = actions.add_parser(
+        "get",
+        help="fetch translation models for other languages",
+        description="Fetch Firefox translation models, which Mozilla publishes, into your cache. A download that was "
+        "interrupted is continued, and every model is checked.",
+    )
+    one.add_argument("pairs", nargs="+", metavar="PAIR", help="source and target language, such as en-de")
+    one.add_argument(
+        "--architecture", choices=ARCHITECTURES, help="base is best, tiny is quickest (the one that Firefox uses)"
+    )
+    one.add_argument("--replace", action="store_true", help="take the place of a model of this pair that is here")
+    one.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    one.set_defaults(act=get)
+    every = actions.add_parser(
+        "list",
+        help="list translation models: those that are here, and those that can be fetched",
+        description="List the translation models that are here and those that Mozilla publishes, with the size of the "
+        "model and its quality on FLORES-200+ as published.",
+    )
+    every.add_argument("languages", nargs="*", metavar="LANGUAGE", help="only pairs with it, or one pair: de, en-de")
+    every.add_argument("--installed", action="store_true", help="only those that are here; needs no network")
+    every.set_defaults(act=show)
+
+
+def get(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from quitmt import fetch
+
+    quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
+
+    def bar(what: str, total: int | None, here: int) -> Any:
+        return tqdm(
+            desc=what,
+            total=total,
+            initial=here,
+            unit="B",
+            unit_scale=True,
+            disable=quiet,
+            file=sys.stderr,
+            dynamic_ncols=True,
+        )
+
+    for pair in args.pairs:
+        try:
+            got = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
+        except KeyboardInterrupt:
+            _say(f"interrupted; what has arrived is kept, and quitmt models get {pair} continues")
+            return INTERRUPTED
+        done = "fetched" if got.fresh else "is here already:"
+        _say(f"{pair} {done} {got.folder}; use it with --model {got.name}")
+        if pair in store.EMBEDDED:
+            _say(f"embedded:{pair} stays the model that comes with quitmt")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    print("here, as --model embedded:PAIR")
+    _print_table(_wanted(_here(), args.languages))
+    if args.installed:
+        return 0
+    from quitmt import fetch
+
+    try:
+        index = fetch.read()
+    except ModelError as error:
+        known = fetch.last_known()
+        _say(f"{error}; {'the last known index is shown' if known else 'only what is here is shown'}")
+        if known is None:
+            return 0
+        index = known
+    print(f"\npublished by Mozilla ({index.generated[:10]}), fetched with: quitmt models get PAIR")
+    rows = [
+        (model.pair, model.architecture, _size(model.model.size), *_quality(model.metrics), model.status)
+        for models in index.models.values()
+        for model in models
+    ]
+    _print_table(_wanted(rows, args.languages))
+    return 0
+
+
+def _here() -> list[Row]:
+    rows: list[Row] = []
+    for pair in sorted({*store.EMBEDDED, *store.pairs()}):
+        if pair in store.EMBEDDED:
+            rows.append((pair, "tiny", "17", "", "", "comes with quitmt"))
+        if not store.has(pair):
+            continue
+        known = store.manifest(pair)
+        size = sum(path.stat().st_size for path in store.folder(pair).glob("model*.bin"))
+        origin = f"fetched, {known.status}" if known and known.status else "fetched" if known else "put there by hand"
+        if pair in store.EMBEDDED:
+            origin += f", as --model bergamot:{store.folder(pair)}"
+        architecture, metrics = (known.architecture, known.metrics) if known else ("", {})
+        rows.append((pair, architecture, _size(size), *_quality(metrics), origin))
+    return rows
+
+
+def _wanted(rows: Iterable[Row], languages: list[str]) -> list[Row]:
+    return [row for row in rows if not languages or {row[0], *row[0].split("-")} & set(languages)]
+
+
+def _size(size: int | None) -> str:
+    return f"{size / 1e6:.0f}" if size else ""
+
+
+def _quality(metrics: Mapping[str, float]) -> tuple[str, str]:
+    comet, bleu = metrics.get("comet"), metrics.get("bleu")
+    return "" if comet is None else f"{comet:.4g}", "" if bleu is None else f"{bleu:.1f}"
+
+
+def _print_table(rows: list[Row]) -> None:
+    if not rows:
+        print("  none")
+        return
+    widths = [max(len(row[column]) for row in [HEAD, *rows]) for column in range(len(HEAD))]
+    for row in [HEAD, *rows]:
+        cells = (
+            f"{cell:>{width}}" if 2 <= column <= 4 else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print(f"  {'  '.join(cells)}".rstrip())
+
+
+def _say(message: str) -> None:
+    from quitmt.cli.main import say
+
+    say(message)

@@ -1,0 +1,194 @@
+"""One file: fetched, continued where an earlier attempt ended, unpacked, and compared with what the index says of it.
+
+Invariants: what has arrived is kept, whatever happens next, and is only thrown away when it is known to be wrong; the
+unpacked file has its name only if its size and SHA-256 are right, where the index has them. A continued download that
+turns out wrong is fetched once more from its beginning: the file may have changed between the two attempts.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import http.client
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from quitmt.bergamot import store
+from quitmt.errors import ModelError, OutputError, QuitmtError
+from quitmt.fetch.index import HEADERS, TIMEOUT_SECONDS, RemoteFile, reason
+
+Bar = Callable[[str, int | None, int], Any]
+"""Shows progress: of what, how many bytes there are if known, and how many are here. Has ``update`` and ``close``."""
+Pause = Callable[[float], None]
+
+TRIES = 5
+"""In a row without a single new byte."""
+PART = ".part"
+CHUNK_BYTES = 1 << 16
+MOST_BYTES = 2 << 30
+"""Of an unpacked file whose size nobody knows: a small file can be packed endlessly."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+
+
+class _Damaged(Exception):
+    """What arrived is not what the index says."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Errors of writing below ``folder``, in a sentence. Nothing else may fail with an OSError inside."""
+    try:
+        yield
+    except QuitmtError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            hint = f"make room, or name another folder by {store.VARIABLE}; what has arrived is kept"
+            raise OutputError(f"there is no room for the model in {folder}: {error.strerror}", hint=hint) from None
+        hint = f"name a folder that you may write to by the environment variable {store.VARIABLE}"
+        raise OutputError(f"cannot write to {folder}: {error.strerror}", hint=hint) from None
+
+
+def packed_name(file: RemoteFile) -> str:
+    """What it is called until it is unpacked; another version has another address, and so another name."""
+    return f"{file.name}.{hashlib.sha256(file.url.encode()).hexdigest()[:12]}{PART}"
+
+
+def download(file: RemoteFile, folder: Path, bar: Bar, pause: Pause = time.sleep) -> None:
+    """Put the file into ``folder``, complete and right. The packed one stays beside it."""
+    packed, target = folder / packed_name(file), folder / file.name
+    continued = _size(packed) > 0
+    _fetch(file, packed, bar, pause)
+    try:
+        try:
+            _unpack(file, packed, target)
+        except _Damaged:
+            packed.unlink()
+            if not continued:
+                raise
+            _fetch(file, packed, bar, pause)
+            _unpack(file, packed, target)
+    except _Damaged as wrong:
+        packed.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
+        hint = "nothing of it was kept; try again later"
+        raise ModelError(f"{file.url} is damaged: {wrong}", hint=hint) from None
+
+
+def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause) -> None:
+    """All of the packed file, in as many attempts as bring something new."""
+    failures = 0
+    while True:
+        before = _size(packed)
+        try:
+            if _more(file, packed, bar):
+                return
+            told = "the connection ended early"
+        except QuitmtError:
+            raise
+        except HTTPError as error:
+            told = reason(error)
+            if error.code not in _AGAIN:
+                raise ModelError(f"cannot download {file.url}: {told}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            told = reason(error)
+        failures = 1 if _size(packed) > before else failures + 1
+        if failures >= TRIES:
+            hint = "what has arrived is kept: the same command continues"
+            raise ModelError(f"cannot download {file.url}: {told}", hint=hint)
+        pause(0.5 * 2**failures)
+
+
+def _more(file: RemoteFile, packed: Path, bar: Bar) -> bool:
+    """Append what is missing; whether that is all of it."""
+    have = _size(packed)
+    wanted = {"Range": f"bytes={have}-"} if have else {}
+    try:
+        response = urlopen(Request(file.url, headers=HEADERS | wanted), timeout=TIMEOUT_SECONDS)
+    except HTTPError as error:
+        error.close()
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
+            raise
+        return True  # nothing comes after what is here; unpacking tells whether it is right
+    with response:
+        start, total = _extent(response)
+        if start not in (0, have):
+            raise ValueError(f"the server sent byte {start} where {have} was asked for")
+        _append(response, packed, start, bar(file.name, total, start))
+    return total is None or _size(packed) == total
+
+
+def _append(response: Any, packed: Path, start: int, shown: Any) -> None:
+    folder = packed.parent
+    try:
+        with writing(folder):
+            out: BinaryIO = packed.open("r+b" if start else "wb")
+        try:
+            with writing(folder):
+                out.seek(start)
+            while chunk := response.read1(CHUNK_BYTES):  # what is there, without waiting for more
+                with writing(folder):
+                    out.write(chunk)
+                    out.flush()
+                shown.update(len(chunk))
+        finally:
+            with writing(folder):
+                out.close()
+    finally:
+        shown.close()
+
+
+def _extent(response: Any) -> tuple[int, int | None]:
+    """The first byte that comes, and how many there are in all, if the server says so."""
+    headers = response.headers
+    if found := _RANGE.match(headers.get("Content-Range") or ""):
+        return int(found[1] or 0), None if found[2] == "*" else int(found[2])
+    length = headers.get("Content-Length") or ""
+    return 0, int(length) if length.isdigit() else None
+
+
+def _unpack(file: RemoteFile, packed: Path, target: Path) -> None:
+    """A file that is not packed is taken as it is."""
+    digest, size = hashlib.sha256(), 0
+    with packed.open("rb") as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    most = file.size or MOST_BYTES
+    with (
+        gzip.open(packed) if zipped else packed.open("rb") as source,
+        writing(target.parent),
+        target.open("wb") as out,
+    ):
+        while chunk := _read(source):
+            size += len(chunk)
+            if size > most:
+                raise _Damaged(f"it has more than {most:,} bytes")
+            digest.update(chunk)
+            out.write(chunk)
+        out.flush()
+        os.fsync(out.fileno())
+    if file.size is not None and size != file.size:
+        raise _Damaged(f"it has {size:,} bytes and should have {file.size:,}")
+    if file.hash is not None and digest.hexdigest() != file.hash:
+        raise _Damaged(f"its SHA-256 is {digest.hexdigest()[:12]}… and should be {file.hash[:12]}…")
+
+
+def _read(source: Any) -> bytes:
+    try:
+        return bytes(source.read(1 << 20))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _Damaged(f"it cannot be unpacked: {error}") from None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

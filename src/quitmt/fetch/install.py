@@ -1,0 +1,178 @@
+"""A pair: all of its files fetched and tried, then moved into the store at once.
+
+Until then they lie in a folder beside it (``.en-de.part``), which the next attempt continues. One process at a time
+works on a pair; others are told so.
+
+Invariant: at every moment the store has the whole old model of a pair, the whole new one, or none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quitmt.bergamot import store
+from quitmt.errors import ModelError, OutputError, QuitmtError, UsageError
+from quitmt.fetch.download import Bar, Pause, download, packed_name, writing
+from quitmt.fetch.index import PATH, Index, Published, address, last_known, read
+from quitmt.files.locks import InUse, open_alone
+
+_REPLACE = "quitmt models get {} --architecture {} --replace"
+
+
+class _Silent:
+    def update(self, _: int) -> None: ...
+    def close(self) -> None: ...
+
+
+def silent(what: str, total: int | None, here: int) -> Any:
+    return _Silent()
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What ``get`` did. ``fresh`` is whether anything was fetched."""
+
+    pair: str
+    folder: Path
+    fresh: bool
+
+    @property
+    def name(self) -> str:
+        """What to call it by. The models that come with quitmt keep their names."""
+        return f"bergamot:{self.folder}" if self.pair in store.EMBEDDED else f"embedded:{self.pair}"
+
+
+def get(
+    pair: str,
+    *,
+    architecture: str | None = None,
+    replace: bool = False,
+    url: str | None = None,
+    bar: Bar = silent,
+    pause: Pause = time.sleep,
+) -> Installed:
+    """Fetch the model of a pair such as ``en-de``, unless it is here already.
+
+    Without ``architecture`` it is the one that Firefox uses. Another model of the pair that is here already is only
+    given up with ``replace``.
+    """
+    if not store.is_pair(pair):
+        raise UsageError(f"{pair!r} is no pair of languages", hint="write it as en-de")
+    folder = store.folder(pair)
+    try:
+        index = read(url)
+    except ModelError as error:
+        if store.has(pair) and architecture is None and not replace:
+            return Installed(pair, folder, fresh=False)
+        raise ModelError(error.args[0], hint=error.hint or _by_hand(pair, url)) from None
+    model = index.choose(pair, architecture)
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(pair):
+        if _is_here(model, replace=replace):
+            return Installed(pair, folder, fresh=False)
+        _install(model, folder, bar, pause)
+    return Installed(pair, folder, fresh=True)
+
+
+def _is_here(model: Published, *, replace: bool) -> bool:
+    pair = model.pair
+    if not store.has(pair):
+        return False
+    known = store.manifest(pair)
+    if replace:
+        return False
+    if known and (known.hash, known.architecture) == (model.model.hash or "", model.architecture):
+        return True
+    told = f"another one, {known.architecture}" if known else "one that was put there by hand"
+    hint = _REPLACE.format(pair, model.architecture)
+    raise UsageError(f"{store.folder(pair)} has a model already, {told}", hint=hint)
+
+
+def _install(model: Published, folder: Path, bar: Bar, pause: Pause) -> None:
+    staging = folder.with_name(f".{folder.name}.part")
+    with writing(staging):
+        staging.mkdir(exist_ok=True)
+        _need_room(model, staging)
+        _clear(staging, {packed_name(file) for file in model.files})
+    for file in model.files:
+        download(file, staging, bar, pause)
+    _try(model, staging)
+    known = store.Manifest(
+        model.architecture, model.status, model.model.hash or "", model.model.url, dict(model.metrics)
+    )
+    with writing(folder):
+        _clear(staging, {file.name for file in model.files})
+        (staging / store.MANIFEST).write_text(store.written(known), "utf-8")
+        _move(staging, folder)
+
+
+def _clear(folder: Path, wanted: set[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in wanted:
+            path.unlink()
+
+
+def _need_room(model: Published, folder: Path) -> None:
+    """For the packed and the unpacked files, which are there together for a moment."""
+    needed, free = 2 * sum(file.size or 0 for file in model.files), shutil.disk_usage(folder).free
+    if needed > free:
+        hint = f"make room, or name another folder by {store.VARIABLE}"
+        raise OutputError(f"{model.pair} needs {needed >> 20} MB in {folder}, where {free >> 20} are free", hint=hint)
+
+
+def _try(model: Published, staging: Path) -> None:
+    """Load it: its vocabularies have no checksum in the index, and it may be of a kind that we cannot run."""
+    from quitmt.bergamot.models import load
+
+    try:
+        load(f"bergamot:{staging}")
+    except QuitmtError as error:
+        with suppress(OSError):
+            shutil.rmtree(staging)
+        raise ModelError(f"what was published for {model.pair} cannot be used: {error}") from None
+
+
+def _move(staging: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    staging.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _alone(pair: str) -> Iterator[None]:
+    lock = store.root() / f".{pair}.lock"
+    try:
+        with writing(lock.parent):
+            descriptor = open_alone(lock, os.O_RDWR)
+    except InUse:
+        raise OutputError(f"another process is fetching {pair}", hint="wait until it has ended") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+
+
+def _by_hand(pair: str, url: str | None) -> str:
+    """What to do without a network."""
+    index: Index | None = last_known()
+    folder = store.folder(pair)
+    if index and pair in index.models:
+        files = " and ".join(file.url for file in index.models[pair][0].files)
+        return f"by hand: download {files}, unpack them with gunzip, and put them into {folder}"
+    return (
+        f"by hand: find {pair} in {address(url)}/{PATH} on another machine, download its files model and vocab "
+        f"(or srcVocab and trgVocab), unpack them with gunzip, and put them into {folder}"
+    )

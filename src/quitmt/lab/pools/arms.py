@@ -1,0 +1,163 @@
+"""The pools of every sampling of a study, and what greedy decoding and beam searches give.
+
+Samples and anchors are kept apart, so samplings that differ in their anchors share their samples, and a baseline that
+is also an anchor is decoded once. One model is loaded for all samplings, if its engine can sample in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quitmt.errors import InputError, UsageError
+from quitmt.generate.anchors import NONE, Anchored, parse
+from quitmt.lab.frames import Floats
+from quitmt.lab.pools import sample
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.study import Study
+from quitmt.lab.study.settings import SAMPLED, ModelSettings
+from quitmt.protocols import Generator
+from quitmt.recipe.effective import sampling_of
+from quitmt.types import Segment
+
+Build = Callable[[ModelSettings], Generator]
+Counted = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+"""Opens a progress bar: what is done, and how many segments it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What one decoding without reranking gives: greedy's, or a beam search's best hypothesis."""
+
+    name: str
+    """``greedy``, ``beam:4``."""
+    texts: tuple[str, ...]
+    """One a segment."""
+    cost: float
+    """Candidates a segment: a beam search of size 4 computes 4."""
+    seconds: Floats
+    """[S]: measured; NaN of recorded ones."""
+
+
+class Sampler:
+    """Makes or reads pools, each once."""
+
+    def __init__(self, build: Build, segments: Sequence[Segment], folder: Path, counted: Counted) -> None:
+        self._build, self._segments, self._folder, self._counted = build, segments, folder, counted
+        self._base: tuple[ModelSettings, Generator] | None = None
+        self._read: dict[str, list[FullPool]] = {}
+        self._decoded: dict[str, list[FullPool]] = {}
+        """By word, as far as one decoding serves all samplings."""
+
+    def pools(self, study: Study) -> list[FullPool]:
+        """Of one sampling, with its anchors."""
+        model = study.model
+        if model.pools is not None:
+            return [_with_origins(pool, model) for pool in self._recorded(model)]
+        generator = self.plain(model)
+        with self._counted("sampling", len(self._segments)) as step:
+            pools = sample.sampled(generator, model, self._segments, self._folder, step)
+        for word in model.words:
+            for place, anchors in enumerate(self._anchors(generator, model, word)):
+                before = pools[place]
+                own = tuple(replace(one, origin=word) for one in anchors.candidates)
+                seconds = before.anchor_seconds + anchors.generate_seconds
+                pools[place] = replace(before, anchors=(*before.anchors, *own), anchor_seconds=seconds)
+        return pools
+
+    def generator(self, model: ModelSettings) -> Generator:
+        """Of a live run: samples and anchors."""
+        plain = self.plain(model)
+        anchors = parse(model.anchors or NONE)
+        return Anchored(plain, anchors, sampling_of(model)) if anchors else plain
+
+    def plain(self, model: ModelSettings) -> Generator:
+        """Of the samples alone."""
+        alone = replace(model, anchors=NONE)
+        if self._base is None:
+            self._base = alone, self._build(alone)
+        known, generator = self._base
+        if known == alone:
+            return generator
+        own: Any = generator
+        same = replace(alone, **{name: getattr(known, name) for name in SAMPLED}) == known
+        return own.resampled(sampling_of(alone)) if same and hasattr(own, "resampled") else self._build(alone)
+
+    def baselines(self, studies: Sequence[Study]) -> list[Baseline]:
+        """What the study names, and whatever else is known of greedy and beam searches, in the order of their cost."""
+        found: dict[str, Baseline] = {}
+        for study in studies:
+            if study.model.pools is not None:
+                for word in _origins(self._recorded(study.model)):
+                    found.setdefault(word, _baseline(word, _of_origin(self._recorded(study.model), word)))
+                continue
+            for word in dict.fromkeys((*study.baselines.words, *study.model.words)):
+                if _decodes(word) and word not in found:
+                    found[word] = _baseline(word, self._anchors(self.plain(study.model), study.model, word))
+        return sorted(found.values(), key=lambda one: one.cost)
+
+    def _recorded(self, model: ModelSettings) -> list[FullPool]:
+        path = model.pools or ""
+        if path not in self._read:
+            with self._counted(f"reading {path}", len(self._segments)) as step:
+                self._read[path] = sample.recorded(path, self._segments, model.budget)
+                step(len(self._segments))
+        return self._read[path]
+
+    def _anchors(self, generator: Generator, model: ModelSettings, word: str) -> list[FullPool]:
+        if word in self._decoded:
+            return self._decoded[word]
+        (anchor,) = parse(word)
+        own: Any = generator
+        if not hasattr(own, "resampled"):
+            name = generator.signature.partition("|")[0]
+            raise UsageError(f"{name} makes no anchors: how it samples is its own business", hint="leave out anchors")
+        sibling = own.resampled(anchor.sampling(sampling_of(model)))
+        settings = replace(model, budget=anchor.count, anchors=NONE)
+        with self._counted(word, len(self._segments)) as step:
+            found = sample.sampled(sibling, settings, self._segments, self._folder, step)
+        if _decodes(word):
+            self._decoded[word] = found
+        return found
+
+
+def _decodes(word: str) -> bool:
+    """Whether it is no sample, so that the sampling makes no difference to it."""
+    return word == "greedy" or word.startswith("beam:")
+
+
+def _baseline(word: str, pools: Sequence[FullPool]) -> Baseline:
+    cost = float(np.mean([len(pool.candidates) for pool in pools]))
+    seconds = np.array([pool.generate_seconds for pool in pools])
+    return Baseline(word, tuple(pool.candidates[0].text for pool in pools), cost, seconds)
+
+
+def _origins(pools: Sequence[FullPool]) -> Iterator[str]:
+    """Of the anchors that are no samples and that every pool has."""
+    for word in dict.fromkeys(one.origin for pool in pools for one in pool.anchors):
+        if _decodes(word) and all(any(one.origin == word for one in pool.anchors) for pool in pools):
+            yield word
+
+
+def _of_origin(pools: Sequence[FullPool], word: str) -> list[FullPool]:
+    return [
+        FullPool(pool.segment, tuple(one for one in pool.anchors if one.origin == word), float("nan")) for pool in pools
+    ]
+
+
+def _with_origins(pool: FullPool, model: ModelSettings) -> FullPool:
+    """Only with the anchors that the sampling names."""
+    chosen = tuple(one for word in model.words for one in pool.anchors if one.origin == word)
+    for word in model.words:
+        if word not in [one.origin for one in chosen]:
+            there = ", ".join(dict.fromkeys(one.origin for one in pool.anchors)) or "none"
+            raise InputError(
+                f"{model.pools}: the pool of segment {pool.segment.id} has no anchors of the origin {word!r}",
+                hint=f"it has {there}",
+            )
+    return replace(pool, anchors=chosen, anchor_seconds=pool.anchor_seconds if chosen else 0.0)

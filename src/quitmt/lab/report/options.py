@@ -1,0 +1,229 @@
+"""Every way to translate that a study knows of, side by side: greedy, beam searches, and all samplings × rerankers ×
+rules, at what they cost.
+
+Invariants:
+- Cost is candidates per segment: samples and anchors; of a beam search its hypotheses.
+- Estimated seconds come from a replay, live ones from a run of the rule; neither stands in for the other. Greedy and
+  beam searches are measured when they are decoded, so their seconds belong to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
+from quitmt.lab.pipeline import one_sample
+from quitmt.lab.replay import beyond, runtime
+from quitmt.lab.replay.frontier import REACHED, Curve
+from quitmt.lab.replay.live import Live
+from quitmt.lab.replay.rules import replayed_sizes
+from quitmt.lab.report.assemble import key_of
+from quitmt.lab.report.frontier_rows import Frontier
+from quitmt.lab.results import Results
+from quitmt.lab.rows import UNACCELERATED
+
+GREEDY = "greedy"
+FIXED, QUIT = "Fixed N", "QUIT"
+POINTS = 24
+"""Of each curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A live run of an option, on the first segments."""
+
+    segments: int
+    seconds: float
+    """Per segment."""
+    quality: Mapping[str, float]
+    """By metric, of these segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to translate."""
+
+    sampling: str
+    """Empty for greedy and beam searches, as is the reranker."""
+    reranker: str
+    rule: str
+    size: float
+    """Mean samples per segment."""
+    cost: float
+    quality: Mapping[str, Floats]
+    """By metric, [S]."""
+    estimated: float | None = None
+    """Seconds per segment."""
+    live: Measured | None = None
+    anchors: str = ""
+    in_table: bool = True
+    is_choice: bool = True
+    """Whether one could choose to use it: a Fixed-N* is there to be compared with."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return not self.sampling
+
+    @property
+    def name(self) -> str:
+        return ", ".join(part for part in (self.sampling, self.reranker, self.rule) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A rule at every size or threshold, of one sampling and reranker: a line of the figure."""
+
+    sampling: str
+    reranker: str
+    rule: str
+    cost: Floats
+    """[P], means."""
+    estimated: Floats | None
+    """[P]: seconds per segment."""
+    quality: Mapping[str, Floats] = field(default_factory=dict)
+    """By metric, [P]."""
+
+
+def options_of(results: Results, frontiers: Sequence[Frontier], windows: Sequence[int]) -> list[Option]:
+    """Of all samplings, each with its frontier; ``windows`` of QUIT that stand for all of them."""
+    found = _baselines(results)
+    for one, frontier in zip((results, *results.others), frontiers, strict=True):
+        found += _of_sampling(one, frontier, windows)
+    return found
+
+
+def series_of(results: Results, frontiers: Sequence[Frontier]) -> list[Series]:
+    found = []
+    for one, frontier in zip((results, *results.others), frontiers, strict=True):
+        for spec, curves in frontier.curves.items():
+            trajectories = one.trajectories[spec]
+            for curve, line in zip(curves, frontier.lines[spec], strict=True):
+                sizes = [curve.size[place].astype(np.int64) for place in line.places(POINTS)]
+                found.append(_series(one, trajectories, curve.rule, sizes))
+            quits = sorted(one.replays[spec].windows, key=lambda rule: rule.mean_size)
+            found.append(_series(one, trajectories, QUIT, [rule.size for rule in quits]))
+    return found
+
+
+def _baselines(results: Results) -> list[Option]:
+    count = _live_segments(results)
+    found = []
+    for column, one in enumerate(results.baselines):
+        quality = {name: values[:, column] for name, values in _keyed(results).items()}
+        seconds = _known(float(one.seconds.mean()))
+        live = None
+        if count and seconds is not None:
+            own = {name: float(values[:count].mean()) for name, values in quality.items()}
+            live = Measured(count, float(one.seconds[:count].mean()), own)
+        found.append(Option("", "", one.name, 0, one.cost, quality, seconds, live))
+    return found
+
+
+def _keyed(results: Results) -> dict[str, Floats]:
+    """The baselines' quality by the keys that tables use."""
+    return {key_of(results.quality[metric]): values for metric, values in results.baseline_quality.items()}
+
+
+def _of_sampling(results: Results, frontier: Frontier, windows: Sequence[int]) -> list[Option]:
+    first = next(iter(results.trajectories.values()))
+    alone = one_sample(first)
+    seconds = _known(float((first.generate_seconds / first.sizes).mean()))
+    found = [Option(results.name, "", alone.name, 1, 1, _quality(results, alone), seconds)]
+    for spec, one in results.trajectories.items():
+        own = results.replays[spec]
+        live = {run.rule: run for run in results.live.get(spec, [])}
+        pairs: list[tuple[Replayed, Replayed | None]] = [(own.unaccelerated, None)]
+        pairs += [pair for pair in zip(own.windows, own.fixed, strict=True) if pair[0].settings["w"] in windows]
+        pairs += zip(own.beyond, own.beyond_fixed, strict=True)
+        for rule, fixed in pairs:
+            found.append(_option(results, one, rule, live.get(rule.name)))
+            if fixed is not None:
+                found.append(_option(results, one, fixed, is_choice=False))
+        for rule in _more(results, one, frontier.curves.get(spec, ())):
+            found.append(_option(results, one, rule, in_table=False))
+    return found
+
+
+def _more(results: Results, one: Trajectories, curves: Sequence[Curve]) -> Iterator[Replayed]:
+    """What could be chosen besides the rules that the study names: round fixed sizes, and thresholds of such cost."""
+    budget = results.study.model.budget
+    sizes = [2**power for power in range(2, 20) if 2**power < budget]
+    for size in sizes:
+        yield replayed_sizes(f"{FIXED}={size}", one, np.minimum(one.sizes, size), budget, {"n": size})
+    rules = beyond.fitting(results.study, one.reranker, [curve.rule for curve in curves if curve.rule != FIXED])
+    for curve in curves:
+        if curve.rule not in rules:
+            continue
+        means = curve.size.mean(axis=1)
+        for size in sizes:
+            place = int(np.abs(means - size).argmin())
+            if abs(means[place] - size) <= REACHED * size:
+                threshold = float(f"{curve.thresholds[place]:.3g}")
+                name = f"{curve.rule}{',' if ':' in curve.rule else ':'}{rules[curve.rule].limit}={threshold:g}"
+                yield replayed_sizes(name, one, curve.size[place].astype(np.int64), budget, {"limit": threshold})
+
+
+def _option(
+    results: Results,
+    one: Trajectories,
+    rule: Replayed,
+    live: Live | None = None,
+    *,
+    in_table: bool = True,
+    is_choice: bool = True,
+) -> Option:
+    quality = _quality(results, rule)
+    measured = None
+    if live is not None:
+        count = len(live.sizes)
+        own = {name: float(values[:count].mean()) for name, values in quality.items()}
+        measured = Measured(count, live.seconds.total / count, own)
+    name = f"all {results.study.model.budget}" if rule.name == UNACCELERATED else rule.name
+    return Option(
+        results.name,
+        one.reranker,
+        name,
+        rule.mean_size,
+        rule.mean_size + float(one.anchors.mean()),
+        quality,
+        _seconds(one, rule),
+        measured,
+        ",".join(results.study.model.words),
+        in_table,
+        is_choice,
+    )
+
+
+def _quality(results: Results, rule: Replayed) -> dict[str, Floats]:
+    return {key_of(one): one.of(rule) for one in results.quality.values()}
+
+
+def _series(results: Results, one: Trajectories, name: str, sizes: Sequence[Ints]) -> Series:
+    rules = [replayed_sizes(name, one, size, results.study.model.budget, {}) for size in sizes]
+    cost = np.array([rule.mean_size for rule in rules]) + float(one.anchors.mean())
+    seconds = [_seconds(one, rule) for rule in rules]
+    known = [value for value in seconds if value is not None]
+    quality: dict[str, list[float]] = {}
+    for rule in rules:
+        for metric, values in _quality(results, rule).items():
+            quality.setdefault(metric, []).append(float(values.mean()))
+    estimated = np.array(known) if len(known) == len(seconds) else None
+    means = {metric: np.array(values) for metric, values in quality.items()}
+    return Series(results.name, one.reranker, name, cost, estimated, means)
+
+
+def _seconds(one: Trajectories, rule: Replayed) -> float | None:
+    return _known(runtime.estimated(one, rule).total / len(rule.size))
+
+
+def _known(seconds: float) -> float | None:
+    return seconds if np.isfinite(seconds) else None
+
+
+def _live_segments(results: Results) -> int:
+    """How many segments were run live, by whichever sampling."""
+    runs = [run for one in (results, *results.others) for own in one.live.values() for run in own]
+    return min((len(run.sizes) for run in runs), default=0)

@@ -1,0 +1,78 @@
+"""How the leader stands against its rivals: against paired differences in plain numpy, anchored or not."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quitmt.metrics.function import FunctionUtility
+from quitmt.protocols import Update
+from quitmt.rerank.mbr import Mbr
+from quitmt.types import Candidate, Segment, Standing
+
+TEXTS = "abcdefgh"
+
+
+def standings(samples: list[str], anchors: list[str], support: Any, seed: int) -> tuple[list[Standing], Any]:
+    rng = random.Random(seed)
+    table = {(h, r): rng.random() for h in TEXTS for r in TEXTS}
+    reranker = Mbr(FunctionUtility(lambda hypothesis, reference: table[hypothesis, reference]), support)
+    pool, first = [Candidate(text) for text in samples], [Candidate(text) for text in anchors]
+    [found] = reranker.extend([Update(reranker.open(Segment("s")), pool, 1, first)])
+    assert isinstance(found, list)
+    return found, table
+
+
+def differences(table: Any, samples: list[str], leader: str, rival: str) -> list[float]:
+    """Over the samples, without one copy of leader and rival each where they are samples."""
+    judges = list(samples)
+    for text in (leader, rival):
+        if text in judges:
+            judges.remove(text)
+    return [table[leader, judge] - table[rival, judge] for judge in judges]
+
+
+@given(
+    st.lists(st.sampled_from(TEXTS), min_size=2, max_size=16),
+    st.lists(st.sampled_from(TEXTS), max_size=4),
+    st.sampled_from(["all", "others"]),
+    st.integers(0, 999),
+)
+def test_paired_differences(samples: list[str], anchors: list[str], support: str, seed: int) -> None:
+    found, table = standings(samples, anchors, support, seed)
+    for standing in found:
+        so_far = samples[: standing.size]
+        leader = so_far[standing.best] if standing.best >= 0 else anchors[-1 - standing.best]
+        assert standing.rivals is not None
+        told = standing.rivals()
+        others = [text for text in dict.fromkeys([*anchors, *so_far]) if text != leader]
+        assert len(told.mean) == len(told.error) == len(others)
+        for rival, mean, error in zip(others, told.mean, told.error, strict=True):
+            paired = differences(table, so_far, leader, rival)
+            assert mean == pytest.approx(np.mean(paired) if paired else 0.0, abs=1e-12)
+            spread = np.std(paired, ddof=1) / np.sqrt(len(paired)) if len(paired) > 1 else 0.0
+            assert error == pytest.approx(spread, abs=1e-7)
+
+
+@given(
+    st.lists(st.sampled_from(TEXTS), min_size=2, max_size=16),
+    st.lists(st.sampled_from(TEXTS), max_size=4),
+    st.sampled_from(["all", "others"]),
+    st.integers(0, 999),
+)
+def test_the_best_scores_are_those_of_samples(samples: list[str], anchors: list[str], support: str, seed: int) -> None:
+    """Anchors are not among them: they say nothing of what the next sample may bring."""
+    found, table = standings(samples, anchors, support, seed)
+    scores = []
+    for sample in samples:
+        judges = list(samples)
+        if support == "others":
+            judges.remove(sample)
+        scores.append(np.mean([table[sample, judge] for judge in judges]))
+    assert found[-1].rivals is not None
+    np.testing.assert_allclose(found[-1].rivals().top, sorted(scores, reverse=True)[:8], atol=1e-12)
