@@ -55,7 +55,7 @@ class Prose:
 
 def prose(markdown: str) -> Prose:
     """
-    >>> page = "# T\\n\\nUse `quitmt score -m a b`. It is [quick](page.md)!\\n\\n| a | table |\\n\\n- One item\\n- Two"
+    >>> page = "# Title\\n\\nUse `quitmt score -m a`. It is [quick](page.md)!\\n\\n| a table |\\n\\n- One item\\n- Two"
     >>> prose(page).sentences
     ('Use CODE.', 'It is quick!', 'One item', 'Two')
     >>> prose(page).mean, prose("```\\ncode\\n```\\n").words

@@ -23,8 +23,8 @@ from quitmt.recipe.build import build
 from quitmt.types import Segment
 
 DESCRIPTION = """\
-Translate lines of text: sample a few candidates at a time, rerank them, and stop when the best score has stopped
-moving. One line out for each line in, in order; a blank line stays blank."""
+Translate lines of text. Each line gets a few candidates at a time. They are reranked, and the line stops as soon as
+more candidates would not help. One line in is one line out, in order. A blank line stays blank."""
 
 EXAMPLES = """\
 examples:
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
         epilog=options.models() + options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
+    parser.add_argument("input", nargs="?", metavar="FILE", help="text, one segment per line (stdin)")
     parser.add_argument(
         "--anchors-from", action="append", default=[], metavar="FILE",
         help="translations that you have already, a line each: they are candidates too; may be repeated",
