@@ -27,7 +27,7 @@ def quality_against_all_costs(series: Sequence[Series], options: Sequence[Option
     costs += [ESTIMATED] if any(one.estimated is not None for one in series) else []
     costs += [LIVE] if any(one.live is not None and one.reranker for one in options) else []
     title = f"{metric.heading} against cost"
-    figure, axes = panels(len(rerankers), len(costs), title, width=4.0, height=3.2, sharey="row")
+    figure, axes = panels(len(rerankers), len(costs), title, width=4.0, height=3.2)
     for place, panel in enumerate(axes):
         reranker, cost = rerankers[place // len(costs)], costs[place % len(costs)]
         if cost == LIVE:
