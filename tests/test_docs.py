@@ -1,4 +1,4 @@
-"""Examples that readers see are run: those in docstrings, and the Python and shell ones of the README and docs."""
+"""Examples in Python that readers see are run: in docstrings, in the README and in docs. (Commands: test_pages.py.)"""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import quitmt
+from tests.documents import PAGES, ROOT
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = [info.name for info in pkgutil.walk_packages(quitmt.__path__, "quitmt.") if "__main__" not in info.name]
 
 
@@ -33,34 +32,12 @@ def test_docstring(test: doctest.DocTest) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_on_a_page(page: Path) -> None:
     text = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     assert test.examples or "python" not in text
     run(test)
-
-
-def test_every_option_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:
-    from quitmt.cli.main import main
-
-    known = ""
-    for command in (
-        ["translate"],
-        ["rerank"],
-        ["recipe"],
-        ["calibrate"],
-        ["score"],
-        ["compare"],
-        ["lab", "init"],
-        ["lab", "run"],
-    ):
-        with pytest.raises(SystemExit):
-            main([*command, "--help"])
-        known += capsys.readouterr().out
-    shell = "\n".join(re.findall(r"```(?:sh|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
-    used = {word for line in shell.splitlines() if "quitmt " in line for word in re.findall(r"(?<!\S)--[a-z-]+", line)}
-    assert used and {option for option in used if option not in known} == set()
 
 
 def test_the_reference_is_what_the_entries_say() -> None:

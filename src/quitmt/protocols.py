@@ -32,6 +32,8 @@ class GeneratorTraits:
     """Nothing is generated, so nothing can be generated for nothing."""
     sentence_level: bool = False
     """Its model was trained on single sentences, and may leave some of several out."""
+    takes_seeds: bool = False
+    """A segment may have a seed of its own."""
     translates: bool = True
     """Candidates say what the source says, so what is missing in them can be remarked on. False for answers."""
     anchored: bool = False
@@ -100,7 +102,8 @@ class RerankerTraits:
 class Reranker(Protocol[State]):
     """Scores pools as they grow; higher is better, ties go to anchors in their order, then to the lowest index.
 
-    Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment; ``apart``, a best score below
+    Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment; ``ranked(state)``, the index
+    and the score of each distinct candidate as of the last standing, the best first; ``apart``, a best score below
     which the candidates have little in common.
     """
 
@@ -275,3 +278,9 @@ def effort(reranker: Reranker[State], state: State) -> Effort | None:
     """What was computed for a segment, if the reranker can tell."""
     own: Any = reranker
     return own.effort(state) if hasattr(own, "effort") else None
+
+
+def ranked(reranker: Reranker[State], state: State) -> list[tuple[int, float]]:
+    """The index and the score of each distinct candidate, the best first, if the reranker can tell."""
+    own: Any = reranker
+    return own.ranked(state) if hasattr(own, "ranked") else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quitmt.errors import UsageError, setting
 from quitmt.signature import field
@@ -30,6 +30,8 @@ class Sampling:
     seed: int = 0
     min_p: float | None = None
     beam: int | None = None
+    apart: bool = False
+    """Whether its seed is made from that of the samples, whose likenesses it would give otherwise."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -76,6 +78,12 @@ class Sampling:
             if getattr(self, name) is not None:
                 raise UsageError(f"{engine} cannot sample with {setting(f'model.{name}')}", hint="leave it out")
 
+    def seeded(self, seed: int | None) -> Sampling:
+        """The same for a segment that has a seed of its own."""
+        if seed is None:
+            return self
+        return replace(self, seed=apart(seed) if self.apart else seed)
+
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one a request.
 
@@ -88,3 +96,13 @@ class Sampling:
         """
         digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
         return (int.from_bytes(digest) >> 31) * SEEDS_A_SEGMENT + index
+
+
+def apart(seed: int) -> int:
+    """A seed that gives other candidates than the one it is made from.
+
+    >>> apart(0) != 0
+    True
+    """
+    digest = hashlib.blake2b(f"{seed} anchors".encode(), digest_size=4).digest()
+    return int.from_bytes(digest) >> 1

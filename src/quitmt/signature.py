@@ -5,12 +5,23 @@ quit|k:8|w:8|a:0.001|n:512|gen:embedded:en-pt,t:1.2,seed:0|rerank:mbr:chrF2,c:6|
 
 from __future__ import annotations
 
+import re
+
 from quitmt._version import __version__
 
 
 def field(value: float | str) -> str:
     """A setting as it stands in a signature: the shortest text that reads back as the same number."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def seeded(generator: str, seed: int | None) -> str:
+    """The signature of a generator for a segment with a seed of its own.
+
+    >>> seeded("embedded:en-pt|t:1.2|seed:0", 7)
+    'embedded:en-pt|t:1.2|seed:7'
+    """
+    return generator if seed is None else re.sub(r"(?<=\|)seed:-?[0-9]+", f"seed:{seed}", generator)
 
 
 def of_run(rule: str, generator: str, reranker: str) -> str:

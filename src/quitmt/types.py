@@ -28,6 +28,15 @@ class Segment:
     """The sentences before it, for generators that can use them."""
     anchors: tuple[str, ...] = ()
     """Translations that the user has already: a system's output, a match of a translation memory, a draft."""
+    seed: int | None = None
+    """In place of the run's, for generators whose traits say that they take it."""
+    owner: str = ""
+    """Whose it is, where several share an engine: ids are unique among the segments of one owner."""
+
+    @property
+    def key(self) -> str:
+        """Tells it from all others in flight: its id, where nobody shares the engine."""
+        return f"{self.owner}\0{self.id}" if self.owner else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +202,8 @@ class Finished:
     outcome: Outcome
     candidates: Sequence[Candidate]
     anchors: Sequence[Candidate] = ()
+    ranked: Sequence[tuple[int, float]] = ()
+    """Each distinct candidate's index and score, the best first, if that was asked for and the reranker can tell."""
 
     @classmethod
     def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:

@@ -275,10 +275,12 @@ def test_auto_without_a_profile() -> None:
 def test_auto_knows_our_own_rerankers(reranker: str) -> None:
     """By figures that come with quitmt: a smaller loss and a larger cost are more careful."""
     traits, kind = (MBR, Loss) if reranker.startswith("mbr") else (QE, Headroom)
-    strict, loose = (auto.rule(reranker, traits, Wish(loss)).rule for loss in ("0.02sd", "0.2sd"))
+    shape = {"k": 4, "n": 256} if kind is Loss else {}
+    strict, loose = (auto.rule(reranker, traits, Wish(loss), **shape).rule for loss in ("0.02sd", "0.2sd"))
     assert type(strict) is type(loose) is kind
     assert strict.threshold < loose.threshold  # type: ignore[attr-defined]
-    dear, cheap = (auto.rule(reranker, traits, Wish(max_cost=cost)).rule for cost in (200, 50))
+    costs = (40, 10) if kind is Loss else (200, 50)
+    dear, cheap = (auto.rule(reranker, traits, Wish(max_cost=cost), **shape).rule for cost in costs)
     assert dear.threshold < cheap.threshold  # type: ignore[attr-defined]
 
 

@@ -34,7 +34,7 @@ def test_outcomes_and_pools_have_them_and_a_replay_uses_them(quitmt: Quitmt, tex
     pools = read(tmp_path / "pools")
     assert [pool["origins"] for pool in pools] == [["greedy", "2@0.3", "2@0.3"]] * 2
     assert all(len(pool["anchors"]) == 3 and len(pool["candidates"]) == 8 for pool in pools)
-    assert ",a:greedy,2@0.3" in live[0]["signature"] and "s:others" in live[0]["signature"]
+    assert ",a:greedy,2@0.3" in live[0]["signature"] and "s:anchor" in live[0]["signature"]
     for words, same in (((), True), (("--anchors", "none"), False), (("--preset", "paper"), False)):
         replay = tmp_path / "replay"
         assert quitmt("rerank", tmp_path / "pools", *FEW, *words, "--jsonl", replay, "-o", "/dev/null").code == 0

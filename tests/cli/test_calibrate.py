@@ -15,7 +15,7 @@ from quitmt.sampling import Sampling
 
 Quitmt = Callable[..., Ran]
 MODEL = generate.load("embedded:en-pt", Sampling()).signature.partition("|t:")[0]
-OLD = ("--preset", "paper", "--support", "others")
+OLD = ("--preset", "paper", "--support", "anchor")
 """As the pools here were sampled, and as they were judged."""
 
 
@@ -47,7 +47,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
         lost = quitmt("rerank", pools, "--profile", profile, *words)
         assert lost.code == 2 and "is an input of this run and would be overwritten" in lost.err
-    assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6|s:others")
+    assert (found["generator"], found["reranker"]) == (f"{MODEL}|t:1.2", "mbr:chrF2|c:6|s:anchor")
 
     by_profile = quitmt("rerank", pools, "--profile", profile, "--jsonl")
     by_rule = quitmt("rerank", pools, "--stop", found["rule"], "-n", 64, "--jsonl")

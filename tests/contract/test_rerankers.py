@@ -46,9 +46,9 @@ def nearness(source: str, text: str) -> float:
 
 EXACT: dict[str, Make] = {
     "mbr:chrf": lambda: rerank.load("mbr:chrf"),
-    "mbr:function": lambda: rerank.mbr(overlap),
-    "mbr:function of three": lambda: rerank.mbr(overlap_of_three),
-    "mbr:vote": lambda: rerank.vote(lambda text: text.split()[-1]),
+    "mbr:function": lambda: rerank.mbr(overlap, support="all"),
+    "mbr:function of three": lambda: rerank.mbr(overlap_of_three, support="all"),
+    "mbr:vote": lambda: Mbr(Vote(lambda text: text.split()[-1])),
 }
 RECORDED: dict[str, Make] = {
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
@@ -58,6 +58,7 @@ RECORDED: dict[str, Make] = {
 }
 FAILING: dict[str, Make] = {
     "mbr:function, others": lambda: Mbr(FunctionUtility(overlap), "others"),
+    "mbr:function, anchor": lambda: Mbr(FunctionUtility(overlap), "anchor"),
     "mbr:function, accelerated, others": lambda: Accelerated(FunctionUtility(overlap), Prune(), "others"),
     "filtered, others": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=6, support="others"),
     "mbr:function": EXACT["mbr:function"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tests.contract.generators import (  # noqa: E402
     BeamContract,
     Fresh,
     SamplingContract,
+    collect,
     draw,
     error_of,
     everything,
@@ -26,8 +29,10 @@ from tests.contract.generators import (  # noqa: E402
 from tests.models.zoo import Zoo  # noqa: E402
 
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
+from quitmt.generate.decoding import hypotheses  # noqa: E402
 from quitmt.generate.decoding.choice import choose, cut_off  # noqa: E402
 from quitmt.generate.decoding.families import Telling, tell  # noqa: E402
+from quitmt.generate.decoding.worker import Piece  # noqa: E402
 from quitmt.generate.huggingface import HuggingFaceGenerator  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
 from quitmt.types import Ask, Segment  # noqa: E402
@@ -283,6 +288,39 @@ def test_other_sampling_with_the_same_model(zoo: Zoo, kind: str) -> None:
     assert draw(warm, asks) == draw(fresh, asks) != draw(greedy, asks)
 
 
+@pytest.mark.parametrize("kind", ["marian", "chat"])
+def test_siblings_open_a_segment_once_and_take_turns_in_one_thread(zoo: Zoo, kind: str) -> None:
+    generator, opened, threads = load(zoo, kind), [], set()
+    decoder = generator._decoder
+    first_open = decoder.open
+    decoder.open = lambda segment: opened.append(segment.id) or first_open(segment)  # type: ignore[method-assign]
+    network(generator).get_output_embeddings().register_forward_hook(lambda *_: threads.add(threading.get_ident()))
+    family = [generator, generator.resampled(Sampling(0.0)), generator.resampled(Sampling(beam=3))]
+
+    async def work() -> None:
+        asks = [Ask(segment, 0, 96) for segment in SEGMENTS]
+        await asyncio.gather(*(collect(one, asks) for one in family))
+
+    asyncio.run(work())
+    assert sorted(opened) == sorted(segment.id for segment in SEGMENTS)
+    assert len(threads) == 1
+
+
+def test_a_long_ask_does_not_keep_its_siblings_waiting(zoo: Zoo) -> None:
+    generator = load(zoo, "marian", batch=8)
+    greedy = generator.resampled(Sampling(0.0))
+
+    async def work() -> int:
+        endless = asyncio.create_task(collect(generator, [Ask(SEGMENTS[0], 0, 1_000_000)]))
+        await asyncio.sleep(0.05)
+        found = await collect(greedy, [Ask(segment, 0, 1) for segment in SEGMENTS])
+        generator.close(SEGMENTS[0])
+        await endless
+        return len(found)
+
+    assert asyncio.run(work()) == 3
+
+
 def test_what_is_kept_is_bounded(zoo: Zoo) -> None:
     generator = load(zoo, "marian")
     generator._openings._bytes_kept = 1
@@ -314,11 +352,43 @@ def test_the_batch_is_halved_when_memory_runs_out(zoo: Zoo, kind: str) -> None:
     assert (len(failures), generator._sampler.batch) == (seen, batch)  # remembered
 
 
-def test_no_memory_at_all_is_an_error_of_the_segment(zoo: Zoo) -> None:
-    generator = load(zoo, "marian")
+@pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(beam=2)], ids=["samples", "beam"])
+def test_no_memory_at_all_is_an_error_of_the_segment(zoo: Zoo, sampling: Sampling) -> None:
+    generator = load(zoo, "marian", sampling)
     starve(generator, 0)
     error = error_of(generator, SEGMENTS[0])
     assert isinstance(error, GenerationError) and "memory" in str(error)
+
+
+def test_fewer_beams_go_together_when_memory_runs_out(zoo: Zoo) -> None:
+    asks, sampling = [Ask(segment, 0, 4) for segment in SEGMENTS], Sampling(beam=4)
+    whole, generator = draw(load(zoo, "marian", sampling), asks), load(zoo, "marian", sampling)
+    failures = starve(generator, 5)
+    assert same(draw(generator, asks), whole)
+    assert generator._sampler.batch == 4 and failures
+
+
+def test_a_search_that_was_left_is_made_again(zoo: Zoo) -> None:
+    generator = load(zoo, "marian", Sampling(beam=3), max_tokens=20)
+    sampler, wanted = generator._sampler, iter([True, False])
+    left = Piece(Ask(SEGMENTS[1], 0, 3), lambda: next(wanted, False))
+    sampler.sample([left])
+    (again,) = sampler.sample([Piece(Ask(SEGMENTS[1], 0, 3), lambda: True)])
+    whole = draw(load(zoo, "marian", Sampling(beam=3), max_tokens=20), [Ask(SEGMENTS[1], 0, 3)])
+    assert [one.text for one in again.candidates] == [whole["2", index].text for index in range(3)]
+
+
+def test_searches_are_kept_until_their_segment_is_closed(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, rows = load(zoo, "marian", Sampling(beam=3)), []
+    network(generator).get_output_embeddings().register_forward_hook(lambda *_: rows.append(1))
+    first = draw(generator, [Ask(SEGMENTS[0], 0, 3)])
+    made = len(rows)
+    assert draw(generator, [Ask(SEGMENTS[0], 0, 3)]) == first and len(rows) == made
+    generator.close(SEGMENTS[0])
+    assert same(draw(generator, [Ask(SEGMENTS[0], 0, 3)]), first) and len(rows) == 2 * made
+    monkeypatch.setattr(hypotheses, "SEARCHES_KEPT", 1)
+    draw(generator, [Ask(segment, 0, 3) for segment in SEGMENTS])
+    assert len(generator._sampler._kept) == 1
 
 
 def test_a_failure_is_one_sentence_and_later_asks_go_on(zoo: Zoo) -> None:

@@ -24,7 +24,7 @@ def whole(**values: object) -> Recipe:
 
 def test_the_default_is_anchored() -> None:
     recipe = whole()
-    assert recipe.model.anchors not in (None, "none") and recipe.rerank.support == "others"
+    assert recipe.model.anchors not in (None, "none") and recipe.rerank.support == "anchor"
     assert recipe.stop.rule == "auto" and recipe.model.temperature is not None
 
 
@@ -43,7 +43,7 @@ def test_the_paper_is_one_word_away(tmp_path: Path) -> None:
         assert (found.stop.rule, found.stop.k, found.stop.n) == ("quit", 8, 512)
     assert [recipe.stop.w for recipe in made] == [8, 8, 4, 8]
     signature = quitmt.Translator(preset="paper").translate(["Good morning."])[0].signature
-    assert "t:1.2" in signature and ",a:" not in signature and "s:others" not in signature
+    assert "t:1.2" in signature and ",a:" not in signature and "s:" not in signature.partition("rerank:")[2]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,8 @@ def test_where_there_are_none(values: dict[str, object], anchors: str | None) ->
         ({"model.anchors": ""}, "not ''"),
         ({"model.name": "openai:x", "model.options.base_url": "http://x", "model.anchors": "beam:4"}, "no beam search"),
         ({"model.name": "math:floor", "model.anchors": "greedy"}, "math:floor makes no anchors"),
-        ({"rerank.support": "some"}, "support must be others or all, not 'some'"),
+        ({"rerank.support": "some"}, "support must be one of anchor, others, all, not 'some'"),
+        ({"rerank.support": "anchor", "rerank.variant": "prune"}, "support='anchor' goes with exact MBR"),
         ({"model.min_p": 1.5}, "min_p must be at least 0 and at most 1"),
     ],
 )

@@ -12,15 +12,23 @@ def mbr(utility: Utility, samples: Sequence[str], anchors: Sequence[str] = (), s
     """The index of the best candidate and its score; sums in index order, without the first copy of a text where a
     sample does not judge itself."""
     found: list[tuple[float, int, int]] = []  # the sum, how many judges, whose
+    votes = 2 if support == "anchor" and anchors else 0
+
+    def added(hypothesis: str, judges: Sequence[str]) -> float:
+        total = votes * utility(hypothesis, anchors[0]) if votes else 0.0
+        for judge in judges:
+            total += utility(hypothesis, judge)
+        return total
+
     for place, anchor in enumerate(anchors):
         if anchor not in samples:
-            found.append((added(utility, anchor, samples), len(samples), -1 - place))
+            found.append((added(anchor, samples), len(samples) + votes, -1 - place))
     for index, sample in enumerate(samples):
         judges = list(samples)
-        if support == "others":
+        if support != "all":
             judges.remove(sample)
-        if judges:
-            found.append((added(utility, sample, judges), len(judges), index))
+        if judges or votes:
+            found.append((added(sample, judges), len(judges) + votes, index))
     if not found:
         return 0, utility(samples[0], samples[0])
     best = found[0]
@@ -29,13 +37,6 @@ def mbr(utility: Utility, samples: Sequence[str], anchors: Sequence[str] = (), s
         if one[0] > best[0] if support == "all" else one[0] / one[1] > best[0] / best[1]:
             best = one
     return best[2], best[0] / best[1]
-
-
-def added(utility: Utility, hypothesis: str, judges: Sequence[str]) -> float:
-    total = 0.0
-    for judge in judges:
-        total += utility(hypothesis, judge)
-    return total
 
 
 def qe(scores: Sequence[float], anchor_scores: Sequence[float] = ()) -> Ranked:

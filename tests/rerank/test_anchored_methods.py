@@ -158,6 +158,14 @@ def test_a_matrix_of_low_rank_is_recovered(others: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_with_all_cells_nothing_is_completed(others: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the columns of anchors nor the cell of a text that is there once are lacking."""
+    monkeypatch.setattr(LowRank, "_completed", lambda *given: pytest.fail("there is nothing to complete"))
+    order = drawn_order(1, 40)
+    LowRank(reduction=1).estimate(filled(QuickTable(noisy(1, 32)), order, anchors=ANCHORS, others=others), 40)
+
+
 # Means
 
 

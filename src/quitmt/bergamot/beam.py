@@ -26,7 +26,7 @@ from quitmt.bergamot.microkernel import Floats
 from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
 from quitmt.bergamot.output import BLOCK, log_normalisers
-from quitmt.bergamot.sources import Source, Sources
+from quitmt.bergamot.sources import EncodedSource, Sources
 from quitmt.types import Ask, Candidate, Segment
 
 ROWS_A_STEP = 192
@@ -54,7 +54,7 @@ class Found:
 class Search:
     """The search of one segment; a row is a hypothesis under way."""
 
-    source: Source
+    source: EncodedSource
     wanted: int
     """Hypotheses that are still to be found."""
     cells: Floats

@@ -147,7 +147,7 @@ class Sampler:
     def _trie(self, segment: Segment) -> Trie:
         if segment not in self._tries:
             source = self._sources.encoded(segment)
-            trie = Trie(source, stream(self._sampling.seed, segment.id), self._next())
+            trie = Trie(source, stream(self._sampling.seeded(segment.seed).seed, segment.id), self._next())
             trie.root = self._nodes.add(trie, NOWHERE, START, 0.0)
             self._tries[segment] = self._by_number[trie.number] = trie
         self._tries.move_to_end(segment)

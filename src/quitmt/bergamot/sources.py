@@ -20,7 +20,7 @@ LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class Source:
+class EncodedSource:
     """A source sentence, encoded."""
 
     memory: Memory
@@ -33,9 +33,9 @@ class Sources:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._kept: WeakValueDictionary[str, Source] = WeakValueDictionary()
+        self._kept: WeakValueDictionary[str, EncodedSource] = WeakValueDictionary()
 
-    def encoded(self, segment: Segment) -> Source:
+    def encoded(self, segment: Segment) -> EncodedSource:
         found = self._kept.get(segment.source)
         if found is None:
             tokens = self._model.source.encode(segment.source)
@@ -45,5 +45,5 @@ class Sources:
                     hint="split it into shorter ones",
                 )
             (memory,) = self._model.network.encode([tokens])
-            found = self._kept[segment.source] = Source(memory, LENGTH_FACTOR * len(tokens) + LENGTH_EXTRA)
+            found = self._kept[segment.source] = EncodedSource(memory, LENGTH_FACTOR * len(tokens) + LENGTH_EXTRA)
         return found

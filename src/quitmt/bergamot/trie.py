@@ -19,7 +19,7 @@ import numpy.typing as npt
 from quitmt.bergamot.architecture import Architecture
 from quitmt.bergamot.distribution import Shape, stage_one
 from quitmt.bergamot.output import OutputLayer
-from quitmt.bergamot.sources import Source
+from quitmt.bergamot.sources import EncodedSource
 from quitmt.streams import Words
 
 NOWHERE = -1
@@ -32,7 +32,7 @@ Slots = npt.NDArray[np.int64]
 class Trie:
     """The prefixes of one segment. ``children`` maps node · vocabulary + token to a node."""
 
-    source: Source
+    source: EncodedSource
     key: Words
     number: int
     root: int = NOWHERE

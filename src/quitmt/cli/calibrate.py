@@ -34,16 +34,19 @@ from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
-Find the cheapest stopping rule that keeps a promise, from a small set of full pools of segments like those to come:
+Find the cheapest stopping rule that keeps a promise. You need 100 full pools or so, of segments like those to come. A
+promise, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
 
   with 90% confidence, no more than 10% of segments lose more than 0.01 of score
 
-(--max-loss 0.01 --risk 0.1 --confidence 0.9). What a segment loses is the difference between the winner of its whole
-pool and the winner where the rule stops, both scored on the whole pool. The promise holds for finite samples, whatever
-the scores look like, as long as the pools are a random sample of what comes: exact binomial tests of one rule after the
-other, from the most careful on. With --confidence none it holds on average over calibration sets, which costs less
-(conformal risk control), and only the first rule is tested. With --max-loss in sd, the sd is that of the same pools.
-The profile says what it is for, and translate --profile warns when that differs."""
+A segment loses the difference between the winner of its full pool and the winner where the rule stops, both scored on
+the full pool. The promise holds for finite samples, whatever the scores look like. The pools must be a random sample of
+what comes. Rules are tested one after the other, from the most careful on, by exact binomial tests.
+
+With --confidence none the promise holds on average over calibration sets (conformal risk control). This costs less, and
+only the first rule is tested. With --max-loss in sd, the sd is that of the same pools.
+
+The profile says what it is for, and translate --profile warns if that differs."""
 
 EXAMPLES = """\
 examples:

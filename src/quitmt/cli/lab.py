@@ -14,8 +14,8 @@ from quitmt.lab import study
 
 DESCRIPTION = """\
 Redo the study on your own model and test set: sample full pools once, replay every rule on them, evaluate, and report.
-Whatever is done is kept, so a run that was interrupted goes on where it was, and a changed setting redoes only what
-depends on it."""
+Everything that is done is kept. An interrupted run goes on where it was. A changed setting redoes only what depends on
+it."""
 
 EXAMPLES = """\
 examples:

@@ -15,7 +15,7 @@ from quitmt.recipe.effective import effective
 
 DESCRIPTION = """\
 Print the recipe that flags and files add up to: model, reranker, rule and limits, with every default filled in.
-Nothing is loaded; what is wrong is said. Save it, and translate, rerank and calibrate take it with --recipe."""
+Nothing is loaded, and errors are found. Save the output, and translate, rerank and calibrate take it with --recipe."""
 
 EXAMPLES = """\
 examples:

@@ -20,12 +20,12 @@ from quitmt.recipe.effective import Given
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
-Choose from recorded candidates, as translate would have done with them: rerank, and stop when the best score has
-stopped moving. Pools are JSON lines, one segment each, gzip or not:
+Choose from recorded candidates, as translate would have done with them: rerank, and stop as soon as more would not
+help. Pools are JSON lines, one segment each, gzip or not:
 
   {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "anchors": ["…", …]}
 
-or plain text with N lines a source (--num-candidates N, --sources FILE)."""
+or plain text with N lines per source (--num-candidates N, --sources FILE)."""
 
 EXAMPLES = """\
 examples:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from quitmt.cli.progress import Progress
 from quitmt.cli.show import describe
+from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.errors import InputError, OutputError
 from quitmt.files.journal import Journal
@@ -36,11 +37,17 @@ class Outputs:
     show: Output | None = None
     outcomes: Output | None = None
     pools: Output | None = None
+    lines: Lines | None = None
+    """Of a run that was split into sentences, which are put together again."""
 
     def write(self, finished: Finished) -> None:
         outcome = finished.outcome
         if self.text:
-            self.text.write("" if outcome.stop is Verdict.FAILED else one_line(outcome.translation))
+            line: str | None = "" if outcome.stop is Verdict.FAILED else outcome.translation
+            if self.lines:
+                line = self.lines.add(finished)
+            if line is not None:
+                self.text.write(one_line(line))
         if self.show:
             self.show.write(describe(outcome, self.budget))
         if self.outcomes:

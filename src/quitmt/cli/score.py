@@ -24,8 +24,9 @@ FAILED = 1
 FORMATS = ("text", "json", "csv")
 
 DESCRIPTION = """\
-Score translations, one a line, against references, sources or both. Several systems stand beside each other in one
-table; several references count as sacrebleu counts them, and as the mean over them for models and functions."""
+Score translations, one per line, against references, sources or both. Several systems stand beside each other in one
+table. sacrebleu's metrics count several references as they are defined to. Models and functions take the mean over
+them."""
 
 EXAMPLES = """\
 examples:

@@ -41,9 +41,9 @@ NAMES = options.listed("metrics (NAME, or NAME:MODEL for another checkpoint of a
 
 
 def add_judging(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--sources", metavar="FILE", help="what was translated, a segment a line")
+    parser.add_argument("-s", "--sources", metavar="FILE", help="what was translated, one segment per line")
     parser.add_argument(
-        "-r", "--references", nargs="+", default=[], metavar="FILE", help="one or more, a segment a line"
+        "-r", "--references", nargs="+", default=[], metavar="FILE", help="one or more, one segment per line"
     )
     parser.add_argument("-m", "--metrics", nargs="+", metavar="NAME", help="chrf++, or others of the list below")
     group = parser.add_argument_group("neural metrics")

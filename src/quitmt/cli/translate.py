@@ -12,17 +12,19 @@ from typing import Any
 from quitmt.cli import options, results
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
+from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.errors import InputError, UsageError
 from quitmt.files.lines import STDIN, count_lines, read_lines
+from quitmt.passages import split
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
 from quitmt.types import Segment
 
 DESCRIPTION = """\
-Translate lines of text: sample a few candidates at a time, rerank them, and stop when the best score has stopped
-moving. One line out for each line in, in order; a blank line stays blank."""
+Translate lines of text. Each line gets a few candidates at a time. They are reranked, and the line stops as soon as
+more candidates would not help. One line in is one line out, in order. A blank line stays blank."""
 
 EXAMPLES = """\
 examples:
@@ -33,6 +35,7 @@ examples:
   quitmt translate news.en --rerank qe:likelihood -w 4 -o news.pt
   quitmt translate news.en --filter qe:likelihood --keep 32 -o news.pt       # MBR among the 32 best by QE
   quitmt translate --src pt --tgt en carta.pt               # the other direction
+  quitmt translate letter.en --split -o letter.pt           # lines that are paragraphs
   quitmt translate news.en -o news.pt --recipe my.toml      # a run that is described in a file (quitmt recipe)
   quitmt translate news.en --stop full --keep-pools pools.jsonl -o full.pt   # sample once, replay with rerank"""
 
@@ -44,12 +47,17 @@ def add_parser(commands: Any) -> None:
         epilog=options.models() + options.names() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("input", nargs="?", metavar="FILE", help="text, a segment a line (stdin)")
+    parser.add_argument("input", nargs="?", metavar="FILE", help="text, one segment per line (stdin)")
     parser.add_argument(
         "--anchors-from", action="append", default=[], metavar="FILE",
         help="translations that you have already, a line each: they are candidates too; may be repeated",
     )  # fmt: skip
     options.add_recipe(parser, "model", "rerank", "stop", "run")
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="translate a line of several sentences sentence by sentence; most translation models know only sentences",
+    )
     options.add_output(parser, pools=True)
     parser.set_defaults(prepare=prepare)
 
@@ -61,9 +69,11 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
             hint="if that is the input, name it first; if not, name the input, or -",
         )
     args.input = args.input or STDIN
+    if args.split:
+        split("Is it installed?", None)
     built = build(options.recipe_of(args))
     results.tell(built, quiet=args.quiet)
-    lines = count_lines(args.input)
+    lines = None if args.split else count_lines(args.input)
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
     driver = built.driver(progress.observer)
     if args.input == STDIN and sys.stdin is None:
@@ -74,10 +84,14 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.anchors_from and not takes_anchors:
         raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")
     inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
-    outputs, journal = results.open_results(args, results.settings_of(built, driver), built.rule.budget, inputs)
+    settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {})
+    outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     outputs.generator = built.generator.signature
-    own = items(args.input, driver.signature, built.recipe.model.context, args.anchors_from)
-    return Run(driver, outputs, progress, journal, lines), own
+    context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
+    if args.split:
+        outputs.lines = Lines(*built.recipe.model.languages)
+        return run, outputs.lines.items(args.input, driver.signature, context)
+    return run, items(args.input, driver.signature, context, args.anchors_from)
 
 
 def is_outcomes(path: str) -> bool:

@@ -35,6 +35,14 @@ def grace(seconds: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """When the time of one segment is up, in seconds from its admission, and when nothing is waited for any longer."""
+
+    ring: float
+    leave: float
+
+
+@dataclass(frozen=True, slots=True)
 class Deadlines:
     """In seconds. They do not change what the best of a segment's candidates is, so no signature has them."""
 
@@ -88,9 +96,16 @@ class Timers:
         # An event loop may ring a little before its clock says so: then the flag knows.
         return self._over or self._clock.time() >= self._end
 
-    def start(self, segment_id: str, number: int) -> None:
-        """A segment is admitted, the ``number``-th of the input from 0."""
+    def start(self, segment_id: str, number: int, limit: Limit | None = None) -> None:
+        """A segment is admitted, the ``number``-th of the input from 0. ``limit`` is its own, if it has one."""
         now, own = self._clock.time(), self._deadlines.segment
+        if limit is not None:
+            leave = partial(self._leave, segment_id, "its deadline", False)
+            self._timers[segment_id] = [
+                self._clock.call_at(now + limit.ring, partial(self._ring, segment_id)),
+                self._clock.call_at(now + limit.leave, leave),
+            ]
+            return
         seconds = min(own or math.inf, self._share(self._end - now, number))
         timers = self._timers[segment_id] = []
         if seconds < math.inf:

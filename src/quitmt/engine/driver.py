@@ -22,6 +22,8 @@ from quitmt.engine.deadlines import Clock, Deadlines, Timers
 from quitmt.engine.engine import Engine
 from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
+from quitmt.engine.submission import Submission
+from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
@@ -39,13 +41,14 @@ NO_DEADLINES = Deadlines()
 Item = Segment | Finished
 """What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
 through."""
-Items = Iterable[Item | Begun] | AsyncIterable[Item | Begun]
+Items = Iterable[Item | Begun | Submission] | AsyncIterable[Item | Begun | Submission]
 
 
 class Driver:
     """One run over a stream of segments. ``in_flight`` of them are worked on at a time.
 
-    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes.
+    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes. Unless
+    ``ordered``, nobody puts them back in order, and the run may get ahead of a slow one as far as it likes.
     """
 
     def __init__(
@@ -60,13 +63,14 @@ class Driver:
         deadlines: Deadlines = NO_DEADLINES,
         clock: Clock | None = None,
         recipe: Mapping[str, Any] | None = None,
+        ordered: bool = True,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
         stop.check_fits(rule, traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0])
         self.signature = signature.of_run(rule.signature, generator.signature, reranker.signature)
         self._generator = generator
-        self._reranker, self._rule = reranker, rule
+        self._reranker, self._rule, self._speculate = reranker, rule, speculate
         self._engine = Engine(
             reranker,
             rule,
@@ -77,7 +81,7 @@ class Driver:
             anchored=traits_of(generator, GeneratorTraits).anchored,
         )
         self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
-        self._in_flight = in_flight
+        self._in_flight, self._ordered = in_flight, ordered
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
         self._passing: list[tuple[int, Finished]] = []
@@ -110,12 +114,13 @@ class Driver:
         checked = protocols.check(self._generator)
         await in_time(checked, self._deadlines.run, self._clock or asyncio.get_running_loop())
 
-    async def warm(self) -> None:
+    async def warm(self, *, always: bool = False) -> None:
         """Have everything compiled and loaded that would be so on first use, before the clock of a run starts.
 
-        Only where there is a clock: it takes a moment, and the reranker and the rule see two made-up texts.
+        Only where there is a clock, unless ``always``: it takes a moment, and the reranker and the rule see two made-up
+        texts.
         """
-        if self._deadlines:
+        if self._deadlines or always:
             await protocols.warm(self._generator)
             await try_out(self._reranker, self._rule)
 
@@ -174,8 +179,8 @@ class Driver:
             self._generator.close(one.segment)
         for one in self._engine.finished():
             self._generator.close(one.segment)
-            self._timers.stop(one.segment.id)
-            position, _ = self._active.pop(one.segment.id)
+            self._timers.stop(one.segment.key)
+            position, _ = self._active.pop(one.segment.key)
             finished.append((position, self._remarked(one)))
         self._room.set()
         return [(position, self._stamped(one)) for position, one in finished]
@@ -209,25 +214,52 @@ class Driver:
             for item in items:
                 await self._admit(item)
 
-    async def _admit(self, item: Item | Begun) -> None:
-        while not self._has_room():
+    def cancel(self, segment: Segment) -> None:
+        """Nobody wants it any more: what it takes is free at once, and it is never yielded."""
+        if self._active.pop(segment.key, None) is None:
+            return
+        self._engine.drop(segment.key)
+        self._timers.stop(segment.key)
+        self._generator.close(segment)
+        self._room.set()
+        self._wake.set()
+
+    async def _admit(self, item: Item | Begun | Submission) -> None:
+        while not self.has_room:
             self._room.clear()
             await self._room.wait()
         known: Sequence[Candidate] = ()
         anchors: Sequence[Candidate] | None = None
+        terms, limit = None, None
         if isinstance(item, Begun):
             known, anchors, item = item.candidates, item.anchors, item.segment
+        elif isinstance(item, Submission):
+            terms, limit, item = self._terms(item), item.limit, item.segment
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
-            self._engine.admit(item, known, self._available(item), anchors)
-            self._active[item.id] = (self._admitted, item)
-            self._timers.start(item.id, self._admitted)
+            self._engine.admit(item, known, self._available(item), anchors, terms)
+            self._active[item.key] = (self._admitted, item)
+            self._timers.start(item.key, self._admitted, limit)
         self._admitted += 1
         self._wake.set()
+
+    def _terms(self, order: Submission) -> Terms:
+        rule, reranker = order.rule or self._rule, traits_of(self._reranker, RerankerTraits)
+        sampled = signature.seeded(self._generator.signature, order.segment.seed)
+        signed = signature.of_run(rule.signature, sampled, self._reranker.signature)
+        return Terms.of(
+            rule,
+            reranker,
+            signature=signed,
+            speculate=self._speculate,
+            anytime=order.limit is not None,
+            soon=order.limit is not None,
+            ranked=order.ranked,
+        )
 
     def _available(self, segment: Segment) -> int | None:
         try:
@@ -237,20 +269,24 @@ class Driver:
             return None
         return found if isinstance(found, int) and found > 0 else None
 
-    def _expire(self, segment_id: str) -> None:
-        if self._engine.expire(segment_id):
+    def _expire(self, key: str) -> None:
+        if self._engine.expire(key):
             # Now and not when it finishes: it may be reranked for a while, and others can have what it takes.
-            self._generator.close(self._active[segment_id][1])
+            self._generator.close(self._active[key][1])
         self._wake.set()
 
-    def _abandon(self, segment_id: str, deadline: str, of_run: bool) -> None:
+    def _abandon(self, key: str, deadline: str, of_run: bool) -> None:
         # While the run goes on, others need the reranker, and what it is busy with is not lost.
-        self._engine.abandon(segment_id, deadline, scoring=of_run)
+        self._engine.abandon(key, deadline, scoring=of_run)
         self._wake.set()
 
-    def _has_room(self) -> bool:
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be begun."""
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
             return False
+        if not self._ordered:
+            return True
         first, _ = next(iter(self._active.values()), (self._admitted, None))
         return self._admitted - first < LOOKAHEAD * self._in_flight
 

@@ -7,8 +7,9 @@ A driver turns its crank, and a live run, a replay and a server differ only in t
     feed(draw)                      candidates arrived, in any order
     updates()      → updates        what can be reranked now, each given once
     settle(updates, standings)      what the reranker said
-    expire(id)                      a segment's time is up: it stops with the best so far
-    abandon(id)                     what it still waited for is waited for no longer
+    expire(key)                     a segment's time is up: it stops with the best so far
+    abandon(key)                    what it still waited for is waited for no longer
+    drop(key)                       nobody wants it any more: its slot is free, and it has no outcome
     finished()     → finished       segments that stopped; their slots are free
 
 Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
@@ -25,12 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from quitmt.engine.guarded import GuardedRule
-from quitmt.engine.pace import Pace
 from quitmt.engine.slots import Observer, Slot, Wasted, given
+from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError, setting
 from quitmt.loops.faults import FAULTS
-from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, traits_of
+from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 
@@ -49,9 +49,7 @@ class Engine(Generic[State]):
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._rule = GuardedRule(rule)
-        self._pace = Pace.of(self._rule, self._traits, speculate=speculate, anytime=anytime)
-        self._signature = signature
+        self._terms = Terms.of(rule, self._traits, signature=signature, speculate=speculate, anytime=anytime)
         self._observer = observer
         self.wasted = Wasted()
         self._slots: dict[str, Slot[State]] = {}
@@ -75,27 +73,29 @@ class Engine(Generic[State]):
         known: Sequence[Candidate] = (),
         available: int | None = None,
         anchors: Sequence[Candidate] | None = None,
+        terms: Terms | None = None,
     ) -> None:
         """``known`` are its first candidates, if an earlier run drew some, and ``anchors`` its anchors; whole steps are
         used. ``available`` is how many it has in all, if that is known: the rule then goes by that budget, if it is the
-        smaller one."""
-        if segment.id in self._slots:
+        smaller one. ``terms`` are its own, if it has any."""
+        terms = terms or self._terms
+        if segment.key in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:
             state = self._reranker.open(segment)
         except FAULTS as raised:
             error = f"segment {segment.id}: reranking failed: {type(raised).__name__}: {raised}"
-            self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, self._signature, error))
+            self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, terms.signature, error))
             return
-        rule = self._rule if available is None else self._rule.within(available)
-        slot = Slot(segment, state, rule.open(), end=available)
+        rule = terms.rule if available is None else terms.rule.within(available)
+        slot = Slot(segment, state, rule.open(), terms, end=available)
         if not self._anchored:
             slot.anchors = given(segment)
         elif anchors is not None:
             slot.anchors = tuple(anchors)
         else:  # they come with the first candidates, so these must be asked for
             known = ()
-        self._slots[segment.id] = slot
+        self._slots[segment.key] = slot
         if self._traits.needs_source and not segment.source:
             reranker = self._reranker.signature.partition("|")[0]
             self._finish(
@@ -107,19 +107,19 @@ class Engine(Generic[State]):
         slot.asked = rule.budget if len(known) >= rule.budget else len(known) - len(known) % rule.step
         slot.pool.extend(known[: slot.asked])
         if slot.asked < min(rule.budget, slot.watch.horizon(0)):
-            self._to_ask[segment.id] = slot
+            self._to_ask[segment.key] = slot
         if slot.pool:
             self._mark(slot)
 
     def drawn(self, segment: Segment) -> Begun:
         """What has arrived without a gap for a segment in flight."""
-        slot = self._slots.get(segment.id)
+        slot = self._slots.get(segment.key)
         return Begun(segment, slot.pool, slot.anchors) if slot else Begun(segment, ())
 
     def asks(self) -> list[Ask]:
         asks = []
         for slot in list(self._to_ask.values()):
-            start, slot.asked = slot.asked, self._pace.reach(slot)
+            start, slot.asked = slot.asked, slot.terms.pace.reach(slot)
             if not self._blames_rule(slot):
                 asks.append(Ask(slot.segment, start, slot.asked))
         self._to_ask.clear()
@@ -127,13 +127,13 @@ class Engine(Generic[State]):
 
     def served(self, ask: Ask) -> bool:
         """Whether nothing is missing of an ask: all arrived, or the segment needs no more."""
-        slot = self._slots.get(ask.segment.id)
+        slot = self._slots.get(ask.segment.key)
         if slot is None or slot.winding_up or slot.ended:
             return True
         return len(slot.pool) >= ask.stop and slot.anchors is not None
 
     def feed(self, draw: Draw) -> None:
-        slot = self._slots.get(draw.segment.id)
+        slot = self._slots.get(draw.segment.key)
         if slot is None or slot.winding_up:  # it stopped meanwhile: what still arrives is not wanted
             self.wasted.add(draw.candidates)
             return
@@ -154,9 +154,10 @@ class Engine(Generic[State]):
         updates = []
         for slot in self._reranking:
             slot.reranking = True
-            new = slot.pool[slot.reranked : self._pace.ready(slot)]
-            updates.append(Update(slot.state, new, self._pace.stride, () if slot.reranked else slot.anchors or ()))
-            del self._to_rerank[slot.segment.id]
+            pace = slot.terms.pace
+            new = slot.pool[slot.reranked : pace.ready(slot)]
+            updates.append(Update(slot.state, new, pace.stride, () if slot.reranked else slot.anchors or ()))
+            del self._to_rerank[slot.segment.key]
         return updates
 
     def settle(
@@ -169,7 +170,7 @@ class Engine(Generic[State]):
         total = sum(len(update.candidates) for update in updates)
         for slot, update, result in zip(self._reranking, updates, results, strict=True):
             slot.reranking = False
-            if slot.segment.id not in self._slots:  # its generator failed while this was reranked
+            if slot.segment.key not in self._slots:  # its generator failed while this was reranked, or it was dropped
                 continue
             slot.rerank_seconds += seconds * len(update.candidates) / max(1, total)
             slot.reranked += len(update.candidates)
@@ -178,7 +179,7 @@ class Engine(Generic[State]):
             else:
                 self._observe(slot, result)
 
-    def expire(self, segment_id: str) -> bool:
+    def expire(self, key: str) -> bool:
         """The segment's time is up. Whether it needs no more candidates, so that those under way may be aborted.
 
         1. With a standing and nothing being reranked it is finished, with the best so far.
@@ -189,21 +190,21 @@ class Engine(Generic[State]):
 
         So it has a translation unless its generator or reranker fails, or takes so long that it is abandoned.
         """
-        slot = self._slots.get(segment_id)
+        slot = self._slots.get(key)
         if slot is None:
             return True
         slot.expired = True
         if slot.asked:
-            self._to_ask.pop(segment_id, None)
+            self._to_ask.pop(key, None)
         self._mark(slot)
         return slot.winding_up
 
-    def abandon(self, segment_id: str, deadline: str, *, scoring: bool) -> None:
+    def abandon(self, key: str, deadline: str, *, scoring: bool) -> None:
         """Wait no longer for what an expired segment still waits for: it is finished with its best so far, or fails.
 
         Unless ``scoring`` may be abandoned too, a segment that has candidates and no standing goes on waiting for one.
         """
-        slot = self._slots.get(segment_id)
+        slot = self._slots.get(key)
         if slot is None:
             return
         if slot.standing is not None or (slot.anchors and (scoring or not slot.pool)):
@@ -213,6 +214,14 @@ class Engine(Generic[State]):
         elif scoring:
             self._finish(slot, Verdict.FAILED, RerankError(f"no candidate was scored before {deadline}"))
 
+    def drop(self, key: str) -> None:
+        """Forget a segment; it may have finished already."""
+        if slot := self._slots.pop(key, None):
+            self.wasted.add([*slot.pool, *slot.early.values()])
+        self._to_ask.pop(key, None)
+        self._to_rerank.pop(key, None)
+        self._finished = [one for one in self._finished if one.segment.key != key]
+
     def finished(self) -> list[Finished]:
         finished, self._finished = self._finished, []
         return finished
@@ -220,7 +229,7 @@ class Engine(Generic[State]):
     def _mark(self, slot: Slot[State]) -> None:
         """Find what can be done next for a segment, if anything."""
         self._find_next(slot)
-        if slot.segment.id in self._slots:
+        if slot.segment.key in self._slots:
             self._blames_rule(slot)
 
     def _blames_rule(self, slot: Slot[State]) -> bool:
@@ -244,16 +253,16 @@ class Engine(Generic[State]):
         if slot.expired:
             self._wind_up(slot)
             return
-        if not slot.ended and len(slot.pool) == slot.asked < self._pace.ahead(slot):
-            self._to_ask[slot.segment.id] = slot
+        if not slot.ended and len(slot.pool) == slot.asked < slot.terms.pace.ahead(slot):
+            self._to_ask[slot.segment.key] = slot
         if slot.reranking or slot.anchors is None:
             return
-        if self._pace.ready(slot) > slot.reranked:
-            self._to_rerank[slot.segment.id] = slot
+        if slot.terms.pace.ready(slot) > slot.reranked:
+            self._to_rerank[slot.segment.key] = slot
         elif slot.ended and slot.reranked == len(slot.pool):
             self._finish(slot, Verdict.EXHAUSTED)
         elif slot.reranked == slot.asked:
-            self._to_ask[slot.segment.id] = slot
+            self._to_ask[slot.segment.key] = slot
 
     def _wind_up(self, slot: Slot[State]) -> None:
         """What is left to do for a segment whose time is up; see ``expire``."""
@@ -262,7 +271,7 @@ class Engine(Generic[State]):
         if slot.standing is not None or (slot.anchors and not slot.pool):
             self._finish(slot, Verdict.DEADLINE)
         elif slot.pool:
-            self._to_rerank[slot.segment.id] = slot
+            self._to_rerank[slot.segment.key] = slot
         elif slot.ended:
             self._finish(slot, Verdict.EXHAUSTED)
 
@@ -288,18 +297,26 @@ class Engine(Generic[State]):
         """Whether it stops because there are no more candidates, and not because the run's rule wants no more."""
         if not slot.ended or standing.size < len(slot.pool):
             return False
-        return verdict is None or (verdict is Verdict.BUDGET and standing.size < self._rule.budget)
+        return verdict is None or (verdict is Verdict.BUDGET and standing.size < slot.terms.rule.budget)
 
     def _is_step(self, slot: Slot[State], size: int) -> bool:
         """Whether a rule would see this standing in any case: not the part of a step that an expired segment got."""
-        return not slot.expired or size % self._rule.step == 0 or size == slot.watch.rule.budget or slot.ended
+        return not slot.expired or size % slot.terms.rule.step == 0 or size == slot.watch.rule.budget or slot.ended
 
     def _finish(self, slot: Slot[State], verdict: Verdict, error: QuitmtError | None = None) -> None:
-        del self._slots[slot.segment.id]
-        self._to_rerank.pop(slot.segment.id, None)
-        self._to_ask.pop(slot.segment.id, None)
+        del self._slots[slot.segment.key]
+        self._to_rerank.pop(slot.segment.key, None)
+        self._to_ask.pop(slot.segment.key, None)
         used = slot.pool[: slot.standing.size if slot.standing else 0]
         if verdict is not Verdict.FAILED:
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
-        outcome = slot.outcome(verdict, error, self._signature, effort(self._reranker, slot.state))
-        self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or ()))
+        outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
+        self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot)))
+
+    def _ranked(self, slot: Slot[State]) -> Sequence[tuple[int, float]]:
+        """The winner as its standing has it, then the others; nobody else while the reranker is at work on them."""
+        if not slot.terms.ranked or slot.standing is None:
+            return ()
+        best, size = slot.standing.best, slot.standing.size
+        others = () if slot.reranking else ranked(self._reranker, slot.state)
+        return [(best, slot.standing.score), *(one for one in others if one[0] != best and one[0] < size)]

@@ -23,12 +23,16 @@ class Pace:
     """Whether there is one standing only, at the end."""
     speculate: bool
     anytime: bool
+    soon: bool = False
+    """Whether only a step is asked for at first: a client has not much time, and must have something to return."""
 
     @classmethod
-    def of(cls, rule: GuardedRule, reranker: RerankerTraits, *, speculate: bool, anytime: bool) -> Self:
+    def of(
+        cls, rule: GuardedRule, reranker: RerankerTraits, *, speculate: bool, anytime: bool, soon: bool = False
+    ) -> Self:
         # A rule that cannot stop before its budget needs no standings on the way, and some rerankers pay for each.
         dear = reranker.standings_cost and rule.open().horizon(0) >= rule.budget
-        return cls(rule.budget if dear else rule.step, dear, speculate, anytime)
+        return cls(rule.budget if dear else rule.step, dear, speculate, anytime, soon)
 
     def reach(self, slot: Slot[Any]) -> int:
         """Up to where a segment should be asked for now: the next verdict, or the one after it."""
@@ -39,7 +43,9 @@ class Pace:
         reach = min(rule.budget, verdict)
         if slot.expired:  # its time was up before it was asked for: whatever comes first will do
             return min(reach, slot.asked + rule.step)
-        return min(reach, slot.asked + AT_ONCE) if self.anytime else reach
+        if not self.anytime:
+            return reach
+        return min(reach, slot.asked + (rule.step if self.soon and not slot.asked else AT_ONCE))
 
     def ready(self, slot: Slot[Any]) -> int:
         """How many candidates may be committed: whole steps only, until everything up to the next verdict is there.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from quitmt.engine.guarded import GuardedWatch
 from quitmt.errors import QuitmtError
 from quitmt.protocols import State
 from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict, at
+
+if TYPE_CHECKING:
+    from quitmt.engine.terms import Terms
 
 Observer = Callable[[Segment, Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
 """Called after each step: the segment, where it stands, its anchors, its samples so far, and the verdict that fell, if
@@ -38,6 +41,7 @@ class Slot(Generic[State]):
     segment: Segment
     state: State
     watch: GuardedWatch
+    terms: Terms
     asked: int = 0
     reranked: int = 0
     reranking: bool = False
@@ -78,7 +82,7 @@ class Slot(Generic[State]):
         while len(self.pool) in self.early:
             self.pool.append(self.early.pop(len(self.pool)))
 
-    def outcome(self, verdict: Verdict, error: QuitmtError | None, signature: str, effort: Effort | None) -> Outcome:
+    def outcome(self, verdict: Verdict, error: QuitmtError | None, effort: Effort | None) -> Outcome:
         """What became of it."""
         standing, anchors = self.standing, self.anchors or ()
         # With no time for a score, the first anchor is the best that is known.
@@ -96,7 +100,7 @@ class Slot(Generic[State]):
             stop=verdict,
             trajectory=tuple(self.trajectory),
             seconds=Seconds(self.generate_seconds, self.rerank_seconds),
-            signature=signature,
+            signature=self.terms.signature,
             error=str(error) if error else None,
             effort=effort,
             budget=budget,

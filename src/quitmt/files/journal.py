@@ -168,8 +168,8 @@ class Journal:
             return None
         try:
             entry = self._entry(self._places[position], position, check)
-            kept = [_candidates(entry.get(name, ())) for name in ("candidates", "anchors")]
-            return Finished(segment, from_fields(entry["outcome"]), *kept)
+            candidates, anchors = (_candidates(entry.get(name, ())) for name in ("candidates", "anchors"))
+            return Finished(segment, from_fields(entry["outcome"]), candidates, anchors)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, QuitmtError):
                 raise

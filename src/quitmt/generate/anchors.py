@@ -10,7 +10,6 @@ A segment's anchors come with its first candidates, in the order of the recipe.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from quitmt import protocols
 from quitmt.errors import UsageError, setting
 from quitmt.loops.faults import Carried, is_cancellation, started
 from quitmt.protocols import Generator, GeneratorTraits, traits_of
-from quitmt.sampling import Sampling
+from quitmt.sampling import Sampling, apart
 from quitmt.types import Ask, Draw, Segment
 
 NONE = "none"
@@ -44,8 +43,7 @@ class Anchor:
         if self.temperature == 0:
             return Sampling(temperature=0.0, seed=base.seed)
         # With the seed of the samples they would be their likenesses, and these would judge themselves.
-        digest = hashlib.blake2b(f"{base.seed} anchors".encode(), digest_size=4).digest()
-        return replace(base, temperature=self.temperature, seed=int.from_bytes(digest) >> 1)
+        return replace(base, temperature=self.temperature, seed=apart(base.seed), apart=True)
 
 
 def parse(text: str) -> tuple[Anchor, ...]:

@@ -77,7 +77,7 @@ class CTranslate2Generator:
             hint = "convert one with ct2-transformers-converter" if folder.is_dir() else "it must be a folder"
             raise ModelError(f"there is no CTranslate2 model in {path!r}", hint=hint)
         tokenization = load_tokenization(folder, path, languages)
-        self.traits = GeneratorTraits(sentence_level=is_sentence_level(folder))
+        self.traits = GeneratorTraits(sentence_level=is_sentence_level(folder), takes_seeds=True)
         self._lacks = lacking(folder, tokenization)
         self._model = TranslatorModel(folder, tokenization, max_tokens, device or "auto", compute_type or "default")
         fields = [f"ct2:{path}", f"w:{_fingerprint(folder)}", self._model.compute_type]
@@ -178,12 +178,14 @@ class _Engine:
         )
         if len(found) != CHUNK:
             raise GenerationError(f"CTranslate2 gave {len(found)} candidates where {CHUNK} were asked for")
-        shuffling = np.random.Philox(key=stream(sampling.seed, segment.id), counter=[0, 0, 1, number])
+        key = stream(sampling.seeded(segment.seed).seed, segment.id)
+        shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
         return tuple(found[place] for place in np.random.Generator(shuffling).permutation(CHUNK).tolist())
 
     def _seed(self, segment: Segment, number: int) -> int:
         """32 bits are what CTranslate2 takes; 0 would mean none. A segment's chunks never share one."""
-        digest = hashlib.blake2b(f"{self._sampling.seed}\0{segment.id}".encode("utf-8", "surrogatepass"), digest_size=4)
+        name = f"{self._sampling.seeded(segment.seed).seed}\0{segment.id}"
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4)
         return 1 + (int.from_bytes(digest.digest()) + number) % (2**32 - 1)
 
 

@@ -80,7 +80,9 @@ class HuggingFaceGenerator:
             decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
             fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
             translates = told.template.clean
-        self.traits = GeneratorTraits(sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates)
+        self.traits = GeneratorTraits(
+            sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates, takes_seeds=True
+        )
         self._tokenizer = tokenizer
         fields += [f"max:{max_tokens}"] if max_tokens else []
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)

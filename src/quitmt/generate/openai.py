@@ -95,7 +95,7 @@ class OpenAIGenerator:
         loaded = _checked(template.made(prompt, model, languages), api)
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._known = _Known()
-        self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean)
+        self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean, takes_seeds=True)
         self._choices_a_request = choices_a_request
         address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
         self._client = client(address, concurrency=concurrency, timeout=timeout, patience=patience)

@@ -60,7 +60,7 @@ class VllmGenerator:
     ) -> None:
         _refuse(sampling)
         self._prompt = template.made(prompt, model, languages)  # before the model is loaded, which takes long
-        self.traits = GeneratorTraits(translates=self._prompt.template.clean)
+        self.traits = GeneratorTraits(translates=self._prompt.template.clean, takes_seeds=True)
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
         self._numbers = itertools.count()
         self._running: dict[int, set[str]] = {}
@@ -204,7 +204,7 @@ class VllmGenerator:
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=0 if sampling.top_k is None else sampling.top_k,
             min_p=sampling.min_p or 0.0,
-            seed=None if sampling.greedy else sampling.seed_of(ask.segment.id, ask.start),
+            seed=None if sampling.greedy else sampling.seeded(ask.segment.seed).seed_of(ask.segment.id, ask.start),
             max_tokens=self._max_tokens,
             logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
             output_kind=RequestOutputKind.FINAL_ONLY,

@@ -8,15 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quitmt import generate, rerank
+from quitmt import generate, rerank, stop
 from quitmt.calibrate import auto
 from quitmt.calibrate.auto import Granted
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
+from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
-from quitmt.protocols import Generator, GeneratorTraits, Reranker, StoppingRule, traits_of
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import (
     BUDGET,
@@ -60,6 +61,29 @@ class Built:
             clock=clock,
             recipe=self.recipe.of_results(),
         )
+
+    def session(self, clock: Clock | None = None) -> Session:
+        """The same for a server, which has deadlines of its own."""
+        run = self.recipe.run
+        return Session(
+            self.generator,
+            self.reranker,
+            self.rule,
+            in_flight=run.in_flight or IN_FLIGHT,
+            speculate=run.speculate,
+            clock=clock,
+        )
+
+    def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:
+        """The rule for a wish in place of the recipe's own rule and wishes."""
+        if max_loss is None and max_cost is None:
+            return self.rule
+        wish = {"stop.rule": "auto", "stop.max_loss": max_loss, "stop.max_cost": max_cost}
+        recipe = self.recipe.changed(wish)
+        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING))
+        assert granted is not None
+        stop.check_fits(granted.rule, traits_of(self.reranker, RerankerTraits), recipe.rerank.name)
+        return granted.rule
 
 
 def build(recipe: Recipe, given: Given = NOTHING) -> Built:

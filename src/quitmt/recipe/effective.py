@@ -24,7 +24,6 @@ STEP, BUDGET = 8, 512
 WINDOW, ALPHA = 8, 1e-3
 AUTO_STEP, AUTO_BUDGET = 4, 256
 """Of exact MBR: anchored pools need few candidates, so the rule looks sooner, and gives up sooner."""
-OTHERS = "others"
 PAPER_TEMPERATURE = 1.2
 IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
 """Segments at a time, of functions and of recorded pools; backends have their own."""
@@ -57,7 +56,8 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     if choice.filter is not None and choice.keep is None:
         choice = replace(choice, keep=KEEP)
     if given.reranker is None:
-        choice = replace(choice, support=choice.support or OTHERS if choice.name.startswith("mbr:") else None)
+        usual = "anchor" if choice.variant == "exact" and choice.filter is None else "others"
+        choice = replace(choice, support=choice.support or usual if choice.name.startswith("mbr:") else None)
     traits = _traits(recipe, given)
     model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
     rule = own.rule

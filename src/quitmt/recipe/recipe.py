@@ -83,7 +83,7 @@ class ModelRecipe:
     )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
-        0, "chat models: show so many lines before each", flag="--context", metavar="N", group=ENGINE
+        0, "chat models: how many of the lines before they see too", flag="--context", metavar="N", group=ENGINE
     )
     options: Mapping[str, Any] = declared({}, "the engine's own options, such as base_url", group=ENGINE)
 
@@ -111,8 +111,9 @@ class RerankRecipe:
         group=RERANKING,
     )  # fmt: skip
     support: str | None = declared(
-        None, "with mbr: who judges a candidate: others (all samples but itself) or all (itself too, as in the paper)",
-        flag="--support", metavar="WHO", group=RERANKING, shown="others",
+        None, "with mbr: who judges a candidate: others (all samples but itself), anchor (these, and the first anchor) "
+        "or all (all samples, as in the paper)",
+        flag="--support", metavar="WHO", group=RERANKING, shown="anchor; others with a faster kind or a filter",
     )  # fmt: skip
     filter: str | None = declared(
         None, "with mbr: only among the candidates that this qe: reranker likes best", flag="--filter", metavar="NAME",
@@ -147,21 +148,21 @@ class StopRecipe:
         flag="--max-loss", metavar="L", group=STOPPING,
     )  # fmt: skip
     max_cost: float | None = declared(
-        None, "auto: so many candidates a segment, on average", flag="--max-cost", metavar="N", group=STOPPING
+        None, "auto: candidates per segment to aim at, on average", flag="--max-cost", metavar="N", group=STOPPING
     )
     profile: str | None = declared(
         None, "auto: the rule that keeps the promise of quitmt calibrate", flag="--profile", metavar="FILE",
         group=STOPPING,
     )  # fmt: skip
     k: int | None = declared(
-        None, "candidates a step", flag="-k --step", metavar="K", group=STOPPING, shown="8, or the profile's"
+        None, "candidates per step", flag="-k --step", metavar="K", group=STOPPING, shown="8, or the profile's"
     )
     n: int | None = declared(
         None, "candidates at most", flag="-n --budget", metavar="N", group=STOPPING, shown="512, or the profile's"
     )
-    w: int | None = declared(None, "quit: steps a window", flag="-w --window", metavar="W", group=STOPPING, shown="8")
+    w: int | None = declared(None, "quit: steps per window", flag="-w --window", metavar="W", group=STOPPING, shown="8")
     alpha: float | None = declared(
-        None, "quit: how far the best score moves in a stable window", flag="--alpha", metavar="A", group=STOPPING,
+        None, "quit: how far the best score may move in a stable window", flag="--alpha", metavar="A", group=STOPPING,
         shown="0.001",
     )  # fmt: skip
     single_step_window: bool = declared(

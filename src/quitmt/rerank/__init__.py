@@ -12,7 +12,7 @@ from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
-from quitmt.rerank.anchors import Support, check_support
+from quitmt.rerank.anchors import SUPPORTS, Support, check_support
 from quitmt.rerank.filtered import KEEP, Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
@@ -74,6 +74,9 @@ class Reranking:
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
         if self.support is not None:
             check_support(self.support)
+        if self.support == "anchor" and (self.variant != "exact" or self.filter is not None):
+            hint = f"give {setting('rerank.support', 'others')}"
+            raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
         with placed("rerank.variant"):
             method = variants.load(self.variant)
         if self.kind == "qe":
@@ -112,7 +115,7 @@ def load(
     samples judge, as in the paper: it is recipes that have better defaults."""
     Reranking(spec, variant, filter, keep, support).check()
     kind, _, metric = spec.partition(":")
-    judges: Support = "others" if support == "others" else "all"
+    judges: Support = support if support in SUPPORTS else "all"  # type: ignore[assignment]
     if kind == "qe":
         return Qe(specs.estimator(metric, languages, hardware))
     if filter is not None:
@@ -125,10 +128,11 @@ def load(
 
 
 def mbr(
-    utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "others"
+    utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "anchor"
 ) -> Reranker[Any]:
     """MBR with any function ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)``, higher is better, or
-    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the ``others``, or by ``all``, itself too.
+    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the other samples and
+    the first ``anchor``, by the ``others`` only, or by ``all``, itself too.
 
     >>> import quitmt
     >>> def same_length(hypothesis, reference):
@@ -170,4 +174,4 @@ def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -
     """
     from quitmt.metrics.vote import Vote
 
-    return Mbr(Vote(answer, name=name), "others")
+    return Mbr(Vote(answer, name=name), "anchor")

@@ -18,8 +18,9 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import Support, best_of, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Standing
 
 
@@ -43,7 +44,7 @@ class Accelerated(Generic[Arena]):
     """MBR with a utility, by a method."""
 
     def __init__(self, utility: Utility[Arena], method: Method, support: Support = "all") -> None:
-        check_support(support)
+        check_support(support, SAMPLES)
         method.check(utility)
         self.utility, self.method, self.support = utility, method, support
         needs_source = traits_of(utility, UtilityTraits).needs_source
@@ -55,6 +56,10 @@ class Accelerated(Generic[Arena]):
 
     def open(self, segment: Segment) -> Cells[Arena]:
         return Cells(segment, self.utility, others=self.support == "others")
+
+    def ranked(self, state: Cells[Arena]) -> list[tuple[int, float]]:
+        """As the method estimated them, which may have ruled some out."""
+        return best_first(state.ranking)
 
     def effort(self, state: Cells[Arena]) -> Effort:
         return state.effort
@@ -77,6 +82,7 @@ class Accelerated(Generic[Arena]):
 
     def _stand(self, cells: Cells[Arena], size: int) -> Standing:
         estimates = self.method.estimate(cells, size)
+        cells.ranking = list(zip(cells.index(size).tolist(), estimates.tolist(), strict=True))
         best = best_of(estimates, cells.precedence(size))
         score = float(estimates[best])
         if cells.others and np.isneginf(score):  # a single sample, and no anchor but itself

@@ -1,8 +1,10 @@
 """What samples and anchors are to every kind of MBR (docs/method.md, "Anchored pools").
 
 Samples are candidates and judges, anchors are candidates only; an anchor whose text comes up as a sample counts as one.
-The support of a sample is all samples, itself included as in the paper ("all"), or all without one copy of itself
-("others"). Equally good candidates: anchors first, in their order, then the lowest index.
+The support of a sample is all samples, itself included as in the paper ("all"), all without one copy of itself
+("others"), or these and the first anchor, which counts as two judges, of itself too ("anchor"): few samples are easily
+wrong, and the model's own best guess keeps them from moving far without cause (docs/anchors.md). Equally good
+candidates: anchors first, in their order, then the lowest index.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ from quitmt.types import Candidate, Segment
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Support = Literal["all", "others"]
-SUPPORTS = ("others", "all")
+Support = Literal["all", "others", "anchor"]
+SUPPORTS = ("anchor", "others", "all")
+SAMPLES = SUPPORTS[1:]
+"""Those without anchors."""
+VOTES = 2
+"""Of the first anchor."""
 
 
-def check_support(support: str) -> None:
-    if support not in SUPPORTS:
-        raise UsageError(f"{setting('rerank.support')} must be {' or '.join(SUPPORTS)}, not {support!r}")
+def check_support(support: str, allowed: Sequence[str] = SUPPORTS) -> None:
+    if support not in allowed:
+        raise UsageError(f"{setting('rerank.support')} must be one of {', '.join(allowed)}, not {support!r}")
 
 
 def field(support: Support) -> str:

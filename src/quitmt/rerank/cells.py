@@ -51,6 +51,8 @@ class Cells(Generic[Arena]):
         """Utilities computed, those of a method's own references (centroids, means) included."""
         self.notes: dict[Any, Any] = {}
         """What a method wants to keep from one standing to the next."""
+        self.ranking: list[tuple[int, float]] = []
+        """What a method said last of each distinct text, by the index of its candidate."""
         self._values: Floats = np.empty((0, 0))
         """[hypothesis, reference] by number; NaN where it is not known."""
 

@@ -31,9 +31,10 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
-from quitmt.rerank.anchors import Support, check_first, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Standing
 
 KEEP = 64
@@ -52,7 +53,7 @@ theirs. An anchor whose text is among the kept samples counts as a sample. Witho
 class KeptPool(Generic[Arena]):
     """One segment's candidates so far: those that are kept, and the utilities of all that were."""
 
-    __slots__ = ("_others", "anchors", "kept", "pairs", "scored", "size", "standing")
+    __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "standing")
 
     def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
         self.scored = Scored(segment)
@@ -62,6 +63,8 @@ class KeptPool(Generic[Arena]):
         self.anchors = 0
         self.kept: list[tuple[float, int, str]] = []
         """(minus the score, what comes first among equals, text), the best first."""
+        self.means: dict[int, tuple[int, float]] = {}
+        """Of the last cut, by the number of a text: its index and its score."""
         self.standing: tuple[Cut, int, float] | None = None
         """The last cut, and what MBR said of it: the best index and its score."""
 
@@ -100,7 +103,9 @@ class KeptPool(Generic[Arena]):
         numbers = [number for _, number in cut]
         judges = [number for index, number in cut if index >= 0]
         if len(judges) == 0 or (self._others and len(cut) == 1):  # nobody but itself
-            return cut[0][0], float(self.pairs.utilities[numbers[0], numbers[0]])
+            alone = cut[0][0], float(self.pairs.utilities[numbers[0], numbers[0]])
+            self.means = {numbers[0]: alone}
+            return alone
         terms = self.pairs.utilities[judges][:, numbers]
         size = np.full(len(cut), len(judges))
         if self._others:
@@ -113,6 +118,8 @@ class KeptPool(Generic[Arena]):
         # Sums are compared where all have the same judges: dividing them may make equals of what was not.
         ranked = np.where(size > 0, sums / np.maximum(size, 1), -np.inf) if self._others else sums
         best = int(ranked.argmax())
+        means = (sums / np.maximum(size, 1)).tolist()
+        self.means = {number: (index, mean) for (index, number), mean in zip(cut[::-1], means[::-1], strict=True)}
         return cut[best][0], float(sums[best] / size[best])
 
 
@@ -123,7 +130,7 @@ class Filtered(Generic[Arena]):
         self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP, support: Support = "all"
     ) -> None:
         check_keep(keep)
-        check_support(support)
+        check_support(support, SAMPLES)
         self._quality, self._utility, self._keep, self.support = Quality(estimator), utility, keep, support
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
@@ -133,6 +140,10 @@ class Filtered(Generic[Arena]):
 
     def open(self, segment: Segment) -> KeptPool[Arena]:
         return KeptPool(segment, self._utility.open(segment), others=self.support == "others")
+
+    def ranked(self, state: KeptPool[Arena]) -> list[tuple[int, float]]:
+        """Of those that are kept: the others have no score."""
+        return best_first(state.means.values())
 
     def effort(self, state: KeptPool[Arena]) -> Effort:
         return Effort(state.pairs.compared**2, (state.size + state.anchors) ** 2, state.pairs.compared)

@@ -1,8 +1,9 @@
 """Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
 r(h) = mean over the support of u(h, h'). The support is the samples: all of them, h itself included, as in the paper
-("all"), or all but one copy of h ("others"). Anchors are judged by all samples, and judge nobody; an anchor that comes
-up as a sample counts as one. The one sample of a pool of 1 has no other judge: there an anchor wins, if there is one.
+("all"), or all but one copy of h ("others"); or these and the first anchor, which counts twice ("anchor"). Otherwise
+anchors judge nobody; they are judged by all samples, and one that comes up as a sample counts as one. The one sample of
+a pool of 1 has no other judge: there an anchor wins, if there is one.
 
 Exact and incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over
 the samples in index order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
@@ -19,8 +20,9 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import SUPPORTS, Support, check_first, check_support, field
+from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
+from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals
 from quitmt.rerank.sums import add_up, leader, walk
 from quitmt.types import Candidate, Effort, Segment, Standing
@@ -31,11 +33,12 @@ __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
 class Pool(Generic[Arena]):
     """One segment's candidates so far."""
 
-    __slots__ = ("_others", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
+    __slots__ = ("_others", "_trusts", "anchors", "index", "order", "pairs", "size", "summed", "sums", "walked")
 
-    def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
+    def __init__(self, segment: Segment, arena: Arena, support: Support) -> None:
         self.pairs = Pairs(segment, arena)
-        self._others = others
+        self._others = support != "all"
+        self._trusts = support == "anchor"
         self.size = 0
         self.anchors: list[int] = []
         """The number of each anchor's text."""
@@ -59,6 +62,11 @@ class Pool(Generic[Arena]):
         self.order[self.size : stop] = numbers
         self.size = stop
 
+    @property
+    def _votes(self) -> float:
+        """Of the first anchor, which is text 0: anchors come before anything else."""
+        return float(VOTES) if self._trusts and self.anchors else 0.0
+
     def standings(self, stride: int) -> list[Standing]:
         """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
         total = len(self.pairs.first)
@@ -69,10 +77,10 @@ class Pool(Generic[Arena]):
             start, self.walked = self.walked, min(self.walked + stride, self.size)
             order = self.order[: self.walked]
             appeared = walk(utilities, order, start, total, appeared, self._others, self.index, self.sums)
-            best, score = leader(self.sums, self.index, appeared, self.walked, self._others)
+            best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
             if score == -np.inf:  # a single sample, and no anchor but itself
                 score = float(utilities[best, best])
-            told = partial(rivals, utilities, order, best, appeared, others=self._others)
+            told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
             found.append(Standing(self.walked, int(self.index[best]), score, told))
         return found
 
@@ -80,7 +88,7 @@ class Pool(Generic[Arena]):
         """Of the first ``texts`` after ``size`` samples; −inf for what has no judge."""
         if not self._others:
             return self.sums[:texts] / size
-        judges = size - (self.index[:texts] >= 0)
+        judges = size - (self.index[:texts] >= 0) + self._votes
         return np.where(judges > 0, self.sums[:texts] / np.maximum(judges, 1), -np.inf)
 
     def _catch_up(self) -> None:
@@ -90,8 +98,8 @@ class Pool(Generic[Arena]):
             capacity = max(total, 2 * len(self.sums))
             self.sums, self.index = grown(self.sums, capacity), grown(self.index, capacity)
         self.index[known:total] = self.pairs.first[known:]
-        if self.walked and total > known:
-            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self.sums)
+        if (self.walked or self._votes) and total > known:
+            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self._votes, 0, self.sums)
         self.summed = total
 
 
@@ -107,11 +115,17 @@ class Mbr(Generic[Arena]):
         self.signature = f"mbr:{utility.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
-        return Pool(segment, self.utility.open(segment), others=self.support == "others")
+        return Pool(segment, self.utility.open(segment), self.support)
 
     def effort(self, state: Pool[Arena]) -> Effort:
         candidates = state.size + len(state.anchors)
         return Effort(state.pairs.compared**2, candidates**2, state.pairs.compared)
+
+    def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
+        if not state.walked:
+            return []
+        scores = state.scores(state.walked, state.summed).tolist()
+        return best_first(zip(state.index[: state.summed].tolist(), scores, strict=True))
 
     def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
         for update in updates:

@@ -14,13 +14,14 @@ from quitmt.errors import QuitmtError
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
 from quitmt.rerank.anchors import check_first
 from quitmt.rerank.quality import Quality, Scored
+from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Segment, Standing
 
 
 class Ranking:
     """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
-    __slots__ = ("anchored", "best", "score", "scored", "size")
+    __slots__ = ("anchored", "best", "first", "score", "scored", "size")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
@@ -28,15 +29,19 @@ class Ranking:
         self.anchored = False
         self.best = 0
         self.score = -np.inf
+        self.first: dict[str, tuple[int, float]] = {}
+        """Distinct text → the index of the candidate it came with, and its score."""
 
     def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate]) -> None:
         check_first(self.scored.segment, anchors, self.size or self.anchored)
         self.anchored |= bool(anchors)
-        for place, score in enumerate(scores):
+        for place, (anchor, score) in enumerate(zip(anchors, scores, strict=True)):
+            self.first.setdefault(anchor.text, (-1 - place, score))
             if score > self.score:
                 self.best, self.score = -1 - place, score
 
-    def take(self, score: float) -> None:
+    def take(self, text: str, score: float) -> None:
+        self.first.setdefault(text, (self.size, score))
         if score > self.score:
             self.best, self.score = self.size, score
         self.size += 1
@@ -53,6 +58,9 @@ class Qe:
 
     def open(self, segment: Segment) -> Ranking:
         return Ranking(segment)
+
+    def ranked(self, state: Ranking) -> list[tuple[int, float]]:
+        return best_first(state.first.values())
 
     def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
         """Of all candidates of some segments, whoever wins."""
@@ -71,8 +79,8 @@ class Qe:
 def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     ranking, found, anchors = update.state, list[Standing](), len(update.anchors)
     ranking.take_anchors(scores[:anchors], update.anchors)
-    for count, score in enumerate(scores[anchors:], start=1):
-        ranking.take(score)
+    for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
+        ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(update.candidates):
             found.append(Standing(ranking.size, ranking.best, ranking.score))
     return found

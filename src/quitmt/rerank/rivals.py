@@ -19,14 +19,19 @@ TOP = 8
 """How many of the best candidates' scores are told."""
 
 
-def rivals(utilities: Floats, order: Ints, best: int, texts: int, *, others: bool = False) -> Rivals:
+def rivals(
+    utilities: Floats, order: Ints, best: int, texts: int, *, others: bool = False, votes: float = 0.0, first: int = 0
+) -> Rivals:
     """``utilities`` of reference and hypothesis by the numbers of their texts, ``order`` the text of each sample; only
-    the first ``texts`` have appeared. With ``others`` scores are without a sample's own."""
-    return Rivals(*_rivals(utilities, order, best, texts, others))
+    the first ``texts`` have appeared. With ``others`` scores are without a sample's own; ``votes`` are those of the
+    text ``first``, an anchor."""
+    return Rivals(*_rivals(utilities, order, best, texts, others, votes, first))
 
 
 @kernel(fastmath={"contract", "reassoc"})
-def _rivals(utilities: Floats, order: Ints, best: int, texts: int, others: bool) -> tuple[Floats, Floats, Floats]:
+def _rivals(
+    utilities: Floats, order: Ints, best: int, texts: int, others: bool, votes: float, first: int
+) -> tuple[Floats, Floats, Floats]:
     """Mean and standard error of the leader's advantage over each other text, and the best candidates' scores."""
     counts = np.zeros(texts)
     for text in order:
@@ -34,7 +39,7 @@ def _rivals(utilities: Floats, order: Ints, best: int, texts: int, others: bool)
     total, squares = np.zeros(texts), np.zeros(texts)
     own = 0.0
     for judge in range(texts):
-        count, lead = counts[judge], utilities[judge, best]
+        count, lead = counts[judge] + (votes if judge == first else 0.0), utilities[judge, best]
         own += count * lead
         row = utilities[judge, :texts]
         for rival in range(texts):
@@ -44,21 +49,21 @@ def _rivals(utilities: Floats, order: Ints, best: int, texts: int, others: bool)
     scores = own - total
     for text in range(texts):
         sampled = others and counts[text] > 0
-        scores[text] = (scores[text] - sampled * utilities[text, text]) / max(len(order) - sampled, 1)
+        scores[text] = (scores[text] - sampled * utilities[text, text]) / max(len(order) - sampled + votes, 1)
     top = _highest(scores, counts, min(TOP, len(order)))
     mean, error = np.empty(texts - 1), np.empty(texts - 1)
     for place in range(texts - 1):
         rival = place + (place >= best)
-        left = len(order)
+        left = len(order) + votes
         for judge in (best, rival):  # what the two themselves said of it
             if counts[judge] > 0:
                 difference = utilities[judge, best] - utilities[judge, rival]
                 total[rival] -= difference
                 squares[rival] -= difference * difference
                 left -= 1
-        left = max(left, 1)
+        left = max(left, 1.0)
         mean[place] = total[rival] / left
-        variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1)
+        variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1.0)
         error[place] = np.sqrt(max(variance, 0.0) / left)
     return mean, error, top
 

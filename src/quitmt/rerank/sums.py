@@ -16,8 +16,12 @@ Ints = npt.NDArray[np.int64]
 
 
 @kernel()
-def add_up(utilities: Floats, judges: Ints, start: int, stop: int, sums: Floats) -> None:
-    """Add to the sums of the texts from ``start`` to ``stop`` what the judges say of them."""
+def add_up(utilities: Floats, judges: Ints, start: int, stop: int, votes: float, first: int, sums: Floats) -> None:
+    """Add to the sums of the texts from ``start`` to ``stop`` what the judges say of them, and before them the text
+    ``first``, which has so many votes."""
+    if votes > 0:
+        for text in range(start, stop):
+            sums[text] += votes * utilities[first, text]
     for judge in judges:
         for text in range(start, stop):
             sums[text] += utilities[judge, text]
@@ -44,8 +48,9 @@ def walk(
 
 
 @kernel()
-def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool) -> tuple[int, float]:
-    """The best of the first texts after so many samples, and its score: −inf if nobody judges it.
+def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool, votes: float) -> tuple[int, float]:
+    """The best of the first texts after so many samples, and its score: −inf if nobody judges it. ``votes`` are those
+    of an anchor.
 
     Sums are compared where all have the same judges: dividing them may make equals of what was not. Equals are told
     apart by what they are, not by when their text was first met: anchors in their order, then the lowest index.
@@ -54,7 +59,7 @@ def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool) ->
     for text in range(texts):
         score = sums[text]
         if others:
-            judges = samples - (index[text] >= 0)
+            judges = samples - (index[text] >= 0) + votes
             score = score / judges if judges > 0 else -np.inf
         if score > highest or (score == highest and _before(index[text], index[best])):
             best, highest = text, score

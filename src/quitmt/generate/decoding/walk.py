@@ -115,7 +115,8 @@ class Walk:
         segments = list(dict.fromkeys(piece.ask.segment for piece in pieces))
         self._first = [openings[segment] for segment in segments]
         self._rows = decoder.begin(self._first)
-        self._keys = np.array([stream(sampling.seed, piece.ask.segment.id) for piece in pieces])
+        asked = [piece.ask.segment for piece in pieces]
+        self._keys = np.array([stream(sampling.seeded(segment.seed).seed, segment.id) for segment in asked])
         self.walkers = [
             Walker(place, index, openings[piece.ask.segment].limit, [])
             for place, piece in enumerate(pieces)

@@ -43,7 +43,8 @@ class Bodies:
     def body(self, segment: Segment, start: int, count: int, extra: dict[str, Any]) -> bytes:
         """For candidates ``start`` and on of a segment."""
         fields = self._settings() | extra | self._question(segment)
-        fields |= {"n": count, "seed": self.sampling.seed_of(segment.id, start)}
+        sampling = self.sampling.seeded(segment.seed)
+        fields |= {"n": count, "seed": sampling.seed_of(segment.id, start)}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
     def probe(self) -> bytes:

@@ -1,0 +1,75 @@
+"""What is counted, in the format of Prometheus. No label names a client or has a text in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from quitmt.engine.session import Session
+from quitmt.serve.service import Service
+from quitmt.serve.work import Translated
+
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 9, 10, 15, 30, 60)
+
+
+QUEUES: dict[str, tuple[str, Callable[[Session], int]]] = {
+    "quitmt_waiting_segments": ("Sentences that wait for a slot.", lambda one: one.waiting.segments),
+    "quitmt_waiting_characters": ("Characters that wait for a slot.", lambda one: one.waiting.characters),
+    "quitmt_active_segments": ("Sentences that are being translated.", lambda one: one.active),
+    "quitmt_wasted_candidates": ("Candidates that were generated for nothing.", lambda one: one.wasted),
+}
+
+
+class Metrics:
+    def __init__(self, service: Service) -> None:
+        self.registry = CollectorRegistry()
+        self.in_flight = Gauge("quitmt_requests_in_flight", "Requests that are being answered.", registry=self.registry)
+        self._requests = Counter(
+            "quitmt_requests", "Requests that were answered, by API and status.", ["api", "status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "quitmt_request_seconds", "From a request to its answer.", ["api"], buckets=SECONDS, registry=self.registry
+        )
+        self._candidates = self._counter("quitmt_candidates", "Candidates that were used.", "pair")
+        self._saved = self._counter("quitmt_candidates_saved", "Candidates of the budget that were not needed.", "pair")
+        self._tokens = self._counter("quitmt_tokens", "Tokens of the candidates that were used.", "pair")
+        self._segments = self._counter("quitmt_segments", "Sentences, by why they stopped.", "pair", "stop")
+        self._characters = self._counter("quitmt_characters", "Characters that were translated.", "pair")
+        self.registry.register(_Queues(service))
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, list(labels), registry=self.registry)
+
+    def answered(self, api: str, status: int, seconds: float) -> None:
+        self._requests.labels(api, str(status)).inc()
+        self._seconds.labels(api).observe(seconds)
+
+    def translated(self, found: Iterable[Translated]) -> None:
+        for one in found:
+            pair = one.served.pair
+            self._candidates.labels(pair).inc(one.candidates)
+            self._saved.labels(pair).inc(max(0, one.budget - one.candidates))
+            self._tokens.labels(pair).inc(one.tokens)
+            for sentence in one.sentences:
+                self._segments.labels(pair, sentence.outcome.stop.value).inc()
+                self._characters.labels(pair).inc(len(sentence.outcome.source))
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Queues:
+    """Read when somebody asks."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        for name, (meaning, read) in QUEUES.items():
+            family = GaugeMetricFamily(name, meaning, labels=["pair"])
+            for served in self._service.all:
+                family.add_metric([served.pair], read(served.session))
+            yield family

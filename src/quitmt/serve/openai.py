@@ -1,0 +1,216 @@
+"""The API of OpenAI's chat completions and models: the last message of the user is the text to translate.
+
+The model's name says the languages (``quitmt-en-pt``); ``quitmt`` finds out the source and takes the first target it
+has. Instructions in other messages are not followed, for there is no chat model behind it, and settings of sampling are
+not either: the recipe has them. ``n`` gives the n best. Weblate joins strings with a separator, which is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import Field
+
+from quitmt.engine.session import Ticket
+from quitmt.files.durable import writable
+from quitmt.serve.bodies import Body, read
+from quitmt.serve.refusals import Refusal, answer, bad
+from quitmt.serve.server import ID, Api, Endpoint, Exchange, Server
+from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
+from quitmt.types import at
+
+ANY = "quitmt"
+SEPARATOR = re.compile(r"(\n *==WEBLATE_PART== *\n)")
+SEED = 1 << 63
+
+
+def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
+    kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
+    error = {"message": str(refusal), "type": kind, "param": None, "code": refusal.kind}
+    return {"error": error}
+
+
+API = Api("openai", shape)
+
+
+class ContentPart(Body):
+    type: str
+    text: str | None = None
+
+
+class Message(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text or "" for part in self.content if part.type == "text")
+        return self.content or ""
+
+
+class StreamOptions(Body):
+    include_usage: bool = False
+
+
+class ChatBody(Body):
+    model: str = Field(min_length=1, max_length=200)
+    messages: Annotated[list[Message], Field(min_length=1)]
+    n: int | None = Field(1, ge=1, le=1000)
+    seed: int | None = Field(None, ge=-SEED, lt=SEED)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+
+async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
+    ask = read(ChatBody, await server.fields(exchange))
+    text = next((message.text for message in reversed(ask.messages) if message.role == "user"), "")
+    if not text:
+        raise bad("there is no message of the user to translate")
+    parts = SEPARATOR.split(text)
+    job = _job(server, ask, parts[::2])
+    name = f"chatcmpl-{exchange.id}"
+    if ask.stream:
+        return await _streamed(server, exchange, ask, job, parts[1::2], name)
+    found = await server.translate(exchange, job)
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": told}, "logprobs": None, "finish_reason": "stop"}
+        for index, told in enumerate(_choices(found, parts[1::2], job.nbest))
+    ]
+    head = {"id": name, "object": "chat.completion", "created": int(time.time()), "model": ask.model}
+    return answer({**head, "choices": choices, "usage": _usage(found)})
+
+
+def _job(server: Server, ask: ChatBody, texts: list[str]) -> Job:
+    served = server.service.named(ask.model)
+    if served is None and ask.model != ANY:
+        known = ", ".join([ANY, *(one.name for one in server.service.all)])
+        raise Refusal(404, "model_not_found", f"the model {ask.model[:80]!r} is not served; there is {known}")
+    if served is None:
+        served, _ = server.service.detect("\n".join(texts))
+    return Job(texts, served.target, seed=ask.seed, nbest=ask.n or 1, served=served)
+
+
+def _choices(found: list[Translated], separators: list[str], count: int) -> list[str]:
+    """The texts put together again; the i-th choice has each text's i-th best, or its last."""
+    choices = []
+    for rank in range(count):
+        texts = [one.nbest[min(rank, len(one.nbest) - 1)][0] if one.nbest else one.text for one in found]
+        choices.append(_together(texts, separators))
+    return choices
+
+
+def _together(texts: list[str], separators: list[str]) -> str:
+    return "".join(text + separator for text, separator in zip(texts, [*separators, ""], strict=True))
+
+
+def _usage(found: list[Translated]) -> dict[str, Any]:
+    """Tokens of the source are estimated by its characters, those of the translation by the model, where it tells. What
+    was sampled besides is named apart."""
+    source = sum(len(sentence.outcome.source) for one in found for sentence in one.sentences)
+    made = [
+        at(sentence.outcome.index, sentence.anchors, sentence.candidates).tokens or 0
+        for one in found
+        for sentence in one.sentences
+        if sentence.outcome.index is not None
+    ]
+    prompt, completion = -(-source // 4), sum(made)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "quitmt": {"candidates": sum(one.candidates for one in found), "sampled_tokens": sum(o.tokens for o in found)},
+    }
+
+
+async def _streamed(
+    server: Server, exchange: Exchange, ask: ChatBody, job: Job, separators: list[str], name: str
+) -> web.StreamResponse:
+    """Sentence by sentence, as each and all before it are done; with several choices, at the end."""
+    server.check_open()
+    prepared = server.jobs.prepare(job)
+    tickets = server.jobs.begin(job, prepared, exchange.id)
+    head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
+    response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
+    response.content_type, response.charset = "text/event-stream", "utf-8"
+
+    async def send(index: int, delta: dict[str, Any], reason: str | None = None) -> None:
+        if not response.prepared:
+            await response.prepare(exchange.request)
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
+        await response.write(_chunk({**head, "choices": [choice]}))
+
+    found, sent = list[Translated](), ""
+    try:
+        async for told in _growing(server, job, prepared, tickets, separators, found):
+            if job.nbest == 1 and len(told) > len(sent):
+                role = {} if sent else {"role": "assistant"}
+                await send(0, {**role, "content": told[len(sent) :]})
+                sent = told
+        for index, told in enumerate(_choices(found, separators, job.nbest)):
+            if not (index == 0 and sent):
+                await send(index, {"role": "assistant", "content": told})
+            await send(index, {}, "stop")
+        server.count(exchange, found)
+        if ask.stream_options and ask.stream_options.include_usage:
+            await response.write(_chunk({**head, "choices": [], "usage": _usage(found)}))
+        await response.write(b"data: [DONE]\n\n")
+    except Refusal as refusal:
+        if not response.prepared:
+            raise
+        exchange.error = refusal.kind
+        await response.write(_chunk(shape(refusal, exchange.id)))
+    finally:
+        withdraw(tickets)
+    await response.write_eof()
+    return response
+
+
+async def _growing(
+    server: Server,
+    job: Job,
+    prepared: list[Prepared],
+    tickets: list[list[Ticket]],
+    separators: list[str],
+    found: list[Translated],
+) -> AsyncIterator[str]:
+    """All of the text that is settled, each time some more; ``found`` gets what is complete."""
+    before = ""
+    for one, own, separator in zip(prepared, tickets, [*separators, ""], strict=True):
+        for count in range(1, len(own)):
+            yield before + await settled_text(one, own[:count])
+        found.append(await server.jobs.finish(job, one, own))
+        before += found[-1].text + separator
+        yield before
+
+
+def _chunk(data: Any) -> bytes:
+    return f"data: {writable(json.dumps(data, ensure_ascii=False))}\n\n".encode()
+
+
+async def models(server: Server, exchange: Exchange) -> web.StreamResponse:
+    return answer({"object": "list", "data": [_model(one.name) for one in server.service.all] + [_model(ANY)]})
+
+
+async def model(server: Server, exchange: Exchange) -> web.StreamResponse:
+    name = exchange.request.match_info["model"]
+    if name != ANY and server.service.named(name) is None:
+        raise Refusal(404, "model_not_found", f"the model {name[:80]!r} is not served")
+    return answer(_model(name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "quitmt"}
+
+
+_MODEL = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+ENDPOINTS = (
+    Endpoint("POST", "/v1/chat/completions", complete, API, "Translate the user's last message.", ChatBody),
+    Endpoint("GET", "/v1/models", models, API, "Models: one a language pair, and one for all."),
+    Endpoint("GET", "/v1/models/{model}", model, API, "One model.", parameters=(_MODEL,)),
+)

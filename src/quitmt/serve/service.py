@@ -1,0 +1,179 @@
+"""What is served: a recipe for each language pair, loaded once, with one session for all its requests.
+
+Invariants: either everything that was asked for is served, or nothing is; a pair has one recipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from quitmt.engine.session import Session
+from quitmt.errors import ModelError, QuitmtError, UsageError, setting, speaking
+from quitmt.generate.languages import name as language_name
+from quitmt.loops.call import in_thread
+from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
+from quitmt.recipe import Recipe, files
+from quitmt.recipe.build import Built, build
+from quitmt.serve.detect import Detector, primary
+from quitmt.serve.refusals import bad
+
+EMBEDDED = ("embedded:en-pt", "embedded:pt-en")
+RULES_KEPT = 256
+"""Rules for wishes that are remembered: clients mostly have the same few."""
+
+
+@dataclass(slots=True)
+class Served:
+    """A language pair and what translates it."""
+
+    name: str
+    """As OpenAI's API knows it."""
+    source: str
+    target: str
+    built: Built
+    session: Session
+    _rules: dict[tuple[float | str | None, float | None], StoppingRule] = field(default_factory=dict)
+
+    @property
+    def pair(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @property
+    def takes_seeds(self) -> bool:
+        return traits_of(self.built.generator, GeneratorTraits).takes_seeds
+
+    def rule(self, max_loss: float | str | None, max_cost: float | None) -> StoppingRule | None:
+        """The rule for a wish; None for the recipe's own."""
+        if max_loss is None and max_cost is None:
+            return None
+        wish = (max_loss, max_cost)
+        if wish not in self._rules:
+            if len(self._rules) >= RULES_KEPT:
+                self._rules.clear()
+            try:
+                self._rules[wish] = self.built.rule_for(max_loss=max_loss, max_cost=max_cost)
+            except QuitmtError as error:
+                raise bad(str(error)) from None
+        return self._rules[wish]
+
+
+class Service:
+    def __init__(self, served: Sequence[Served]) -> None:
+        self.all = tuple(served)
+
+    @cached_property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(one.source for one in self.all))
+
+    @cached_property
+    def languages(self) -> list[str]:
+        return list(dict.fromkeys(code for one in self.all for code in (one.source, one.target)))
+
+    @cached_property
+    def detector(self) -> Detector:
+        return Detector(self.sources)
+
+    def targets(self, source: str) -> list[str]:
+        return [one.target for one in self.all if one.source == source]
+
+    def find(self, source: str, target: str) -> Served:
+        """The pair by codes as clients write them: pt-BR is served by pt."""
+        target_code = self._known(target, [one.target for one in self.all], "target")
+        source_code = self._known(source, self.sources, "source")
+        for one in self.all:
+            if (one.source, one.target) == (source_code, target_code):
+                return one
+        raise bad(f"{source_code} to {target_code} is not served; there is {self._pairs()}", "unsupported_pair")
+
+    def into(self, target: str) -> list[Served]:
+        """All that translate into a language."""
+        code = self._known(target, [one.target for one in self.all], "target")
+        return [one for one in self.all if one.target == code]
+
+    def detect(self, text: str, target: str | None = None) -> tuple[Served, float]:
+        """The pair for a text of unknown language, and how sure that is, from 0 to 1."""
+        able = self.into(target) if target is not None else list(self.all)
+        [(code, confidence), *_] = self.detector.ranked(text, dict.fromkeys(one.source for one in able))
+        return next(one for one in able if one.source == code), confidence
+
+    def named(self, name: str) -> Served | None:
+        """By the name of a model."""
+        return next((one for one in self.all if name in (one.name, one.pair)), None)
+
+    def _known(self, code: str, known: Iterable[str], what: str) -> str:
+        codes = list(dict.fromkeys(known))
+        wanted = code.replace("_", "-").lower()
+        for one in codes:
+            if one.lower() == wanted:
+                return one
+        for one in codes:
+            if primary(one) == primary(wanted):
+                return one
+        raise bad(f"the {what} language {code[:40]!r} is not served; there is {', '.join(codes)}", "unknown_language")
+
+    def _pairs(self) -> str:
+        return ", ".join(f"{one.source} to {one.target}" for one in self.all)
+
+    async def start(self) -> None:
+        """Everything is loaded and warm after it: the first request must not wait for what others need too."""
+        await asyncio.gather(in_thread(self._warm), *(one.session.start() for one in self.all))
+
+    def _warm(self) -> None:
+        """The detector and the names of languages read their data on first use."""
+        self.detect("Is everything there?")
+        for code in self.languages:
+            language_name(code)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(one.session.close() for one in self.all))
+
+    @property
+    def failure(self) -> str | None:
+        """Why a session ended by itself, if one did."""
+        return next((one.session.failure for one in self.all if one.session.failure), None)
+
+
+def load(paths: Sequence[str]) -> Service:
+    """The recipes in some files, or the embedded models if there are none. To be called where the event loop runs."""
+    if not paths:
+        names = {name: Recipe().changed({"model.name": name}) for name in EMBEDDED}
+        return _service([(name, name, _built(recipe)) for name, recipe in names.items()])
+    found = []
+    for path in paths:
+        file = files.load(path)
+        with speaking(file.speaker()):
+            found.append((path, Path(path).stem, _named(path, file.recipe)))
+    return _service(found)
+
+
+def _named(path: str, recipe: Recipe) -> Built:
+    try:
+        return _built(recipe)
+    except QuitmtError as error:
+        raise type(error)(f"{path} cannot be served: {error.args[0]}", hint=error.hint) from error
+    except Exception as error:  # somebody else's code
+        raise ModelError(f"{path} cannot be served: {type(error).__name__}: {error}") from error
+
+
+def _built(recipe: Recipe) -> Built:
+    built = build(recipe)
+    for name in ("source_language", "target_language"):
+        if getattr(built.recipe.model, name) is None:
+            raise UsageError(f"{setting(f'model.{name}')} must be said", hint="a server must know what it translates")
+    return built
+
+
+def _service(found: Sequence[tuple[str, str, Built]]) -> Service:
+    served: dict[tuple[str, str], tuple[str, Served]] = {}
+    for origin, name, built in found:
+        model = built.recipe.model
+        pair = (model.source_language or "", model.target_language or "")
+        if pair in served:
+            raise UsageError(f"{served[pair][0]} and {origin} both translate {pair[0]} to {pair[1]}", hint="serve one")
+        named = f"quitmt-{pair[0]}-{pair[1]}" if name == origin else name
+        served[pair] = origin, Served(named, *pair, built, built.session())
+    return Service([one for _, one in served.values()])

@@ -1,0 +1,251 @@
+"""One request, whatever its API: texts in, translations out.
+
+    texts → documents → sentences → one session, as one group → joined again
+
+Invariants: a text that cannot be translated is refused before anything is begun; whoever goes away takes everything
+with it that was begun for them. The seed and the text fix the translation: ids count the lines of each text from 1, as
+``quitmt translate --split`` does with a file that holds that text alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from quitmt.engine.items import Context
+from quitmt.engine.session import Observer, Session, Ticket
+from quitmt.files.durable import is_writable
+from quitmt.protocols import StoppingRule
+from quitmt.serve.limits import Limits, later
+from quitmt.serve.markup import Document, Format, parse
+from quitmt.serve.refusals import Refusal, bad
+from quitmt.serve.service import Served, Service
+from quitmt.types import Candidate, Finished, Segment, Standing, Verdict, at
+
+AUTO = "auto"
+GAP = "\ue000"
+"""Stands for what is not there yet: a character for private use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A sentence under way: which text of the request it is in, and where it stands."""
+
+    text: int
+    sentence: Segment
+    standing: Standing
+    anchors: Sequence[Candidate]
+    candidates: Sequence[Candidate]
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    texts: list[str]
+    target: str
+    source: str = AUTO
+    form: Format = "text"
+    ignored: tuple[str, ...] = ()
+    """Names of elements that are left alone."""
+    max_loss: float | str | None = None
+    max_cost: float | None = None
+    deadline: float | None = None
+    seed: int | None = None
+    nbest: int = 1
+    served: Served | None = None
+    """Where the client named a model; the languages then follow from it."""
+    watch: Callable[[Step], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    text: str
+    served: Served
+    confidence: float | None
+    """Of the detected language; None where the client said it."""
+    sentences: list[Finished]
+    nbest: list[tuple[str, float]] = field(default_factory=list)
+    """Whole texts with their mean scores, the best first."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean over sentences; None where there is nothing to score."""
+        scores = [one.outcome.score for one in self.sentences if one.outcome.score is not None]
+        return sum(scores) / len(scores) if scores else None
+
+    @property
+    def candidates(self) -> int:
+        """That were generated, anchors among them."""
+        return sum(one.outcome.cost for one in self.sentences)
+
+    @property
+    def budget(self) -> int:
+        """Candidates that might have been."""
+        return sum((one.outcome.budget or 0) + one.outcome.anchors for one in self.sentences)
+
+    @property
+    def tokens(self) -> int:
+        """Of all candidates, as far as their generator tells."""
+        found = (candidate for one in self.sentences for candidate in (*one.anchors, *one.candidates))
+        return sum(candidate.tokens or 0 for candidate in found)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A text that is ready to be begun."""
+
+    document: Document
+    served: Served
+    confidence: float | None
+    rule: StoppingRule | None
+    segments: list[list[Segment]]
+    """Of each passage."""
+
+    @property
+    def flat(self) -> list[Segment]:
+        return [segment for passage in self.segments for segment in passage]
+
+
+class Jobs:
+    """Does jobs with a service, within limits."""
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self.service, self.limits = service, limits
+
+    def prepare(self, job: Job) -> list[Prepared]:
+        """Everything that can be wrong with a job is found here. Nothing is begun."""
+        for number, text in enumerate(job.texts, start=1):
+            _check_text(text, f"text {number}" if len(job.texts) > 1 else "the text")
+        self.limits.check_texts(job.texts)
+        if not 1 <= job.nbest <= self.limits.nbest:
+            raise bad(f"at least 1 and at most {self.limits.nbest} translations can be had, not {job.nbest}")
+        self.limits.deadline_of(job.deadline)
+        return [self._prepare(job, text) for text in job.texts]
+
+    def _prepare(self, job: Job, text: str) -> Prepared:
+        served, confidence = self._pair(job, text)
+        if job.seed is not None and not served.takes_seeds:
+            raise bad(f"the model for {served.source} to {served.target} takes no seed; leave it out")
+        document = parse(text, served.source, job.form, job.ignored)
+        before = Context(served.built.recipe.model.context)
+        segments = [
+            [before.of(Segment(one.id or "", one.text, seed=job.seed)) for one in passage.sentences]
+            for passage in document.passages
+        ]
+        return Prepared(document, served, confidence, served.rule(job.max_loss, job.max_cost), segments)
+
+    def _pair(self, job: Job, text: str) -> tuple[Served, float | None]:
+        if job.served is not None:
+            return job.served, None
+        if job.source == AUTO:
+            return self.service.detect(text, job.target)
+        return self.service.find(job.source, job.target), None
+
+    async def translate(self, job: Job, group: str) -> list[Translated]:
+        prepared = self.prepare(job)
+        tickets = self.begin(job, prepared, group)
+        try:
+            return [await self.finish(job, one, own) for one, own in zip(prepared, tickets, strict=True)]
+        finally:
+            withdraw(tickets)
+
+    def begin(self, job: Job, prepared: Sequence[Prepared], group: str) -> list[list[Ticket]]:
+        """All or nothing: what would have to wait too long is refused."""
+        wanted: dict[int, tuple[Session, list[Segment]]] = {}
+        for one in prepared:
+            wanted.setdefault(id(one.served), (one.served.session, []))[1].extend(one.flat)
+        deadline = self.limits.deadline_of(job.deadline)
+        for session, segments in wanted.values():
+            self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
+        return [
+            [
+                one.served.session.submit(
+                    segment,
+                    group=group,
+                    rule=one.rule,
+                    deadline=deadline,
+                    ranked=job.nbest > 1,
+                    observer=_observer(job, number, segment),
+                )
+                for segment in one.flat
+            ]
+            for number, one in enumerate(prepared)
+        ]
+
+    async def finish(self, job: Job, prepared: Prepared, tickets: Sequence[Ticket]) -> Translated:
+        found = [await ticket for ticket in tickets]
+        for one in found:
+            _raise_failure(one, prepared.served)
+        text = _joined(prepared, [one.outcome.translation for one in found])
+        made = Translated(text, prepared.served, prepared.confidence, found)
+        return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest))
+
+
+async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
+    """The beginning of a text, up to the first sentence that is not among the tickets."""
+    found = [await ticket for ticket in tickets]
+    for one in found:
+        _raise_failure(one, prepared.served)
+    translations = [one.outcome.translation for one in found]
+    missing = len(prepared.flat) - len(found)
+    return _joined(prepared, [*translations, *[GAP] * missing]).partition(GAP)[0]
+
+
+def withdraw(tickets: Sequence[Sequence[Ticket]]) -> None:
+    for own in tickets:
+        for ticket in own:
+            ticket.cancel()
+
+
+def _observer(job: Job, number: int, segment: Segment) -> Observer | None:
+    watch = job.watch
+    if watch is None:
+        return None
+    return lambda *seen: watch(Step(number, segment, *seen))
+
+
+def _raise_failure(finished: Finished, served: Served) -> None:
+    """Half a text is no translation: if one sentence failed, the request did."""
+    outcome = finished.outcome
+    if outcome.stop is not Verdict.FAILED:
+        return
+    error = outcome.error or "it failed"
+    if "deadline" in error or "closed" in error:
+        told = f"there was no time for all sentences: {error}"
+        raise Refusal(503, "not_in_time", told, retry_after=later(served.session))
+    raise Refusal(502, "translation_failed", f"translating failed: {error}")
+
+
+def _joined(prepared: Prepared, translations: Sequence[str]) -> str:
+    left = iter(translations)
+    by_passage = [list(islice(left, len(passage))) for passage in prepared.segments]
+    return prepared.document.joined(by_passage, prepared.served.target)
+
+
+def _alternatives(made: Translated, prepared: Prepared, count: int) -> list[tuple[str, float]]:
+    """The best text, then those with one sentence replaced by another candidate, by how much score that costs."""
+    best = [one.outcome.translation for one in made.sentences]
+    top = made.score or 0.0
+    costs = sorted(
+        (one.ranked[0][1] - score, rank, place, at(index, one.anchors, one.candidates).text)
+        for place, one in enumerate(made.sentences)
+        for rank, (index, score) in enumerate(one.ranked[1 : 2 * count], start=1)
+    )
+    found = {made.text: top}
+    for cost, _, place, text in costs:
+        if len(found) >= count:
+            break
+        other = _joined(prepared, [*best[:place], text, *best[place + 1 :]])
+        found.setdefault(other, top - cost / len(best))
+    return list(found.items())
+
+
+def _check_text(text: str, what: str) -> None:
+    if not is_writable(text):
+        raise bad(f"{what} has half of a surrogate pair in it, which is not Unicode text", "not_text")
+    if "\0" in text:
+        raise bad(f"{what} has a NUL character in it, at character {text.index(chr(0)) + 1}", "not_text")
+    if text.strip() and re.fullmatch(r"[\s\x01-\x1f\x7f-\x9f]+", text):
+        raise bad(f"{what} has nothing but control characters in it", "not_text")

@@ -1,0 +1,206 @@
+"""A server in this process, at a real port: with models that are functions, or with the embedded ones."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+from quitmt.generate.function import FunctionGenerator
+from quitmt.recipe import Recipe
+from quitmt.recipe.build import build
+from quitmt.recipe.effective import Given
+from quitmt.serve import running, service
+from quitmt.serve.keys import Keys
+from quitmt.serve.limits import Limits
+from quitmt.serve.server import Server
+from quitmt.serve.service import Service
+
+ENDINGS = ("", "", "", "!", "…")
+
+
+@dataclass
+class Model:
+    """Upper case from English to Portuguese, lower case back: candidates that nearly agree. It can be held up."""
+
+    upper: bool
+    open: threading.Event = field(default_factory=threading.Event)
+    begun: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    async def __call__(self, source: str, start: int, stop: int) -> list[str]:
+        if not start:
+            self.begun.append(source)
+        while not self.open.is_set():
+            await asyncio.sleep(0.005)
+        if "BROKEN" in source:
+            raise ValueError("the model fell over")
+        if "ENDLESS" in source:  # nothing agrees, and after the first window nothing comes
+            while start:
+                await asyncio.sleep(0.01)
+            return [hashlib.blake2b(str(index).encode()).hexdigest()[:20] for index in range(start, stop)]
+        text = source.upper() if self.upper else source.lower()
+        return [text + ENDINGS[index % len(ENDINGS)] for index in range(start, stop)]
+
+
+class Seeded(FunctionGenerator):
+    """Says that it takes seeds, for those tests that only look whether one may be sent."""
+
+    from quitmt.protocols import GeneratorTraits
+
+    traits = GeneratorTraits(takes_seeds=True, translates=False)
+
+
+@dataclass
+class Running:
+    """A server that runs, and what a client needs."""
+
+    url: str
+    server: Server
+    models: tuple[Model, Model]
+    log: io.StringIO
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, raw: bytes | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Status, body (read as JSON if it is) and headers of an answer."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + path, data, sent, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, _read(answer.read()), {k.lower(): v for k, v in answer.headers.items()}
+        except urllib.error.HTTPError as error:
+            return error.code, _read(error.read()), {k.lower(): v for k, v in error.headers.items()}
+
+    def post(self, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
+        return self.send("POST", path, body, **more)[:2]
+
+    def get(self, path: str, **more: Any) -> tuple[int, Any]:
+        return self.send("GET", path, **more)[:2]
+
+    def metric(self, name: str) -> float:
+        """The sum over all labels."""
+        _, text, _ = self.send("GET", "/metrics")
+        lines = [line for line in str(text).splitlines() if line.split("{")[0].split(" ")[0] == name]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def until(self, found: Callable[[], Any]) -> None:
+        for _ in range(4000):
+            if found():
+                return
+            time.sleep(0.005)
+        raise AssertionError("it never came about")
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode()
+
+
+def functions(models: tuple[Model, Model]) -> Service:
+    served = []
+    for model, (source, target) in zip(models, (("en", "pt"), ("pt", "en")), strict=True):
+        recipe = Recipe().changed(
+            {
+                "model.source_language": source,
+                "model.target_language": target,
+                "rerank.support": "all",
+                "stop.rule": "quit",
+                "stop.k": 4,
+                "stop.w": 2,
+                "stop.n": 32,
+                "stop.alpha": 0.1,
+                "run.in_flight": 4,
+            }
+        )
+        served.append((f"{source}.toml", f"{source}.toml", build(recipe, Given(generator=Seeded(model)))))
+    return service._service(served)
+
+
+@contextmanager
+def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settings: Any) -> Iterator[Running]:
+    """In a thread with an event loop of its own."""
+    chosen = running.ServeSettings(port=0, **settings)
+    ready, done, told = threading.Event(), threading.Event(), dict[str, Any]()
+    log = io.StringIO()
+
+    async def work(listening: Any) -> None:
+        async with running.started(chosen, listening, lambda _: None, loaded()) as server:
+            server.log_to = log
+            told["server"] = server
+            ready.set()
+            while not done.is_set():
+                await asyncio.sleep(0.01)
+
+    with closing(running.listen(chosen)) as listening:
+        thread = threading.Thread(target=lambda: asyncio.run(work(listening)), daemon=True)
+        thread.start()
+        while not ready.wait(0.05):
+            assert thread.is_alive()
+        try:
+            yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", told["server"], models, log)
+        finally:
+            for model in models:
+                model.open.set()
+            done.set()
+            thread.join()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts servers with settings of the test's own."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def begin(**settings: Any) -> Running:
+            models = (Model(upper=True), Model(upper=False))
+            return stack.enter_context(serving(lambda: functions(models), models, **settings))
+
+        yield begin
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Running]:
+    """One for all tests that change nothing."""
+    models = (Model(upper=True), Model(upper=False))
+    with serving(lambda: functions(models), models) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[Running]:
+    """The embedded models, without a deadline."""
+    models = (Model(upper=True), Model(upper=False))
+    with serving(lambda: service.load(()), models, limits=Limits(deadline=None)) as found:
+        yield found
+
+
+KEY = "correct-horse"
+
+
+@pytest.fixture(scope="session")
+def locked() -> Iterator[Running]:
+    """One that needs a key."""
+    models = (Model(upper=True), Model(upper=False))
+    with serving(
+        lambda: functions(models), models, keys=Keys(["another-one", KEY]), cors=("https://a.example",)
+    ) as found:
+        yield found
