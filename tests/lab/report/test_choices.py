@@ -9,7 +9,7 @@ import pytest
 
 from quitmt.lab.report import advice
 from quitmt.lab.report.choices import Overview, overview
-from quitmt.lab.report.options import Measured, Option
+from quitmt.lab.report.options import Measured, Way
 from quitmt.lab.rows import MetricColumn
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import EvaluateSettings, TestSetSettings
@@ -19,21 +19,21 @@ CHRF = MetricColumn("chrfpp", "chrF++")
 ERRORS = MetricColumn("metricx", "MetricX", 2, lower_is_better=True)
 
 
-def option(rule: str, cost: float, mean: float, *, segments: int = 120, noise: float = 0.5, **more: Any) -> Option:
+def option(rule: str, cost: float, mean: float, *, segments: int = 120, noise: float = 0.5, **more: Any) -> Way:
     """Segments differ much from each other, and options on one segment little."""
     hard = np.random.default_rng(1).normal(0, 10, segments)
     own = np.random.default_rng(len(rule) + round(7 * cost)).normal(0, noise, segments)
     values = mean + hard + own - own.mean()
     given: dict[str, Any] = {"sampling": "T=1", "reranker": "mbr:chrf", **more}
     quality = {"chrfpp": values, "metricx": 20 - values / 10}
-    return Option(given.pop("sampling"), given.pop("reranker"), rule, cost, cost, quality, **given)
+    return Way(given.pop("sampling"), given.pop("reranker"), rule, cost, cost, quality, **given)
 
 
-def greedy(mean: float, segments: int = 120) -> Option:
+def greedy(mean: float, segments: int = 120) -> Way:
     return option("greedy", 1, mean, sampling="", reranker="", segments=segments)
 
 
-def found(*options: Option, metric: MetricColumn = CHRF) -> Overview:
+def found(*options: Way, metric: MetricColumn = CHRF) -> Overview:
     one = overview(options, [metric], STUDY)
     assert one is not None
     return one
@@ -67,7 +67,7 @@ def test_less_is_better_for_some_metrics() -> None:
 
 def test_of_equals_the_cheapest() -> None:
     same = option("a", 4, 50)
-    dear = Option("T=1", "mbr:chrf", "b", 9, 9, same.quality)
+    dear = Way("T=1", "mbr:chrf", "b", 9, 9, same.quality)
     one = found(dear, same)
     assert [choice.option.rule for choice in one.choices] == ["a"] and one.choices[0].best_again == 1.0
 

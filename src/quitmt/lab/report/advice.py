@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.report.choices import Choice, Overview
-from quitmt.lab.report.options import Option
+from quitmt.lab.report.choices import BestAtCost, Overview
+from quitmt.lab.report.options import Way
 from quitmt.lab.report.tables import Cell, Column, Table, columns_in_use
 from quitmt.lab.rows import MetricColumn
 
@@ -71,7 +71,7 @@ def _pools(found: Overview) -> Iterator[str]:
             yield f"{heads[shown]} with the whole pool: {'; '.join(names)}."
 
 
-def _choice(one: Choice, found: Overview, *, sure: bool = True) -> str:
+def _choice(one: BestAtCost, found: Overview, *, sure: bool = True) -> str:
     option, judged = one.option, found.judged
     cost = f"{option.cost:.1f} candidates per segment" if option.cost != 1 else "1 candidate per segment"
     said = f"{option.name}, with {cost}{_seconds(option)}: {judged.heading} {_number(one.value, judged)}"
@@ -85,7 +85,7 @@ def _choice(one: Choice, found: Overview, *, sure: bool = True) -> str:
     return said
 
 
-def _seconds(option: Option) -> str:
+def _seconds(option: Way) -> str:
     if option.live is not None:
         return f" and {_short(option.live.seconds)} s, measured live"
     return f" and {_short(option.estimated)} s, estimated" if option.estimated is not None else ""
@@ -174,7 +174,7 @@ def _lead_columns() -> list[Column]:
     return [Column("sampling", "Sampling"), Column("reranker", "Reranker"), Column("rule", "Rule")]
 
 
-def _lead(option: Option) -> list[Cell]:
+def _lead(option: Way) -> list[Cell]:
     return [Cell(option.sampling or None), Cell(option.reranker or None), Cell(option.rule)]
 
 
@@ -187,7 +187,7 @@ def _cost_columns() -> list[Column]:
     ]
 
 
-def _cost(option: Option) -> list[Cell]:
+def _cost(option: Way) -> list[Cell]:
     live = option.live.seconds if option.live is not None else None
     return [Cell(option.size), Cell(option.cost), Cell(option.estimated), Cell(live)]
 
