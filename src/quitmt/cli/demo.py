@@ -27,8 +27,8 @@ SENTENCES = (
     "The nurse handed the old man his glasses and asked whether he had slept well.",
     "Residents were told to boil their water until further notice.",
 )
-"""Ours, from 32 that we wrote for this: four of the nine where greedy decoding and all 512 candidates differ, and one of
-the others, where reranking only costs."""
+"""Ours, from 32 that we wrote for this: four of the nine where greedy decoding and all 512 candidates differ, and one
+of the others, where reranking only costs."""
 
 PAPER = preset("paper")
 WAYS: Mapping[str, Mapping[str, Any]] = {
