@@ -42,7 +42,7 @@ REFERENCE = "all 512"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Shown:
     way: str
     outcome: Outcome
     seconds: float
@@ -77,17 +77,17 @@ async def _show(ways: Mapping[str, Built], sentences: Sequence[str]) -> None:
     print(summary(rows))
 
 
-async def _run(way: str, built: Built, sentences: Sequence[str]) -> list[Row]:
+async def _run(way: str, built: Built, sentences: Sequence[str]) -> list[Shown]:
     """All of them in one batch, as people translate; each is charged its share of the processor's time."""
     segments = [Segment(str(number), sentence) for number, sentence in enumerate(sentences, start=1)]
     start = time.process_time()  # of all threads, and of nobody else on the machine
     outcomes = [finished.outcome async for finished in in_order(built.driver().run(segments))]
     taken = time.process_time() - start
     shares = [outcome.seconds.generate + outcome.seconds.rerank for outcome in outcomes]
-    return [Row(way, outcome, taken * share / sum(shares)) for outcome, share in zip(outcomes, shares, strict=True)]
+    return [Shown(way, outcome, taken * share / sum(shares)) for outcome, share in zip(outcomes, shares, strict=True)]
 
 
-def described(rows: Sequence[Row]) -> list[str]:
+def described(rows: Sequence[Shown]) -> list[str]:
     """A line for each way."""
     reference = next(row.outcome.translation for row in rows if row.way == REFERENCE)
     return [
@@ -97,7 +97,7 @@ def described(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def summary(rows: Sequence[Sequence[Row]]) -> str:
+def summary(rows: Sequence[Sequence[Shown]]) -> str:
     """What was gained, and what it cost."""
     ways = list(zip(*rows, strict=True))
     reference = next(column for column in ways if column[0].way == REFERENCE)
