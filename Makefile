@@ -51,7 +51,7 @@ test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own
 test-comet: $(VENV)-comet/.done  ## what our COMET is measured by: the original, in an environment of its own
 	$(VENV)-comet/bin/python -m pytest --confcutdir=tests/comet -o filterwarnings= tests/comet
 
-# make test has a few hundred of these cases; the figure in docs/benchmarks.md is of CASES=20000.
+# Not in make test: schemathesis has many packages of its own.
 CASES ?= 2000
 test-serve: $(VENV)-serve/.done  ## schemathesis over the server's OpenAPI description, in an environment of its own
 	CASES='$(CASES)' $(VENV)-serve/bin/python -m pytest -o filterwarnings= tests/openapi

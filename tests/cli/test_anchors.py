@@ -83,3 +83,8 @@ def test_preset_and_recipe_do_not_go_together(quitmt: Quitmt, text: Path, tmp_pa
     (tmp_path / "r.toml").write_text("[stop]\nw = 4\n")
     ran = quitmt("translate", text, "--preset", "paper", "--recipe", tmp_path / "r.toml")
     assert ran.code == 2 and 'write preset = "paper" at the top of the file' in ran.err
+
+
+def test_lines_of_ones_own_do_not_go_with_sentences(quitmt: Quitmt, text: Path) -> None:
+    ran = quitmt("translate", text, "--split", "--anchors-from", text)
+    assert ran.code == 2 and "--anchors-from goes by lines, and --split by sentences" in ran.err

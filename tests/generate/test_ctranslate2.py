@@ -97,11 +97,11 @@ def test_the_first_token_follows_the_distribution(zoo: Zoo) -> None:
     generator = load(zoo, Sampling(1.0, seed=9), max_tokens=1)
     count = 64 * 30
     found = draw(generator, [Ask(SEGMENTS[0], 0, count)]).values()
-    seen = Counter(candidate.text for candidate in found)
-    chances = {candidate.text: float(np.exp(candidate.log_probability)) for candidate in found}
-    del seen[""]  # the end, and what is unknown
-    for text, times in seen.items():
-        assert abs(times / count - chances[text]) < 5 * np.sqrt(chances[text] / count) + 1 / count
+    # Several tokens may be the same text; the end and what is unknown are none.
+    seen = Counter((candidate.text, candidate.log_probability) for candidate in found if candidate.text)
+    for (_, log_probability), times in seen.items():
+        chance = float(np.exp(log_probability))
+        assert abs(times / count - chance) < 5 * np.sqrt(chance / count) + 1 / count
 
 
 def test_greedy_is_ctranslate2_s_own_and_transformers(zoo: Zoo) -> None:
@@ -175,7 +175,7 @@ def test_chunks_are_computed_once_and_forgotten_at_the_end(zoo: Zoo, monkeypatch
     monkeypatch.setattr(engine, "_compute", lambda *given: calls.append(given) or compute(*given))
     for start in range(0, 128, 8):
         draw(generator, [Ask(SEGMENTS[0], start, start + 8)])
-    assert len(calls) == 2
+    assert [number for _, number in calls] == [0, 1, 2, 3]
     generator.close(SEGMENTS[0])
     draw(generator, [Ask(SEGMENTS[1], 0, 8)])
     assert {segment.id for segment, _ in engine._chunks} == {"2"}

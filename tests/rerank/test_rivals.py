@@ -40,7 +40,7 @@ def differences(table: Any, samples: list[str], leader: str, rival: str) -> list
 @given(
     st.lists(st.sampled_from(TEXTS), min_size=2, max_size=16),
     st.lists(st.sampled_from(TEXTS), max_size=4),
-    st.sampled_from(["all", "others"]),
+    st.sampled_from(["all", "others", "anchor"]),
     st.integers(0, 999),
 )
 def test_paired_differences(samples: list[str], anchors: list[str], support: str, seed: int) -> None:
@@ -54,8 +54,16 @@ def test_paired_differences(samples: list[str], anchors: list[str], support: str
         assert len(told.mean) == len(told.error) == len(others)
         for rival, mean, error in zip(others, told.mean, told.error, strict=True):
             paired = differences(table, so_far, leader, rival)
-            assert mean == pytest.approx(np.mean(paired) if paired else 0.0, abs=1e-12)
-            spread = np.std(paired, ddof=1) / np.sqrt(len(paired)) if len(paired) > 1 else 0.0
+            votes = 2 if support == "anchor" and anchors else 0
+            voted = [table[leader, anchors[0]] - table[rival, anchors[0]]] * 2 if votes else []
+            centre = float(np.mean([*paired, *voted])) if paired or votes else 0.0
+            assert mean == pytest.approx(centre, abs=1e-12)
+            if support == "all":
+                spread = np.std(paired, ddof=1) / np.sqrt(len(paired)) if len(paired) > 1 else 0.0
+            else:  # with one more judge, who says what the rival would
+                squares = [(one - centre) ** 2 for one in paired]
+                squares.append((table[rival, rival] - table[leader, rival]) ** 2)
+                spread = np.sqrt(sum(squares)) / max(len(paired) + votes, 1)
             assert error == pytest.approx(spread, abs=1e-7)
 
 

@@ -69,6 +69,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
             hint="if that is the input, name it first; if not, name the input, or -",
         )
     args.input = args.input or STDIN
+    if args.split and args.anchors_from:
+        raise UsageError("--anchors-from goes by lines, and --split by sentences", hint="split both files first")
     if args.split:
         split("Is it installed?", None)
     built = build(options.recipe_of(args))

@@ -83,7 +83,7 @@ def _plug_in(found: Any, name: str) -> Backend:
 
 
 BEAMS = "beam:4"
-"""The anchors of translation models: 4 hypotheses cost less than 8 samples."""
+"""The anchors of full-size translation models, where beam search beats greedy decoding (docs/anchors.md)."""
 _BERGAMOT = "quitmt.generate.bergamot:BergamotGenerator"
 BACKENDS = Names(
     "model",
@@ -95,7 +95,6 @@ BACKENDS = Names(
             in_flight=16,
             whole_name=True,
             temperature=0.8,
-            anchors=BEAMS,
             examples=tuple(f"embedded:{pair}" for pair in store.EMBEDDED),
             others=store.require,
         ),
@@ -106,7 +105,6 @@ BACKENDS = Names(
             in_flight=16,
             whole_name=True,
             temperature=0.8,
-            anchors=BEAMS,
         ),
         "openai": Backend(
             "an OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, …) at its base URL",

@@ -25,7 +25,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.frames import QualityScores, Replayed, Trajectories
 from quitmt.lab.paper import printed
 from quitmt.lab.pools import quality, sample, store, trajectories
-from quitmt.lab.pools.arms import Baseline, Sampler
+from quitmt.lab.pools.arms import Baseline, PoolMaker
 from quitmt.lab.replay import beyond
 from quitmt.lab.replay import rules as replay
 from quitmt.lab.replay.fixed import matched_fixed
@@ -57,7 +57,7 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     folder = Path(study.output) / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     segments = test_set.segments
-    sampler = Sampler(build_generator, segments, folder, partial(_counted, bar))
+    sampler = PoolMaker(build_generator, segments, folder, partial(_counted, bar))
     for one in arms:
         one.pools = sampler.pools(one.study)
     baselines = tuple(sampler.baselines([one.study for one in arms]))

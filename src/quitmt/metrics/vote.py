@@ -42,7 +42,7 @@ class Vote:
     >>> pool = ["It is 13.", "7 + 5 = 12", "", "", "7 plus 5 makes 12."]
     >>> outcome = quitmt.rerank_pool(pool, reranker=quitmt.mbr(Vote()))
     >>> outcome.translation, outcome.score
-    ('7 + 5 = 12', 0.4)
+    ('7 + 5 = 12', 0.25)
     """
 
     traits = UtilityTraits(encodes_whole=True)

@@ -2,7 +2,11 @@
 
 The differences d = u(leader, h) − u(rival, h) are paired: both are judged by the same h, so what makes h a hard or an
 easy judge is not in them. Leader and rival themselves are left out, one sample of each: that a text agrees with itself
-is no evidence. Identical samples are one text and count as often as they are; anchors judge nobody.
+is no evidence. Identical samples are one text and count as often as they are; anchors judge nobody, but for the votes
+of the first one.
+
+Where a sample does not judge itself, pools are small, and few judges may agree by chance. So the standard error has one
+more judge in it, who says of the two what the rival itself would say.
 """
 
 from __future__ import annotations
@@ -39,14 +43,20 @@ def _rivals(
     total, squares = np.zeros(texts), np.zeros(texts)
     own = 0.0
     for judge in range(texts):
-        count, lead = counts[judge] + (votes if judge == first else 0.0), utilities[judge, best]
+        count, lead = counts[judge], utilities[judge, best]
         own += count * lead
         row = utilities[judge, :texts]
         for rival in range(texts):
             difference = lead - row[rival]
             total[rival] += count * difference
             squares[rival] += count * difference * difference
-    scores = own - total
+    voted = total.copy()
+    if votes > 0:  # an anchor's votes move the means; they are no evidence of how much judges differ
+        lead = utilities[first, best]
+        own += votes * lead
+        for rival in range(texts):
+            voted[rival] += votes * (lead - utilities[first, rival])
+    scores = own - voted
     for text in range(texts):
         sampled = others and counts[text] > 0
         scores[text] = (scores[text] - sampled * utilities[text, text]) / max(len(order) - sampled + votes, 1)
@@ -54,17 +64,23 @@ def _rivals(
     mean, error = np.empty(texts - 1), np.empty(texts - 1)
     for place in range(texts - 1):
         rival = place + (place >= best)
-        left = len(order) + votes
+        left = len(order)
         for judge in (best, rival):  # what the two themselves said of it
             if counts[judge] > 0:
                 difference = utilities[judge, best] - utilities[judge, rival]
                 total[rival] -= difference
+                voted[rival] -= difference
                 squares[rival] -= difference * difference
                 left -= 1
-        left = max(left, 1.0)
-        mean[place] = total[rival] / left
-        variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1.0)
-        error[place] = np.sqrt(max(variance, 0.0) / left)
+        mean[place] = voted[rival] / max(left + votes, 1.0)
+        if others:  # one more judge, who says what the rival would: few judges may agree by chance
+            spread = squares[rival] - 2 * mean[place] * total[rival] + left * mean[place] ** 2
+            own_word = utilities[rival, rival] - utilities[rival, best]
+            error[place] = np.sqrt(max(spread, 0.0) + own_word * own_word) / max(left + votes, 1.0)
+        else:
+            left = max(left, 1)
+            variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1)
+            error[place] = np.sqrt(max(variance, 0.0) / left)
     return mean, error, top
 
 

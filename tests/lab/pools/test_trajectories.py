@@ -120,12 +120,12 @@ def test_signals_are_what_rules_see_live(
     assert list(found.signals) == rules
     own: Any = rerank.load(spec)
     for name in rules:
-        rule: Any = stop.load(name, k=2, n=16)
         for pool, signals in zip(pools, found.signals[name], strict=True):
+            rule: Any = stop.within(stop.load(name, k=2, n=16), len(pool.candidates))  # as a run of a short pool has it
             state, seen = own.open(pool.segment), []
             for start in range(0, len(pool.candidates), 2):
                 ((*_, standing),) = own.extend([Update(state, pool.candidates[start : start + 2], 2)])
-                if standing.size < 16 and rule.looks_at(standing.size):
+                if standing.size < rule.budget and rule.looks_at(standing.size):
                     seen.append(rule.signal(standing))
             assert signals.tolist() == pytest.approx(seen, abs=1e-12)
     before = len(reranked)

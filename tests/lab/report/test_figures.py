@@ -22,7 +22,7 @@ from quitmt.lab.report.cost_figures import (
     runtime_breakdown,
 )
 from quitmt.lab.report.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
-from quitmt.lab.report.options import Measured, Option, Series
+from quitmt.lab.report.options import Measured, Series, Way
 from quitmt.lab.report.overview_figure import quality_against_all_costs
 from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
 
@@ -212,8 +212,8 @@ def everything() -> Figure:
     live = Measured(5, 0.3, {"metricx": 2.0})
     quality = {"metricx": np.array([2.0, 3.0])}
     options = [
-        Option("", "", "greedy", 0, 1, quality, 0.01, live),
-        Option("T=1", "qe:kiwi", "QUIT", 8, 8, quality, 1, live),
+        Way("", "", "greedy", 0, 1, quality, 0.01, live),
+        Way("T=1", "qe:kiwi", "QUIT", 8, 8, quality, 1, live),
     ]
     return quality_against_all_costs(series, options, METRICS[1])
 

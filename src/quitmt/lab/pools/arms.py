@@ -44,7 +44,7 @@ class Baseline:
     """[S]: measured; NaN of recorded ones."""
 
 
-class Sampler:
+class PoolMaker:
     """Makes or reads pools, each once."""
 
     def __init__(self, build: Build, segments: Sequence[Segment], folder: Path, counted: Counted) -> None:

@@ -9,9 +9,8 @@ import math
 from collections.abc import Iterator
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.report.choices import Choice, Overview
-from quitmt.lab.report.facts import listed
-from quitmt.lab.report.options import Option
+from quitmt.lab.report.choices import BestAtCost, Overview
+from quitmt.lab.report.options import Way
 from quitmt.lab.report.tables import Cell, Column, Table, columns_in_use
 from quitmt.lab.rows import MetricColumn
 
@@ -34,6 +33,11 @@ def sentences(found: Overview | None) -> tuple[str, ...]:
 def _sentences(found: Overview) -> Iterator[str]:
     best, cheapest = found.choices[-1], found.cheapest
     yield f"Best of all: {_choice(best, found)}"
+    if found.segments < FEW:
+        yield (
+            f"These are {found.segments} segments. Fewer than {FEW} say little about other texts: take the order as a "
+            f"hint, and run more segments before you decide."
+        )
     if cheapest is not None and cheapest.option is not best.option:
         yield f"Cheapest that nothing here is shown to be better than: {_choice(cheapest, found, sure=False)}"
     for one in found.choices[:-1]:
@@ -46,11 +50,6 @@ def _sentences(found: Overview) -> Iterator[str]:
             f"best of all is {gain} {found.judged.heading} from greedy."
         )
     yield from _pools(found)
-    if found.segments < FEW:
-        yield (
-            f"These are {found.segments} segments. Fewer than {FEW} say little about other texts: take the order as a "
-            f"hint, and run more segments before you decide."
-        )
 
 
 def _pools(found: Overview) -> Iterator[str]:
@@ -61,22 +60,18 @@ def _pools(found: Overview) -> Iterator[str]:
             '"greedy,beam:4" in [baselines], or record it with the pools.'
         )
         return
-    better = []
+    told: dict[int, list[str]] = {-1: [], 0: [], 1: []}
     for option, against in zip(found.options, found.against, strict=True):
-        if not option.rule.startswith("all ") or not against:
-            continue
-        compared = against[found.judged.name]
-        shown = _direction(compared, found.judged)
-        if shown > 0:
-            better.append(option.name)
-            continue
-        said = "worse than greedy" if shown < 0 else "not shown to be better than greedy"
-        yield f"{option.name}: the winner is {said} ({_versus(compared, found.judged)})."
-    if better:
-        yield f"Better than greedy with the whole pool: {listed(better)}."
+        if option.rule.startswith("all ") and against:
+            compared = against[found.judged.name]
+            told[_direction(compared, found.judged)].append(f"{option.name} ({_versus(compared, found.judged)})")
+    heads = {-1: "Worse than greedy", 0: "Not shown to be better than greedy", 1: "Better than greedy"}
+    for shown, names in told.items():
+        if names:
+            yield f"{heads[shown]} with the whole pool: {'; '.join(names)}."
 
 
-def _choice(one: Choice, found: Overview, *, sure: bool = True) -> str:
+def _choice(one: BestAtCost, found: Overview, *, sure: bool = True) -> str:
     option, judged = one.option, found.judged
     cost = f"{option.cost:.1f} candidates per segment" if option.cost != 1 else "1 candidate per segment"
     said = f"{option.name}, with {cost}{_seconds(option)}: {judged.heading} {_number(one.value, judged)}"
@@ -90,7 +85,7 @@ def _choice(one: Choice, found: Overview, *, sure: bool = True) -> str:
     return said
 
 
-def _seconds(option: Option) -> str:
+def _seconds(option: Way) -> str:
     if option.live is not None:
         return f" and {_short(option.live.seconds)} s, measured live"
     return f" and {_short(option.estimated)} s, estimated" if option.estimated is not None else ""
@@ -124,16 +119,18 @@ def choices_table(found: Overview) -> Table:
     judged = found.judged
     columns = [
         Column("at_most", "Candidates, at most"),
+        Column("use", "Use"),
         Column("quality", judged.heading, judged.decimals, judged.lower_is_better),
         Column("minus_greedy", "− greedy", judged.decimals, judged.lower_is_better, signed=True),
-        *_lead_columns(),
         Column("best_again_percent", "Best again, %", 0),
         *_cost_columns(),
     ]
     rows = []
     for one in found.choices:
         limit = "any" if math.isinf(one.limit) else f"{one.limit:.0f}"
-        lead = [Cell(limit), Cell(one.value), _difference(one.greedy), *_lead(one.option)]
+        if one is found.choices[-1] and not math.isinf(one.limit):
+            limit += ", or any"
+        lead = [Cell(limit), Cell(one.option.name), Cell(one.value), _difference(one.greedy)]
         rows.append((*lead, Cell(100 * one.best_again), *_cost(one.option)))
     used, shown = columns_in_use(columns, rows)
     notes = (
@@ -177,7 +174,7 @@ def _lead_columns() -> list[Column]:
     return [Column("sampling", "Sampling"), Column("reranker", "Reranker"), Column("rule", "Rule")]
 
 
-def _lead(option: Option) -> list[Cell]:
+def _lead(option: Way) -> list[Cell]:
     return [Cell(option.sampling or None), Cell(option.reranker or None), Cell(option.rule)]
 
 
@@ -190,7 +187,7 @@ def _cost_columns() -> list[Column]:
     ]
 
 
-def _cost(option: Option) -> list[Cell]:
+def _cost(option: Way) -> list[Cell]:
     live = option.live.seconds if option.live is not None else None
     return [Cell(option.size), Cell(option.cost), Cell(option.estimated), Cell(live)]
 

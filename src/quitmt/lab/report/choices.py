@@ -15,7 +15,7 @@ import numpy as np
 from quitmt.evaluate.equivalence import Comparison, Pair, compare, draws
 from quitmt.lab.frames import Floats
 from quitmt.lab.replay.frontier import halves
-from quitmt.lab.report.options import GREEDY, Option
+from quitmt.lab.report.options import GREEDY, Way
 from quitmt.lab.rows import MetricColumn
 from quitmt.lab.study import Study
 
@@ -24,12 +24,12 @@ MOST_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BestAtCost:
     """The best option among those that cost no more than a limit."""
 
     limit: float
     """Candidates per segment; infinite for any cost."""
-    option: Option
+    option: Way
     value: float
     greedy: Comparison | None
     """Against greedy; None if that is unknown, or is the choice."""
@@ -45,21 +45,21 @@ class Overview:
 
     metrics: tuple[MetricColumn, ...]
     segments: int
-    options: tuple[Option, ...]
+    options: tuple[Way, ...]
     against: tuple[Mapping[str, Comparison], ...]
     """Of each option, by metric: against greedy. Empty for greedy itself, and where it is unknown."""
-    choices: tuple[Choice, ...]
+    choices: tuple[BestAtCost, ...]
     """From the cheapest; the last one is the best of all."""
-    cheapest: Choice | None
+    cheapest: BestAtCost | None
     """The cheapest option that the best of all is not shown to be better than."""
-    greedy: Option | None
+    greedy: Way | None
 
     @property
     def judged(self) -> MetricColumn:
         return self.metrics[0]
 
 
-def overview(options: Sequence[Option], metrics: Sequence[MetricColumn], study: Study) -> Overview | None:
+def overview(options: Sequence[Way], metrics: Sequence[MetricColumn], study: Study) -> Overview | None:
     """Nothing if there is no metric to judge by."""
     if not metrics:
         return None
@@ -72,7 +72,7 @@ def overview(options: Sequence[Option], metrics: Sequence[MetricColumn], study: 
     resampled = _resampled(better, study)
     place = {id(one): at for at, one in enumerate(options)}
 
-    def choice(limit: float, chosen: int | None = None) -> Choice:
+    def choice(limit: float, chosen: int | None = None) -> BestAtCost:
         within = np.flatnonzero(cost <= limit)
         best = int(within[better[within].mean(axis=1).argmax()]) if chosen is None else chosen
         again = float((resampled[:, within].argmax(axis=1) == int(np.flatnonzero(within == best)[0])).mean())
@@ -81,7 +81,7 @@ def overview(options: Sequence[Option], metrics: Sequence[MetricColumn], study: 
             gain = _held_out(better[within], better[usable.index(greedy)], study)
             gain = -gain if judged.lower_is_better and gain is not None else gain
         compared = against[place[id(usable[best])]].get(judged.name)
-        return Choice(limit, usable[best], float(values[best].mean()), compared, again, gain)
+        return BestAtCost(limit, usable[best], float(values[best].mean()), compared, again, gain)
 
     found = [choice(limit) for limit in (*_limits(cost), np.inf)]
     kept = [one for at, one in enumerate(found) if at == 0 or one.option is not found[at - 1].option]
@@ -96,7 +96,7 @@ def _limits(cost: Floats) -> list[float]:
 
 
 def _against(
-    options: Sequence[Option], greedy: Option | None, metrics: Sequence[MetricColumn], study: Study
+    options: Sequence[Way], greedy: Way | None, metrics: Sequence[MetricColumn], study: Study
 ) -> list[dict[str, Comparison]]:
     if greedy is None:
         return [{} for _ in options]

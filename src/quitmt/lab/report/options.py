@@ -43,7 +43,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Way:
     """One way to translate."""
 
     sampling: str
@@ -86,7 +86,7 @@ class Series:
     """By metric, [P]."""
 
 
-def options_of(results: Results, frontiers: Sequence[Frontier], windows: Sequence[int]) -> list[Option]:
+def options_of(results: Results, frontiers: Sequence[Frontier], windows: Sequence[int]) -> list[Way]:
     """Of all samplings, each with its frontier; ``windows`` of QUIT that stand for all of them."""
     found, sampled = _baselines(results), set[tuple[str, ...]]()
     for one, frontier in zip((results, *results.others), frontiers, strict=True):
@@ -111,7 +111,7 @@ def series_of(results: Results, frontiers: Sequence[Frontier]) -> list[Series]:
     return found
 
 
-def _baselines(results: Results) -> list[Option]:
+def _baselines(results: Results) -> list[Way]:
     count = _live_segments(results)
     found = []
     for column, one in enumerate(results.baselines):
@@ -121,7 +121,7 @@ def _baselines(results: Results) -> list[Option]:
         if count and seconds is not None:
             own = {name: float(values[:count].mean()) for name, values in quality.items()}
             live = Measured(count, float(one.seconds[:count].mean()), own)
-        found.append(Option("", "", one.name, 0, one.cost, quality, seconds, live))
+        found.append(Way("", "", one.name, 0, one.cost, quality, seconds, live))
     return found
 
 
@@ -130,14 +130,14 @@ def _keyed(results: Results) -> dict[str, Floats]:
     return {key_of(results.quality[metric]): values for metric, values in results.baseline_quality.items()}
 
 
-def _one_sample(results: Results) -> Option:
+def _one_sample(results: Results) -> Way:
     one = next(iter(results.trajectories.values()))
     alone = one_sample(one)
     seconds = _known(float((one.generate_seconds / one.sizes).mean()))
-    return Option(results.name, "", alone.name, 1, 1, _quality(results, alone), seconds)
+    return Way(results.name, "", alone.name, 1, 1, _quality(results, alone), seconds)
 
 
-def _of_sampling(results: Results, frontier: Frontier, windows: Sequence[int]) -> list[Option]:
+def _of_sampling(results: Results, frontier: Frontier, windows: Sequence[int]) -> list[Way]:
     found = []
     for spec, one in results.trajectories.items():
         own = results.replays[spec]
@@ -181,7 +181,7 @@ def _option(
     *,
     in_table: bool = True,
     is_choice: bool = True,
-) -> Option:
+) -> Way:
     quality = _quality(results, rule)
     measured = None
     if live is not None:
@@ -189,7 +189,7 @@ def _option(
         own = {name: float(values[:count].mean()) for name, values in quality.items()}
         measured = Measured(count, live.seconds.total / count, own)
     name = f"all {results.study.model.budget}" if rule.name == UNACCELERATED else rule.name
-    return Option(
+    return Way(
         results.name,
         one.reranker,
         name,

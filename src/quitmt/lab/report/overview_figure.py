@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quitmt.calibrate.drawing import panels, styled
 from quitmt.lab.report.figures import metric_label
-from quitmt.lab.report.options import GREEDY, Option, Series
+from quitmt.lab.report.options import GREEDY, Series, Way
 from quitmt.lab.report.palette import family, look
 from quitmt.lab.rows import MetricColumn
 
@@ -19,7 +19,7 @@ CANDIDATES, ESTIMATED, LIVE = "candidates per segment", "seconds per segment, es
 
 
 @styled
-def quality_against_all_costs(series: Sequence[Series], options: Sequence[Option], metric: MetricColumn) -> Figure:
+def quality_against_all_costs(series: Sequence[Series], options: Sequence[Way], metric: MetricColumn) -> Figure:
     """A row a reranker, a column a kind of cost. Colours are rules, markers and lines are samplings."""
     samplings = list(dict.fromkeys(one.sampling for one in series))
     rerankers = list(dict.fromkeys(one.reranker for one in series))
@@ -27,7 +27,7 @@ def quality_against_all_costs(series: Sequence[Series], options: Sequence[Option
     costs += [ESTIMATED] if any(one.estimated is not None for one in series) else []
     costs += [LIVE] if any(one.live is not None and one.reranker for one in options) else []
     title = f"{metric.heading} against cost"
-    figure, axes = panels(len(rerankers), len(costs), title, width=4.0, height=3.2, sharey="row")
+    figure, axes = panels(len(rerankers), len(costs), title, width=4.0, height=3.2)
     for place, panel in enumerate(axes):
         reranker, cost = rerankers[place // len(costs)], costs[place % len(costs)]
         if cost == LIVE:
@@ -54,7 +54,7 @@ def _line(panel: Axes, one: Series, cost: str, samplings: list[str], metric: Met
     panel.plot(x, one.quality[metric.name], markevery=None if len(x) < 10 else 0.15, **style)
 
 
-def _runs(panel: Axes, options: Sequence[Option], samplings: list[str], metric: MetricColumn) -> None:
+def _runs(panel: Axes, options: Sequence[Way], samplings: list[str], metric: MetricColumn) -> None:
     for one in options:
         if one.live is not None:
             own = look(one.rule, samplings.index(one.sampling))
@@ -62,8 +62,8 @@ def _runs(panel: Axes, options: Sequence[Option], samplings: list[str], metric: 
             panel.set_title(f"the first {one.live.segments} segments", fontsize=8)
 
 
-def _baselines(panel: Axes, options: Sequence[Option], cost: str, metric: MetricColumn) -> None:
-    found: dict[str, Callable[[Option], tuple[float | None, float]]] = {
+def _baselines(panel: Axes, options: Sequence[Way], cost: str, metric: MetricColumn) -> None:
+    found: dict[str, Callable[[Way], tuple[float | None, float]]] = {
         CANDIDATES: lambda one: (one.cost, float(one.quality[metric.name].mean())),
         ESTIMATED: lambda one: (one.estimated, float(one.quality[metric.name].mean())),
         LIVE: lambda one: (one.live.seconds, one.live.quality[metric.name]) if one.live else (None, 0.0),

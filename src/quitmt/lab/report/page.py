@@ -32,7 +32,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Advised:
     """What a reader is to do, before everything else."""
 
     sentences: Sequence[str] = ()
@@ -54,7 +54,7 @@ class StudyReport:
     segments: Sequence[SegmentView] = ()
     total_segments: int | None = None
     """Of the study, if ``segments`` are only the first of them."""
-    opening: Opening = field(default_factory=Opening)
+    opening: Advised = field(default_factory=Advised)
     links: Mapping[str, str] = field(default_factory=dict)
     """To the reports of other samplings, by name."""
 
@@ -87,7 +87,7 @@ def html(report: StudyReport) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
-def _opening(opening: Opening) -> str:
+def _opening(opening: Advised) -> str:
     said = "\n".join(f"<li>{escape(one)}</li>" for one in opening.sentences)
     first, *others = (_table(table) for table in opening.tables) if opening.tables else ("",)
     figures = "\n".join(_figure(picture) for picture in opening.pictures)

@@ -29,7 +29,7 @@ from quitmt.lab.report.assemble import Assembled, assemble, key_of
 from quitmt.lab.report.choices import Overview, overview
 from quitmt.lab.report.drawn import all_figures, judged, shown_windows
 from quitmt.lab.report.frontier_rows import Frontier, frontier_of
-from quitmt.lab.report.options import Option, Series, options_of, series_of
+from quitmt.lab.report.options import Series, Way, options_of, series_of
 from quitmt.lab.report.overview_figure import quality_against_all_costs
 from quitmt.lab.report.segments import segment_views
 from quitmt.lab.results import Results
@@ -40,7 +40,7 @@ FILES_ONLY = frozenset(("window_sweep", "chrf_utility"))
 """Tables whose rows are in the main results too: they are written, and not shown twice."""
 
 
-class Arm:
+class Chapter:
     """One sampling, with what its tables are made of."""
 
     def __init__(self, results: Results) -> None:
@@ -56,19 +56,19 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Everything:
     """What the report opens with."""
 
     said: tuple[str, ...]
     tables: tuple[tables.Table, ...]
     series: Sequence[Series]
-    options: Sequence[Option]
+    options: Sequence[Way]
     found: Overview | None
 
 
 def publish(results: Results, folder: Path) -> Path:
     """Write everything; the path of the report."""
-    arms = [Arm(results), *(Arm(one) for one in results.others)]
+    arms = [Chapter(results), *(Chapter(one) for one in results.others)]
     links = {arm.results.name: f"{folder_name(arm.results.name)}/report.html" for arm in arms[1:]}
     for arm in arms[1:]:
         _write(arm, _opening([arm]), folder / folder_name(arm.results.name), {})
@@ -83,16 +83,16 @@ def folder_name(sampling: str) -> str:
     return re.sub(r"[^\w.]+", "-", sampling).strip("-.") or "sampling"
 
 
-def _opening(arms: Sequence[Arm]) -> Opening:
+def _opening(arms: Sequence[Chapter]) -> Everything:
     first = replace(arms[0].results, others=tuple(arm.results for arm in arms[1:]))
     frontiers = [arm.frontier for arm in arms]
     options = options_of(first, frontiers, shown_windows(first))
     found = overview(options, arms[0].rows.metrics[1:], first.study)
     shown = (advice.choices_table(found), advice.options_table(found)) if found else ()
-    return Opening(advice.sentences(found), shown, series_of(first, frontiers), options, found)
+    return Everything(advice.sentences(found), shown, series_of(first, frontiers), options, found)
 
 
-def _write(arm: Arm, opening: Opening, folder: Path, links: dict[str, str]) -> Path:
+def _write(arm: Chapter, opening: Everything, folder: Path, links: dict[str, str]) -> Path:
     results, rows, frontier = arm.results, arm.rows, arm.frontier
     found = _tables(results, rows, frontier, opening)
     curves = frontier_tables.curves(frontier, _headings(results))  # to compute with, and too long to read
@@ -123,15 +123,15 @@ def _picture(name: str, title: str, figure: Any, folder: Path) -> report.Picture
     return report.Picture(name, title, saved[".svg"].read_text("utf-8"))
 
 
-def _opened(opening: Opening, pictures: Sequence[report.Picture]) -> report.Opening:
-    return report.Opening(opening.said, opening.tables, pictures)
+def _opened(opening: Everything, pictures: Sequence[report.Picture]) -> report.Advised:
+    return report.Advised(opening.said, opening.tables, pictures)
 
 
 def _headings(results: Results) -> dict[str, str]:
     return {key_of(quality): quality.metric for quality in results.quality.values()}
 
 
-def _tables(results: Results, rows: Assembled, frontier: Frontier, opening: Opening) -> list[tables.Table]:
+def _tables(results: Results, rows: Assembled, frontier: Frontier, opening: Everything) -> list[tables.Table]:
     risks, splits = _headings(results), results.study.rules.splits
     baselines = _baseline_rows(results, opening)
     found = [
@@ -157,13 +157,13 @@ NOTED = frozenset(("window_sweep", "alpha", "beyond_cost", "beyond_quit"))
 """Tables of rules that have no row for what reranks nothing: a note says what that is worth."""
 
 
-def _alone(results: Results, opening: Opening) -> list[Option]:
+def _alone(results: Results, opening: Everything) -> list[Way]:
     """Greedy, beam searches and one sample, if the first are known."""
     found = [one for one in opening.options if one.is_baseline or (one.sampling == results.name and not one.reranker)]
     return found if any(one.is_baseline for one in found) else []
 
 
-def _baseline_rows(results: Results, opening: Opening) -> list[RuleRow]:
+def _baseline_rows(results: Results, opening: Everything) -> list[RuleRow]:
     found = []
     for one in _alone(results, opening):
         scores = {name: Score(float(values.mean())) for name, values in one.quality.items()}
@@ -171,7 +171,7 @@ def _baseline_rows(results: Results, opening: Opening) -> list[RuleRow]:
     return found
 
 
-def _baseline_notes(rows: Assembled, opening: Opening) -> tuple[str, ...]:
+def _baseline_notes(rows: Assembled, opening: Everything) -> tuple[str, ...]:
     if opening.found is None or not any(one.is_baseline for one in opening.options):
         return ()
     metric = opening.found.judged
