@@ -76,7 +76,7 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
     run = quitmt("translate", text, "-n", 8, "--stop", "full", "--keep-pools", pools)
     assert run.code == 0, run.err
     generators = [json.loads(line)["generator"] for line in pools.read_text().splitlines()]
-    assert generators == [f"{MODEL}|t:0.7|seed:0|a:greedy"] * 2
+    assert generators == [f"{MODEL}|t:0.8|seed:0|a:greedy"] * 2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_wishes_that_cannot_be_granted(quitmt: Quitmt, pools: Path, words: list[
 
 def test_a_loss_needs_no_profile_with_mbr(quitmt: Quitmt, pools: Path) -> None:
     wish = quitmt("rerank", pools, "--max-loss", "0.01", "-n", 64)
-    rule = quitmt("rerank", pools, "--stop", "loss:most=0.01", "-n", 64)
+    rule = quitmt("rerank", pools, "--stop", "loss:most=0.01", "-k", 4, "-n", 64)
     assert wish.out == rule.out and wish.err == f"quitmt: stopping by loss:most=0.01\n{rule.err}"
 
 
@@ -139,7 +139,7 @@ def test_a_profile_is_written_though_its_picture_fails(
     path = tmp_path / "p.json"
     done = quitmt("calibrate", pools, "--max-loss", "0.3", "-n", 64, "-o", path, "--plot", tmp_path / "p.svg")
     assert done.code == 2 and "no picture" in done.err
-    assert json.loads(path.read_text())["profile"] == 1
+    assert json.loads(path.read_text())["profile"] == 2
 
 
 def test_of_longer_pools_the_budget_counts(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def translate(server: Server, folder: Path, name: str, *words: str) -> subproces
         server.base_url,
         "--concurrency",
         "4",
+        "--anchors",
+        "none",
         "--stop",
         "full",
         "-n",

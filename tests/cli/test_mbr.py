@@ -46,7 +46,7 @@ def test_effort_is_told_and_summed_up(quitmt: Quitmt, pools: Path) -> None:
     assert f"; {share:.1%} of all pairs compared, identical candidates once\n" in pruned.err
     assert re.search(r"; [\d.]+% of all pairs compared, identical candidates once\n$", exact.err)
     signature = outcomes(pruned.out)[0]["signature"]
-    assert "rerank:mbr:chrF2,c:6,prune,c:0.99,b:500,seed:0|" in signature
+    assert "rerank:mbr:chrF2,c:6,prune,c:0.99,b:500,seed:0,s:others|" in signature
     assert signature != outcomes(exact.out)[0]["signature"]
 
 
@@ -130,7 +130,7 @@ def test_resuming_with_another_kind_is_refused(
 def test_centroids_of_comet(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     model = make_folder(tmp_path, "regression")
     words = ("rerank", pools, "--jsonl", "--stop", "full", "-n", 40, "-k", 40, "--rerank", f"mbr:comet:{model}")
-    ran = quitmt(*words, "--device", "cpu", "--mbr", "centroid:centroids=8")
+    ran = quitmt(*words, "--device", "cpu", "--mbr", "centroid:centroids=8", "--support", "all")
     assert ran.code == 0
     for one in outcomes(ran.out):
         texts = one["effort"]["encoded"]

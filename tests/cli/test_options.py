@@ -72,7 +72,7 @@ def test_translate_and_rerank_do_the_same(method: tuple[object, ...], quitmt: Qu
 def test_the_signature_has_the_filter(quitmt: Quitmt, text: Path) -> None:
     ran = quitmt("translate", text, *SMALL, "--filter", "qe:likelihood", "--keep", 5, "--jsonl")
     signature = json.loads(ran.out.splitlines()[0])["signature"]
-    assert "rerank:mbr:chrF2,c:6,filter:likelihood,embedded:pt-en" in signature and ",m:5|" in signature
+    assert "rerank:mbr:chrF2,c:6,filter:likelihood,embedded:pt-en" in signature and ",m:5,s:others|" in signature
 
 
 def test_device_goes_to_whoever_takes_it(quitmt: Quitmt, text: Path, loaded: list[tuple[str, Hardware]]) -> None:

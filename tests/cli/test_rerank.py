@@ -96,7 +96,7 @@ def test_line_breaks_inside_a_candidate_stay_one_line(quitmt: Quitmt, tmp_path: 
 
 
 def test_show_is_for_people(quitmt: Quitmt, pools: Path) -> None:
-    out = quitmt("rerank", pools, "--show", "-k", 2).out
+    out = quitmt("rerank", pools, "--show", "-k", 2, "--stop", "quit").out
     assert "p0. s\n" in out and "30 of 30 candidates · exhausted: the recorded pool ended" in out
     assert any(bar in out for bar in "▁█")
 

@@ -86,10 +86,10 @@ def test_nothing_to_continue_simply_starts(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alpha", "0.01"], "--alpha was 0.001 in the run that"),
-        (["-w", "4"], "-w was 8"),
+        (["--alpha", "0.01"], "--stop was auto in the run that"),
+        (["-n", "64"], "-n was 256"),
         (["--rerank", "qe:recorded:x"], "--rerank was mbr:chrf"),
-        (["--filter", "qe:recorded:x"], "--filter was None"),
+        (["--support", "others", "--filter", "qe:recorded:x"], "--support was anchor"),
     ],
 )
 def test_other_settings_are_refused(

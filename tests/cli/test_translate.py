@@ -186,7 +186,7 @@ def test_a_longer_old_output_is_replaced_whole(quitmt: Quitmt, text: Path) -> No
 
 def test_a_source_that_is_far_too_long_fails_alone(quitmt: Quitmt, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("Yes.\n" + "word " * 9000 + "\nNo.\n")
-    ran = quitmt("translate", tmp_path / "in", "-n", 8, "--jsonl", "-o", tmp_path / "out")
+    ran = quitmt("translate", tmp_path / "in", "-n", 8, "--stop", "full", "--jsonl", "-o", tmp_path / "out")
     found = outcomes(tmp_path / "out")
     assert ran.code == 1 and [one["stop"] for one in found] == ["budget", "failed", "budget"]
     assert "split it into shorter ones" in found[1]["error"]

@@ -70,8 +70,7 @@ def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
     recorded = given.generator is not None and traits_of(given.generator, GeneratorTraits).recorded
     # Of recorded anchors the names are whatever they were recorded with.
     anchors = parse_anchors(model.anchors) if model.anchors is not None and not recorded else ()
-    traits = reranker_traits(recipe, given, installed=False)
-    if anchors and not traits.takes_anchors:
+    if anchors and not reranker_traits(recipe, given, installed=False).takes_anchors:
         hint = f"give {setting('model.anchors', 'none')}"
         raise UsageError(f"{title_of(recipe, given)} scores samples only, no anchors", hint=hint)
     if given.generator is not None:
