@@ -86,7 +86,7 @@ LOOKS = ["minimum=16", "minimum=1,looks=1", "minimum=20,looks=4"]
 class TestLoss(RivalsContract):
     @pytest.fixture(params=LOOKS)
     def make(self, request: pytest.FixtureRequest) -> Make:
-        return named(f"loss:most=0.0005,{request.param}")
+        return named(f"loss:most=0.0005,new=0.1,scale=1,{request.param}")
 
     def settings(self) -> list[dict[str, Any]]:
         options = (",most=0.1", ",new=0.2", ",minimum=17", ",looks=3", ",most=0.1,new=0.2")

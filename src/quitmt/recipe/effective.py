@@ -10,7 +10,7 @@ from quitmt.calibrate import auto
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
-from quitmt.errors import UsageError, placed
+from quitmt.errors import QuitmtError, UsageError, placed
 from quitmt.generate import Backend
 from quitmt.generate.anchors import NONE
 from quitmt.metrics.devices import Hardware
@@ -75,7 +75,7 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
 def _traits(recipe: Recipe, given: Given) -> RerankerTraits:
     try:
         return reranker_traits(recipe, given, installed=False)
-    except UsageError:  # ``check`` says what is wrong with it
+    except QuitmtError:  # ``check`` says what is wrong with it
         return RerankerTraits()
 
 
