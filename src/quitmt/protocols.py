@@ -97,6 +97,8 @@ class RerankerTraits:
     """Reranked in one call at most, where each takes long; None is no limit."""
     takes_anchors: bool = False
     """It scores candidates that are not samples. False for one that knows nothing of them."""
+    judges_itself: bool = False
+    """A sample is among its own judges, as in the paper: rules then need more candidates before they look."""
 
 
 class Reranker(Protocol[State]):

@@ -64,4 +64,4 @@ def test_a_chat_model_translates_unless_its_prompt_is_for_something_else(folder:
     path = str(Zoo(folder).folder("chat"))
     for prompt, translates in ((None, True), ("plain", False)):
         generator = HuggingFaceGenerator(path, Sampling(), languages=("en", "pt"), prompt=prompt)
-        assert traits_of(generator, GeneratorTraits) == GeneratorTraits(translates=translates)
+        assert traits_of(generator, GeneratorTraits) == GeneratorTraits(translates=translates, takes_seeds=True)

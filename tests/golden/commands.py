@@ -19,7 +19,7 @@ RULES = {
     "race, options": "--stop race:z=1.5,epsilon=0.01,minimum=24,looks=1 -n 100",
     "headroom": "--stop headroom --rerank qe:recorded:q",
     "headroom, options": "--stop headroom:share=0.01,top=5,minimum=8,looks=4 -k 2 --rerank qe:recorded:q",
-    "max loss": "--stop loss:most=0.02,new=0.1,scale=1,minimum=32",
+    "max loss": "--max-loss 0.02",
 }
 
 RERANKERS = {

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 KNOWN = {"mbr:chrf": "mbr-chrf.json", "qe:likelihood": "qe-likelihood.json"}
 """Profiles of our own: the embedded English-Portuguese model on news (docs/rules.md)."""
+PLAIN, PLAIN_MOST, MOST = "loss:new=0.1,scale=1,minimum=32", 0.0005, 0.005
+"""The loss rule for pools in which samples judge themselves, and the losses to aim at where nothing is said."""
 MEASURED = ("mbr:chrf", "mbr:embedding")
 """Rerankers with which the losses of the ``loss`` rule were measured, on the candidates of the first known profile."""
 
@@ -109,10 +111,11 @@ def rule(
         log.warning(said(f"no curve of {reranker} with {shape} is known: every segment gets the same number"))
         return granted(f"fixed:{min(n, int(wish.max_cost))}")
     if traits.gives_rivals:
+        plain, most = (f"{PLAIN},", PLAIN_MOST) if traits.judges_itself else ("loss:", MOST)
         if wish.max_loss is None:
-            return granted("loss")
+            return granted(f"{plain}most={most:g}")
         limit = loss_in(wish.max_loss, known.spread if known else None)
-        return granted(f"loss:most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
+        return granted(f"{plain}most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
     if traits.running_best and wish.max_loss is None:
         return granted(_headroom(reranker))
     if known and known.curve and wish.max_loss is not None:

@@ -102,8 +102,9 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
 
 
 def spread(observed: Sequence[Observed]) -> float:
-    """The standard deviation over segments of the whole pool's best score; 0 of one segment."""
+    """The standard deviation over segments of the whole pool's best score; 0 of one segment. A sample without a judge has none."""
     best = np.array([one.final[one.best[-1]] for one in observed])
+    best = best[np.isfinite(best)]
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 

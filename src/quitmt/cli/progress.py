@@ -100,7 +100,7 @@ class Progress:
     def add(self, outcome: Outcome, position: int = 0) -> None:
         self._remarks.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
-        if outcome.size or outcome.error:  # a blank line costs nothing and says nothing about costs
+        if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
             self._possible += (outcome.budget or self._budget) + outcome.anchors

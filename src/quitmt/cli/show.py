@@ -35,7 +35,7 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 def describe(outcome: Outcome, budget: int) -> str:
     """A few lines about one outcome; ``budget`` is the run's, for one that says nothing of its own."""
     lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
-    if outcome.size or outcome.error:
+    if outcome.cost or outcome.error:
         reason = f"failed: {outcome.error}" if outcome.error else REASONS[outcome.stop]
         anchors = f" and {outcome.anchors} anchor{'s' * (outcome.anchors > 1)}" if outcome.anchors else ""
         chosen = f" · chose {outcome.origin}" if outcome.origin else ""

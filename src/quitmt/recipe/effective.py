@@ -56,20 +56,28 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     if choice.filter is not None and choice.keep is None:
         choice = replace(choice, keep=KEEP)
     if given.reranker is None:
-        usual = "anchor" if choice.variant == "exact" and choice.filter is None else "others"
-        choice = replace(choice, support=choice.support or usual if choice.name.startswith("mbr:") else None)
-    traits = _traits(recipe, given)
+        choice = replace(choice, support=_support(choice))
+    traits = _traits(replace(recipe, rerank=choice), given)
     model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
     rule = own.rule
     if rule is None:
         wished = own.wishes or known is not None
         rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
-    step, budget = (AUTO_STEP, AUTO_BUDGET) if rule == "auto" and traits.gives_rivals else (STEP, BUDGET)
+    anchored = rule == "auto" and traits.gives_rivals and not traits.judges_itself
+    step, budget = (AUTO_STEP, AUTO_BUDGET) if anchored else (STEP, BUDGET)
     k, n = own.k or (known.step if known else step), own.n or (known.budget if known else budget)
     if rule == "quit":
         own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))
     return replace(recipe, model=model, rerank=choice, stop=replace(own, rule=rule, k=k, n=n), run=run)
+
+
+def _support(choice: RerankRecipe) -> str | None:
+    try:
+        usual = reranking_of(choice).usual_support
+    except QuitmtError:  # ``check`` says what is wrong with it
+        return choice.support
+    return None if usual is None else choice.support or usual
 
 
 def _traits(recipe: Recipe, given: Given) -> RerankerTraits:

@@ -44,6 +44,16 @@ class Reranking:
         return specs.is_neural(self.name) or (self.filter is not None and specs.is_neural(self.filter))
 
     @property
+    def usual_support(self) -> str | None:
+        """Who judges a candidate where nothing else is said; None for QE, which has no judges."""
+        if self.kind != "mbr":
+            return None
+        entry, _ = specs.find(self.name)
+        if entry and entry.support:
+            return entry.support
+        return "anchor" if self.variant == "exact" and self.filter is None else "others"
+
+    @property
     def traits(self) -> RerankerTraits:
         """Those of what it names, known before anything is loaded; ``check`` comes first."""
         needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
@@ -55,7 +65,13 @@ class Reranking:
             return RerankerTraits(
                 "mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4, takes_anchors=True
             )
-        return RerankerTraits("mbr", needs_source=needs_source, gives_rivals=True, takes_anchors=True)
+        return RerankerTraits(
+            "mbr",
+            needs_source=needs_source,
+            gives_rivals=True,
+            takes_anchors=True,
+            judges_itself=self.support in (None, "all"),
+        )
 
     def check(self, *, installed: bool = True) -> None:
         """Raise whatever is wrong with it that can be told without loading a model."""
@@ -174,4 +190,4 @@ def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -
     """
     from quitmt.metrics.vote import Vote
 
-    return Mbr(Vote(answer, name=name), "anchor")
+    return Mbr(Vote(answer, name=name), "all")

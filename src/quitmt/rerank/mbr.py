@@ -110,7 +110,13 @@ class Mbr(Generic[Arena]):
         check_support(support)
         self.utility, self.support = utility, support
         own = traits_of(utility, UtilityTraits)
-        self.traits = RerankerTraits("mbr", needs_source=own.needs_source, gives_rivals=True, takes_anchors=True)
+        self.traits = RerankerTraits(
+            "mbr",
+            needs_source=own.needs_source,
+            gives_rivals=True,
+            takes_anchors=True,
+            judges_itself=support == "all",
+        )
         self.apart = own.apart
         self.signature = f"mbr:{utility.signature}{field(support)}"
 

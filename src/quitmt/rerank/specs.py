@@ -36,6 +36,8 @@ class MetricName(Name):
     neural: bool = False
     perfect: str | None = None
     """For the headroom rule: the best score there can be, and a share in proportion to the scale."""
+    support: str | None = None
+    """Who judges a candidate where nothing else is said, if that is not as for other utilities."""
     check: Callable[[str], None] | None = None
     """Raises what is wrong with an argument, as far as that is known before anything is loaded."""
 
@@ -134,6 +136,7 @@ RERANKERS = Names(
             "function of yours, answer(text)",
             _vote,
             argument="MODULE:NAME",
+            support="all",  # who has an answer votes for it, and so beats who has none
             check=names.attribute,
         ),
         "qe:likelihood": MetricName(

@@ -116,7 +116,7 @@ def test_judges_are_kept_apart() -> None:
 
 @pytest.mark.parametrize("name", judges())
 def test_every_judge_has_source_and_translation_and_nothing_left_to_fill(name: str) -> None:
-    messages = filled(name, "en", "de", Judged("1", "SOURCE", "", "TRANSLATION {source}"))
+    messages = filled(name, "en", "de", Judged("1", "SOURCE", translation="TRANSLATION {source}"))
     last = str(messages.pop()["content"])
     assert "English source" in last and "SOURCE" in last and "TRANSLATION {source}" in last
     assert "{" not in str([message["content"] for message in messages])
