@@ -102,9 +102,9 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
 
 
 def spread(observed: Sequence[Observed]) -> float:
-    """The standard deviation over segments of the whole pool's best score; 0 of one segment. A sample without a judge has none."""
+    """The standard deviation over segments of the whole pool's best score; 0 of one segment."""
     best = np.array([one.final[one.best[-1]] for one in observed])
-    best = best[np.isfinite(best)]
+    best = best[np.isfinite(best)]  # a sample alone has no judge, and so no score
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
