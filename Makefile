@@ -40,8 +40,9 @@ docs: $(VENV)/.docs  ## docs/ as a site, in site/index.html; a broken link is an
 notebook: $(VENV)/.dev  ## run the example notebook and write what its cells print into it
 	$(BIN)/python -m tests.notebook examples/quitmt.ipynb
 
+# In processes side by side, as many as there are cores up to four; the tests of a file share what they set up.
 test: $(VENV)/.dev  ## run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
