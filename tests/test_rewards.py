@@ -92,8 +92,8 @@ def length(source: str, candidate: str) -> float:
 
 
 def test_where_the_source_is_found() -> None:
-    def asked(source: Any, prompts: Any, **columns: Any) -> list[float]:
-        return quitmt.reward(length, source=source)(prompts=prompts, completions=["ab"], **columns)
+    def asked(where: Any, prompts: Any, **columns: Any) -> list[float]:
+        return quitmt.reward(length, source=where)(prompts=prompts, completions=["ab"], **columns)
 
     assert asked(None, ["1234"]) == [4.02]
     assert asked(None, ["1234"], source=["1"]) == [1.02]
@@ -164,7 +164,7 @@ def test_nothing_is_nothing() -> None:
     ("make", "message"),
     [
         (lambda: quitmt.reward("mbr:chrf"), "'mbr:chrf' compares candidates with each other .take quitmt.group_reward"),
-        (lambda: quitmt.reward("rank:kiwi+likelihood"), "take quitmt.group_reward|needs torch"),
+        (lambda: quitmt.reward("rank:kiwi+likelihood"), "take quitmt.group_reward"),
         (lambda: quitmt.reward("likelyhood"), "did you mean 'qe:likelihood'"),
         (lambda: quitmt.reward("likelihood"), "needs a model of the reverse direction .*languages"),
         (lambda: quitmt.reward("likelihood", hardware=Hardware("cpu")), "goes with scoring models"),

@@ -22,6 +22,7 @@ from quitmt.recipe import keywords
 from quitmt.recipe.build import build_reranker
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import Given, reranking_of
+from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
@@ -147,10 +148,12 @@ def reward(
     >>> nearness(prompts=["Translate: Olá", "Translate: Olá"], completions=["Hi", "Hello"], source=["Olá", "Olá"])
     [-1.0, -2.0]
     """
-    made = _made(_named(metric, "qe"), languages=languages, hardware=hardware)
+    named = _named(metric, "qe")
+    if isinstance(named, str) and (named.startswith("mbr:") or Reranking(named).by_pool):
+        raise _comparing(metric)
+    made = _made(named, languages=languages, hardware=hardware)
     if not isinstance(made, Qe):
-        told = metric if isinstance(metric, str) else type(metric).__name__
-        raise UsageError(f"{told!r} compares candidates with each other", hint="take quitmt.group_reward")
+        raise _comparing(metric)
     return Reward(made, source, name or _told(metric))
 
 
@@ -184,6 +187,11 @@ def group_reward(
         return GroupReward(_made(reranker, languages=languages, hardware=hardware), source, name or _told(metric), size)
     made = _made(_named(metric, "mbr"), languages=languages, hardware=hardware, support=support)
     return GroupReward(made, source, name or metric, size)
+
+
+def _comparing(metric: Any) -> UsageError:
+    hint = "take quitmt.group_reward"
+    return UsageError(f"{_told(metric)!r} compares candidates with each other", hint=hint)
 
 
 def _judges(support: str | None) -> Support:
