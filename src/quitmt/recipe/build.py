@@ -48,7 +48,8 @@ class Built:
     granted: Granted | None = None
     """How a wish was granted, if there was one."""
 
-    def driver(self, observer: Observer | None = None, clock: Clock | None = None) -> Driver:
+    def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
+        """With ``ranked``, segments come with the scores of all their candidates."""
         run = self.recipe.run
         return Driver(
             self.generator,
@@ -60,6 +61,8 @@ class Built:
             deadlines=Deadlines(run.deadline, run.run_deadline),
             clock=clock,
             recipe=self.recipe.of_results(),
+            nbest=run.nbest or 0,
+            ranked=ranked,
         )
 
     def session(self, clock: Clock | None = None) -> Session:

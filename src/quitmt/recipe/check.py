@@ -148,6 +148,8 @@ def _check_run(recipe: Recipe) -> None:
     run = recipe.run
     with placed("run.deadline"):
         Deadlines(run.deadline)
+    if run.nbest is not None and run.nbest < 1:
+        raise UsageError(f"{setting('run.nbest')} must be a whole number of at least 1, not {run.nbest}")
     with placed("run.run_deadline"):
         Deadlines(None, run.run_deadline)
     if run.in_flight is not None and run.in_flight < 1:

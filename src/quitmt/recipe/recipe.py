@@ -195,6 +195,10 @@ class RunRecipe:
         False, "ask for the next window while the last one is being reranked: keeps an engine busy, wastes some tokens",
         flag="--speculate", group=RUNNING,
     )  # fmt: skip
+    nbest: int | None = declared(
+        None, "put the N best distinct candidates with their scores into each outcome", flag="--nbest", metavar="N",
+        group=RUNNING,
+    )  # fmt: skip
     deadline: float | None = declared(
         None, "of each segment, from when it is begun", flag="--deadline", metavar="SECONDS", group=DEADLINES
     )
