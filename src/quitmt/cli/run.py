@@ -133,7 +133,7 @@ class Run:
                 one = self.outputs.scored(one) if check is not None else one
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
-                self.progress.add(one.outcome, position)
+                self.progress.add(one, position)
                 yield position, one
 
     async def _keep_regularly(self) -> None:
