@@ -58,7 +58,9 @@ class Reranking:
         """Those of what it names, known before anything is loaded; ``check`` comes first."""
         needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
         if self.kind == "qe":
-            return RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
+            return RerankerTraits(
+                "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+            )
         if self.filter is not None:
             return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
@@ -71,6 +73,8 @@ class Reranking:
             gives_rivals=True,
             takes_anchors=True,
             judges_itself=self.support in (None, "all"),
+            gives_scores=True,
+            votes=specs.is_vote(self.name) and self.support in (None, "all"),
         )
 
     def check(self, *, installed: bool = True) -> None:
