@@ -51,6 +51,8 @@ class Reranking:
         entry, _ = specs.find(self.name)
         if entry and entry.support:
             return entry.support
+        if self.variant.partition(":")[0] == "model":  # without itself, a sample would lack its own probability
+            return "all"
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @property
