@@ -61,4 +61,5 @@ class ModelWeights:
                 raise RerankError(f"segment {cells.segment.id}: {told}", hint=hint)
             length = recorded.get("tokens", candidate.tokens) or max(len(candidate.text.split()), 1)
             logs[number] = known / (length if self._length else 1)
-        return np.exp(logs - logs.max())
+        weights: Floats = np.exp(logs - logs.max())
+        return weights
