@@ -114,7 +114,7 @@ class Run:
                 self._kept.pop(position, None)
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
-                self.progress.add(one.outcome, position)
+                self.progress.add(one, position)
                 yield position, one
 
     async def _keep_regularly(self) -> None:
