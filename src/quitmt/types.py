@@ -114,6 +114,8 @@ class Standing:
     score: float
     rivals: Callable[[], Rivals] | None = field(default=None, compare=False, repr=False)
     """For rules that race candidates: computed when it is called, by rerankers that can."""
+    scores: Callable[[], npt.NDArray[np.float64]] | None = field(default=None, compare=False, repr=False)
+    """Of the samples so far, in their order and on this very pool: computed when called, by rerankers that can."""
 
 
 class Verdict(StrEnum):

@@ -300,6 +300,11 @@ def is_neural(spec: str) -> bool:
     return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
 
 
+def is_vote(spec: str) -> bool:
+    """Whether a spec names a vote, which counts answers."""
+    return spec.split(":")[:2] == ["mbr", "vote"]
+
+
 def needs_source(spec: str) -> bool:
     """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
     return any(_needs_source(entry, rest, spec) for entry, rest in metrics_of(spec))
