@@ -168,5 +168,6 @@ def profile_of(own: StopRecipe, given: Given) -> Profile | None:
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:
     if given.generator is not None:
         return RECORDED_IN_FLIGHT if recorded else IN_FLIGHT
-    backend = _backend(model)
-    return backend.in_flight if backend else IN_FLIGHT
+    backend, servers = _backend(model), model.options.get("base_url")
+    count = len(servers) if isinstance(servers, list | tuple) else 1
+    return backend.in_flight * max(1, count) if backend else IN_FLIGHT
