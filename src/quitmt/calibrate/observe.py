@@ -134,6 +134,10 @@ def _observe_qe(reranker: Qe, pools: Sequence[Observable]) -> list[Observed]:
         place = np.maximum.accumulate(np.where(record, np.arange(len(every)), 0))[anchors:]
         best, score = np.where(place < anchors, -1 - place, place - anchors), running[anchors:]
         final = np.concatenate([every[anchors:], every[:anchors][::-1]])
-        standings = [Standing(n, int(best[n - 1]), float(score[n - 1])) for n in range(1, len(best) + 1)]
+        totals = np.cumsum(every[anchors:]).tolist()
+        standings = [
+            Standing(n, int(best[n - 1]), float(score[n - 1]), mean=total / n)
+            for n, total in enumerate(totals, start=1)
+        ]
         found.append(Observed(best, score, final, standings))
     return found

@@ -21,11 +21,12 @@ from quitmt.types import Candidate, Segment, Standing
 class Ranking:
     """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
-    __slots__ = ("anchored", "best", "first", "score", "scored", "size")
+    __slots__ = ("anchored", "best", "first", "score", "scored", "size", "total")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
         self.size = 0
+        self.total = 0.0
         self.anchored = False
         self.best = 0
         self.score = -np.inf
@@ -45,6 +46,7 @@ class Ranking:
         if score > self.score:
             self.best, self.score = self.size, score
         self.size += 1
+        self.total += score
 
 
 class Qe:
@@ -82,5 +84,5 @@ def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(update.candidates):
-            found.append(Standing(ranking.size, ranking.best, ranking.score))
+            found.append(Standing(ranking.size, ranking.best, ranking.score, mean=ranking.total / ranking.size))
     return found

@@ -98,9 +98,10 @@ def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> di
 
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
     looks = list(rule.sizes())[:-1]
+    totals = np.cumsum(found.final[:, : found.score.shape[1]], axis=1)
     return tuple(
-        np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
-        for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)
+        np.array([rule.signal(Standing(n, 0, scores[n - 1], mean=total[n - 1] / n)) for n in looks if n <= size])
+        for scores, total, size in zip(found.score.tolist(), totals.tolist(), found.sizes.tolist(), strict=True)
     )
 
 
