@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.types import Ask, Candidate, Draw, Effort, Segment, Standing, Verdict
+from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Segment, Standing, Verdict
 
 State = TypeVar("State")
 Arena = TypeVar("Arena")
@@ -129,7 +129,10 @@ class Reranker(Protocol[State]):
 
 
 class Watch(Protocol):
-    """A rule at work on one segment; it sees the trajectory of standings and nothing else."""
+    """A rule at work on one segment; it sees the trajectory of standings and nothing else.
+
+    Optional: ``kept_signals``, numbers that the segment's outcome is to have, for the steering of later segments.
+    """
 
     def observe(self, standing: Standing) -> Verdict | None:
         """Called once a step, in order; a verdict ends the segment."""
@@ -154,8 +157,26 @@ class RuleTraits:
     """It compares the best score with those on smaller pools."""
 
 
+class Steering(Protocol):
+    """Chooses the rule of each segment of a run by what became of segments before it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether all is known that the next segment's rule depends on."""
+        ...
+
+    def next(self, position: int, *, blank: bool = False) -> StoppingRule:
+        """The rule of the next position of the input; called for each in order, once it is ``ready``."""
+        ...
+
+    def add(self, position: int, outcome: Outcome) -> None:
+        """What became of a position; in any order."""
+        ...
+
+
 class StoppingRule(Protocol):
-    """Decides when a segment has enough candidates. Optional: ``traits``."""
+    """Decides when a segment has enough candidates. Optional: ``traits``; ``steer()``, a ``Steering`` for a run whose
+    segments are to have different rules."""
 
     @property
     def signature(self) -> str: ...
@@ -262,6 +283,12 @@ async def warm(generator: Generator) -> None:
     own: Any = generator
     if hasattr(own, "warm"):
         await own.warm()
+
+
+def steering(rule: StoppingRule) -> Steering | None:
+    """For the segments of one run, if the rule wants that."""
+    own: Any = rule
+    return own.steer() if hasattr(own, "steer") else None
 
 
 def waiting(generator: Generator) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt import generate, rerank, stop
-from quitmt.calibrate import auto
+from quitmt.calibrate import auto, paced
 from quitmt.calibrate.auto import Granted
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
@@ -67,24 +67,24 @@ class Built:
         )
 
     def session(self, clock: Clock | None = None) -> Session:
-        """The same for a server, which has deadlines of its own."""
+        """The same for a server, which has deadlines of its own, and no order of segments by which to pace them."""
         run = self.recipe.run
         return Session(
             self.generator,
             self.reranker,
-            self.rule,
+            paced.unsteered(self.rule),
             in_flight=run.in_flight or IN_FLIGHT,
             speculate=run.speculate,
             clock=clock,
         )
 
     def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:
-        """The rule for a wish in place of the recipe's own rule and wishes."""
+        """The rule for a wish in place of the recipe's own rule and wishes, for a segment that belongs to no run."""
         if max_loss is None and max_cost is None:
-            return self.rule
+            return paced.unsteered(self.rule)
         wish = {"stop.rule": "auto", "stop.max_loss": max_loss, "stop.max_cost": max_cost}
         recipe = self.recipe.changed(wish)
-        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING))
+        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING), steer=False)
         assert granted is not None
         stop.check_fits(granted.rule, traits_of(self.reranker, RerankerTraits), recipe.rerank.name)
         return granted.rule
