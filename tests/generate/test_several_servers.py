@@ -178,7 +178,7 @@ def test_one_is_stopped_with_what_it_was_doing_and_started_again(servers: list[S
                     await asyncio.to_thread(first.close)
                 if number == 12:
                     again = await asyncio.to_thread(lambda: second.enter_context(fake_server(port=port)))
-                    await _until(lambda: bool(again.requests))
+                    await _until(lambda server=again: bool(server.requests))
 
         asyncio.run(work())
     assert found == drawn(generator(servers[0].base_url))

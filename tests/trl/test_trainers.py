@@ -18,9 +18,9 @@ import pyarrow.parquet
 import pytest
 import torch
 import transformers
-import trl
 
 import quitmt
+import trl
 from tests.models.tiny import make_chat
 
 SOURCES = ["The weather is nice today.", "No.", "The old house was sold.", "We do not know when.", "My brother cooks."]
@@ -107,8 +107,8 @@ def test_trl_trains_on_an_exported_file(
 ) -> None:
     trainer_class, config_class, more = TRAINERS[kind]
     if trainer_class is None:
-        from trl.experimental.kto import KTOConfig as config_class
-        from trl.experimental.kto import KTOTrainer as trainer_class
+        from trl.experimental.kto import KTOConfig as config_class  # noqa: N813
+        from trl.experimental.kto import KTOTrainer as trainer_class  # noqa: N813
     data = loaded(exported(pools, kind, suffix, chat=chat), tmp_path / "cache")
     assert len(data) >= len(SOURCES)
     network, tokenizer = parts(model)
