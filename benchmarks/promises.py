@@ -34,13 +34,7 @@ from quitmt.evaluate import metrics
 from quitmt.files.pools import read_pools
 from quitmt.types import RecordedPool
 
-WISHES = (
-    Request(0.02),
-    Request(0.02, not_worse=True),
-    Request(0.05),
-    Request(0.05, not_worse=True),
-    Request(0.05, not_worse=True, test="bounded"),
-)
+WISHES = (Request(0.02), Request(0.02, not_worse=True), Request(0.05))
 
 
 async def collected(paths: list[str], budget: int) -> list[RecordedPool]:
@@ -108,7 +102,9 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--step", type=int, default=8)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[], help="calibration sets besides one half")
+    parser.add_argument("--test", default="t")
+    parser.add_argument("--plain", action="store_true", help="without the pools' anchors")
     args = parser.parse_args()
     world, observed = load(args)
     segments = len(observed)
@@ -116,8 +112,8 @@ def main() -> None:
     print("\n| promise | calibrated on | candidates | nothing proven | broken in halves | broken in samples |")
     print("|---|---:|---:|---:|---:|---:|")
     for wish in WISHES:
-        request = replace(wish, rules=tuple(args.rule), budget=args.budget, step=args.step)
-        for size in (segments // 2, *args.sizes):
+        request = replace(wish, rules=tuple(args.rule), budget=args.budget, step=args.step, test=args.test)
+        for size in (*([segments // 2] if segments >= 2 * quality.LEAST else []), *args.sizes):
             row(world, request, size, args.splits, np.random.default_rng(0))
 
 
@@ -125,6 +121,7 @@ def load(args: argparse.Namespace) -> tuple[World, list[Observed]]:
     lines = Path(args.tsv).read_text("utf-8").split("\n")
     references = dict(line.split("\t")[:2] for line in lines if "\t" in line)
     pools = [pool for pool in asyncio.run(collected(args.pools, args.budget)) if pool.segment.source in references]
+    pools = [replace(pool, anchors=()) for pool in pools] if args.plain else pools
     reranker = rerank.load(args.rerank, support=args.support)
     request = Request(0.02, rules=tuple(args.rule), budget=args.budget, step=args.step)
     rules = [request.rule(spec) for spec in request.rules if spec != "fixed"]
