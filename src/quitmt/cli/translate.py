@@ -20,6 +20,7 @@ from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
 
 DESCRIPTION = """\
@@ -58,7 +59,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="translate a line of several sentences sentence by sentence; most translation models know only sentences",
     )
-    options.add_output(parser, pools=True)
+    options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
 
@@ -77,7 +78,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     results.tell(built, quiet=args.quiet)
     lines = None if args.split else count_lines(args.input)
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
-    driver = built.driver(progress.observer)
+    results.check_nbest(args, built)
+    driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:
         raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
@@ -88,7 +90,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {})
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
-    outputs.generator = built.generator.signature
+    outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
     context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
     if args.split:
         outputs.lines = Lines(*built.recipe.model.languages)
