@@ -91,12 +91,14 @@ def compute(
 
 
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
-    """The rules with a threshold that can be used with a reranker, by their names in the study."""
+    """The rules with a threshold that can be used with a reranker, and that can stop before the budget is used up, by
+    their names in the study."""
     loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
     traits = RerankerTraits("qe", running_best=True, gives_scores=True)
     if spec.startswith("mbr:"):
         traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.is_vote(spec))
-    return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}
+    able = {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and rule.minimum < budget}
+    return {name: rule for name, rule in able.items() if stop.fits(rule, traits)}
 
 
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
