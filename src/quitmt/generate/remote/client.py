@@ -141,13 +141,14 @@ class Client:
             while True:
                 entry = await self._enter(link, tries)
                 try:
-                    found, took = await self._attempt(link, entry, message)
+                    attempt = await self._attempt(link, entry, message)
                 except Refused as refused:
                     tries.refused[entry.door] = refused
                     if not refused.is_final or len(tries.refused) == len(self.addresses):
                         raise
                     continue
-                seconds += took
+                found = attempt[0]
+                seconds += attempt[1]
                 if not isinstance(found, Trouble):
                     return Reply(found, seconds)
                 await self._back_off(link, tries, entry.door, found)
@@ -156,8 +157,7 @@ class Client:
 
     async def survey(self) -> list[Refused]:
         """Send the probe to each of several servers once: who refuses whatever it is asked. Inside ``connected``."""
-        assert self.probe is not None
-        link, message = self._link(), Message[Any](*self.probe, lambda found: None, PROBE_BYTES)
+        link, message = self._link(), self._probe_message()
         entries = [link.gate.knock(number) for number in range(len(self.addresses))]
         asked = [self._attempt(link, entry, message) for entry in entries]
         found = await asyncio.gather(*asked, return_exceptions=True)
@@ -175,7 +175,11 @@ class Client:
             if not entry.probe or self.probe is None:
                 return entry
             with suppress(Refused):
-                await self._attempt(link, entry, Message(*self.probe, lambda found: None, PROBE_BYTES))
+                await self._attempt(link, entry, self._probe_message())
+
+    def _probe_message(self) -> Message[Any]:
+        assert self.probe is not None
+        return Message(*self.probe, lambda found: None, PROBE_BYTES)
 
     async def _attempt(self, link: Link, entry: Pass, message: Message[T]) -> tuple[T | Trouble, float]:
         """Send once, and leave the gate with what came of it."""
@@ -218,8 +222,7 @@ class Client:
             link.watchers[number] = asyncio.create_task(self._watching(link, number), name="quitmt-watch")
 
     async def _watching(self, link: Link, number: int) -> None:
-        assert self.probe is not None
-        circuit, message = link.gate.doors[number].circuit, Message(*self.probe, lambda found: None, PROBE_BYTES)
+        circuit, message = link.gate.doors[number].circuit, self._probe_message()
         while circuit.is_open:
             await self._sleep(min(circuit.delay(self._clock()), self._policy.pause_ceiling_seconds))
             with suppress(Refused):
