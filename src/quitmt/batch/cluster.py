@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ class Pool:
         if not least.isdigit() or (dash and not most.isdigit()):
             raise UsageError(f"{setting('batch.workers')} must be a number or a range such as 2-8, not {workers!r}")
         return cls(int(least), int(most or least), **more)
+
+
+def check_installed() -> None:
+    """Before anything is read."""
+    if find_spec("ray") is None:
+        raise MissingExtra("quitmt batch needs ray", hint=INSTALL)
 
 
 def ray_of() -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from quitmt.batch import board, columns
+from quitmt.batch import board, cluster, columns
 from quitmt.batch.actor import Translator
 from quitmt.batch.cluster import Pool, connected
 from quitmt.batch.fill import fill, write_text
@@ -79,6 +79,7 @@ class _Course:
 
 def run(job: Job, pool: Pool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None) -> Summary:
     """Everything is checked that can be before Ray is started."""
+    cluster.check_installed()
     check(job.recipe, installed=pool.address is None)
     files, format_name = job.files()
     claim(job, files)
