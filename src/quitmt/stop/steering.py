@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from quitmt import stop
 from quitmt.errors import UsageError, setting
-from quitmt.protocols import RuleTraits
+from quitmt.protocols import RuleTraits, traits_of
 from quitmt.signature import field as text
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.threshold import Threshold
@@ -84,7 +84,7 @@ class Steered:
 
     @property
     def traits(self) -> RuleTraits:
-        return self.rule.traits
+        return traits_of(self.rule, RuleTraits)
 
     @property
     def alone(self) -> int:
@@ -120,7 +120,7 @@ class Aimed:
 
     @property
     def traits(self) -> RuleTraits:
-        return self.rule.traits
+        return traits_of(self.rule, RuleTraits)
 
     def open(self) -> _Recording:
         return _Recording(stop.within(self.rule, self.budget), self.most, records_mean=self.records_mean)
