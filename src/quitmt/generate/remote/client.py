@@ -141,7 +141,8 @@ class Client:
             while True:
                 entry = await self._enter(link, tries)
                 try:
-                    found, took = await self._attempt(link, entry, message)
+                    attempt = self._attempt(link, entry, message)
+                    found, took = await attempt
                 except Refused as refused:
                     tries.refused[entry.door] = refused
                     if not refused.is_final or len(tries.refused) == len(self.addresses):
