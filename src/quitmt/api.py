@@ -68,7 +68,8 @@ class Translator:
     that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
     with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
-    source, on average) or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"`` is QUIT as published.
+    source, on average, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"``
+    is QUIT as published.
 
     To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, min_p, epsilon,
     seed, and ``anchors``, such as "greedy,beam:4") and ``options`` (the backend's own, such as base_url); to a reranker
@@ -96,7 +97,7 @@ class Translator:
         alpha: float | None = None,
         n: int | None = None,
         max_loss: float | str | None = None,
-        max_cost: float | None = None,
+        max_cost: float | str | None = None,
         profile: str | PathLike[str] | Profile | None = None,
         in_flight: int | None = None,
         speculate: bool = False,

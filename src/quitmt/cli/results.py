@@ -61,9 +61,10 @@ def former_names() -> dict[str, str]:
 
 
 def open_results(
-    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
+    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str], *, before: int = 0
 ) -> tuple[Outputs, Journal | None]:
-    """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
+    """Open everything that will be written, before any work is done; ``settings`` are for the journal, and so is how
+    many lines of the input are ``before`` those of this run."""
     _check_paths(args, [*inputs, *([args.recipe] if args.recipe else [])])
     files = _files(args)
     was_there = bool(files) and Path(files[0]).is_file()
@@ -71,7 +72,7 @@ def open_results(
     try:
         # Outputs first: only who has them to himself may read the journal.
         _open_outputs(args, outputs)
-        return outputs, _open_journal(args, settings, files, was_there=was_there)
+        return outputs, _open_journal(args, settings, files, was_there=was_there, before=before)
     except QuitmtError:
         outputs.abandon()
         raise
@@ -100,7 +101,7 @@ def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
 
 
 def _open_journal(
-    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool
+    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool, before: int
 ) -> Journal | None:
     """The journal beside the first file that is written; none if everything goes to standard output."""
     if not files:
@@ -109,7 +110,7 @@ def _open_journal(
         return None
     pools = bool(args.keep_pools)
     settings = {**settings, "--keep-pools": pools, "version": __version__}
-    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names())
+    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names(), before=before)
     done = journal.start(resume=args.resume)
     if args.quiet:
         return journal

@@ -27,7 +27,7 @@ from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
-from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
 from quitmt.remarks import APART, remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
@@ -92,6 +92,7 @@ class Driver:
         self._admitted = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reranking = False
+        self._steering = protocols.steering(rule)
 
     @property
     def wasted(self) -> Wasted:
@@ -186,6 +187,9 @@ class Driver:
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
             finished.append((position, self._remarked(one)))
+        if self._steering is not None:
+            for position, one in finished:
+                self._steering.add(position, one.outcome)
         self._room.set()
         return [(position, self._stamped(one)) for position, one in finished]
 
@@ -242,6 +246,8 @@ class Driver:
             known, anchors, item = item.candidates, item.anchors, item.segment
         elif isinstance(item, Submission):
             terms, limit, item = self._terms(item), item.limit, item.segment
+        if self._steering is not None:
+            terms = self._steered(self._steering, item)
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
@@ -268,6 +274,13 @@ class Driver:
             ranked=order.ranked,
         )
 
+    def _steered(self, steering: Steering, item: Item) -> Terms:
+        """Of the next position, which may have been finished before: what its rule would be matters for the next."""
+        blank = isinstance(item, Finished) and item.outcome.stop is Verdict.STABLE and not item.outcome.size
+        rule, reranker = steering.next(self._admitted, blank=blank), traits_of(self._reranker, RerankerTraits)
+        anytime = bool(self._deadlines)
+        return Terms.of(rule, reranker, signature=self.signature, speculate=self._speculate, anytime=anytime)
+
     def _available(self, segment: Segment) -> int | None:
         try:
             found = protocols.available(self._generator, segment)
@@ -291,6 +304,8 @@ class Driver:
     def has_room(self) -> bool:
         """Whether one more may be begun."""
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
+            return False
+        if self._steering is not None and not self._steering.ready:
             return False
         if not self._ordered:
             return True

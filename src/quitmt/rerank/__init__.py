@@ -58,6 +58,8 @@ class Reranking:
             return None
         if found := [entry.support for entry, _ in specs.metrics_of(self.name) if entry and entry.support]:
             return found[0]
+        if self.variant.partition(":")[0] == "model":  # without itself, a sample would lack its own probability
+            return "all"
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @property
@@ -68,7 +70,9 @@ class Reranking:
             kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
             return RerankerTraits(kind, needs_source=needs_source, standings_cost=True, takes_anchors=True)
         if self.kind == "qe":
-            return RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
+            return RerankerTraits(
+                "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+            )
         if self.filter is not None:
             return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
@@ -81,6 +85,8 @@ class Reranking:
             gives_rivals=True,
             takes_anchors=True,
             judges_itself=self.support in (None, "all"),
+            gives_scores=True,
+            votes=specs.is_vote(self.name) and self.support in (None, "all"),
         )
 
     def check(self, *, installed: bool = True) -> None:

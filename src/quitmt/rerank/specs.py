@@ -169,19 +169,25 @@ RERANKERS = Names(
             argument="MODEL",
             check=_check_likelihood,
             needs_source=True,
-            perfect="headroom:share=0.002",
+            perfect="headroom:reach=16,share=0.005",
         ),
         "qe:kiwi": _neural(
-            "the candidate that CometKiwi-22 likes best, or another one", "kiwi", "estimator", "headroom:share=0.002"
+            "the candidate that CometKiwi-22 likes best, or another one",
+            "kiwi",
+            "estimator",
+            "headroom:reach=16,share=0.005",
         ),
         "qe:xcomet": _neural(
-            "… xCOMET-XXL without a reference (also xcomet-qe)", "xcomet-qe", "estimator", "headroom:share=0.002"
+            "… xCOMET-XXL without a reference (also xcomet-qe)",
+            "xcomet-qe",
+            "estimator",
+            "headroom:reach=16,share=0.005",
         ),
         "qe:metricx": _neural(
             "… MetricX-24-XXL without a reference (also metricx-qe); from 0 down to -25",
             "metricx-qe",
             "estimator",
-            "headroom:top=0,share=0.05",
+            "headroom:top=0,reach=16,share=0.125",
         ),
         "qe:recorded": MetricName(
             "the candidate with the highest recorded score NAME of its pool",
@@ -298,6 +304,11 @@ def _named(spec: str) -> str:
 def is_neural(spec: str) -> bool:
     """Whether a spec, with its ``mbr:`` or ``qe:``, names a scoring model, which has a device and a number format."""
     return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
+
+
+def is_vote(spec: str) -> bool:
+    """Whether a spec names a vote, which counts answers."""
+    return spec.split(":")[:2] == ["mbr", "vote"]
 
 
 def needs_source(spec: str) -> bool:
