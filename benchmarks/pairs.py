@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Walked:
             [standing] = found
             if standing.rivals:  # its numbers are wanted when it is watched, and they are of now
                 told = standing.rivals()
-                standing = Standing(standing.size, standing.best, standing.score, lambda told=told: told)
+                standing = replace(standing, rivals=lambda told=told: told)
             scores = ranked(reranker, state)
             self.standings.append(standing)
             self.pairs.append((scores[0][0], scores[-1][0]))
