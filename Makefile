@@ -140,7 +140,7 @@ $(VENV)-serve/.done: pyproject.toml
 $(VENV)-trl/.done: pyproject.toml
 	test -x $(VENV)-trl/bin/python || $(PYTHON) -m venv $(VENV)-trl
 	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet torch==2.13.0
-	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet trl==1.16.0 datasets==5.2.0 polars==2.1.0 duckdb==2.0.0 pyarrow==26.0.1 pytest
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet trl==1.16.0 datasets==5.2.0 polars==2.1.0 duckdb==2.0.0 pyarrow==26.0.1 pytest hypothesis
 	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet --editable '.[llm]'
 	touch $@
 
