@@ -76,7 +76,8 @@ class Translator:
     given by name ``mbr`` (a faster kind of it, such as prune), ``support`` (others or all), ``filter`` and ``keep``
     (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
     given by name k, w, alpha and n. After ``deadline`` seconds a source stops with its best translation so far;
-    ``run_deadline`` is for all sources of a call together.
+    ``run_deadline`` is for all sources of a call together. With ``nbest`` each outcome has the so many best distinct
+    candidates, with their scores.
 
     >>> def sample(source, start, stop):
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
@@ -100,6 +101,7 @@ class Translator:
         profile: str | PathLike[str] | Profile | None = None,
         in_flight: int | None = None,
         speculate: bool = False,
+        nbest: int | None = None,
         deadline: float | None = None,
         run_deadline: float | None = None,
         mbr: str | None = None,

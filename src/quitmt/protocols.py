@@ -99,6 +99,13 @@ class RerankerTraits:
     """It scores candidates that are not samples. False for one that knows nothing of them."""
     judges_itself: bool = False
     """A sample is among its own judges, as in the paper: rules then need more candidates before they look."""
+    gives_scores: bool = False
+    """Standings tell the scores of all samples so far, and not only the best one."""
+    votes: bool = False
+    """The score of a sample is the share of samples that give its answer."""
+    comparable: bool = True
+    """A score on one pool means the same on a larger one. False for scores that are relative to their pool, such as
+    ranks or shares of a whole: their best one moves with the size of the pool, and says nothing when it stays."""
 
 
 class Reranker(Protocol[State]):
@@ -142,6 +149,12 @@ class RuleTraits:
     """It looks at the best candidate's rivals, which only exact MBR can tell."""
     needs_running_best: bool = False
     """It takes the best score for a running maximum, as with QE."""
+    needs_scores: bool = False
+    """It looks at the scores of all samples."""
+    needs_votes: bool = False
+    """It counts answers, so it is for votes only."""
+    compares_scores: bool = False
+    """It compares the best score with those on smaller pools."""
 
 
 class Steering(Protocol):
@@ -190,6 +203,8 @@ class UtilityTraits:
     only, and not all of the call."""
     apart: float = 0.0
     """Two texts with a lower utility have little in common."""
+    votes: bool = False
+    """It is 1 for two texts with the same answer, and 0 otherwise."""
 
 
 class Utility(Protocol[Arena]):

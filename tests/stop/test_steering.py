@@ -182,7 +182,7 @@ def test_top_is_learned() -> None:
         watch, size, verdict = aimed.open(), 0, None
         while verdict is None:
             size += 8
-            verdict = watch.observe(Standing(size, 0, float(scores[size - 1]), mean=100.0))
+            verdict = watch.observe(Standing(size, 0, float(scores[size - 1]), scores=lambda: np.array([100.0])))
         tops.append(aimed.rule.top)  # type: ignore[attr-defined]
         sizes.append(size)
         trajectory = tuple(scores[7:size:8].tolist())
@@ -205,7 +205,7 @@ def test_pools_that_end_early_cost_what_they_have() -> None:
 def test_headroom_does_not_reach_for_what_is_out_of_reach(mean: float | None) -> None:
     """A line whose candidates all score near 0 stops soon, if it is known that they do."""
     rule = Headroom(share=0.005, reach=16)
-    standing = Standing(64, 0, 0.01, mean=mean)
+    standing = Standing(64, 0, 0.01, scores=None if mean is None else lambda: np.array([mean]))
     assert rule.signal(standing) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
     assert (rule.observe(standing) is Verdict.DECIDED) == (mean is not None)
     assert "reach" not in Headroom().signature and "|reach:16|" in rule.signature

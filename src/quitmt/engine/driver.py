@@ -47,7 +47,8 @@ Items = Iterable[Item | Begun | Submission] | AsyncIterable[Item | Begun | Submi
 class Driver:
     """One run over a stream of segments. ``in_flight`` of them are worked on at a time.
 
-    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes. Unless
+    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes, and so
+    are the ``nbest`` best candidates; with ``ranked`` all scores are kept beside the outcome. Unless
     ``ordered``, nobody puts them back in order, and the run may get ahead of a slow one as far as it likes.
     """
 
@@ -64,6 +65,8 @@ class Driver:
         clock: Clock | None = None,
         recipe: Mapping[str, Any] | None = None,
         ordered: bool = True,
+        nbest: int = 0,
+        ranked: bool = False,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
@@ -79,9 +82,10 @@ class Driver:
             speculate=speculate,
             anytime=bool(deadlines),
             anchored=traits_of(generator, GeneratorTraits).anchored,
+            ranked=ranked or nbest > 0,
         )
         self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
-        self._in_flight, self._ordered = in_flight, ordered
+        self._in_flight, self._ordered, self._nbest = in_flight, ordered, nbest
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
         self._passing: list[tuple[int, Finished]] = []
@@ -205,10 +209,13 @@ class Driver:
         return replace(one, outcome=replace(outcome, remarks=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:
-        """With the recipe that it was made by; what an earlier run finished has its own."""
-        if self._recipe is None or one.outcome.recipe is not None:
-            return one
-        return replace(one, outcome=replace(one.outcome, recipe=self._recipe))
+        """With the recipe that it was made by, and its n-best list; what an earlier run finished has its own."""
+        outcome = one.outcome
+        if self._nbest and one.ranked:
+            outcome = replace(outcome, nbest=tuple(one.ranked[: self._nbest]))
+        if self._recipe is not None and outcome.recipe is None:
+            outcome = replace(outcome, recipe=self._recipe)
+        return one if outcome is one.outcome else replace(one, outcome=outcome)
 
     async def _feed(self, items: Items) -> None:
         if isinstance(items, AsyncIterable):

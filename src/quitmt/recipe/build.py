@@ -17,6 +17,7 @@ from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
+from quitmt.generate.beams import GrowingBeams
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import (
@@ -48,7 +49,8 @@ class Built:
     granted: Granted | None = None
     """How a wish was granted, if there was one."""
 
-    def driver(self, observer: Observer | None = None, clock: Clock | None = None) -> Driver:
+    def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
+        """With ``ranked``, segments come with the scores of all their candidates."""
         run = self.recipe.run
         return Driver(
             self.generator,
@@ -60,6 +62,8 @@ class Built:
             deadlines=Deadlines(run.deadline, run.run_deadline),
             clock=clock,
             recipe=self.recipe.of_results(),
+            nbest=run.nbest or 0,
+            ranked=ranked,
         )
 
     def session(self, clock: Clock | None = None) -> Session:
@@ -113,6 +117,8 @@ def build_generator(model: ModelRecipe) -> Generator:
     name, *_ = generate.resolve(model.name, *model.languages)
     sampling = sampling_of(model)
     generator = generate.load(name, sampling, languages=model.languages, options=model.options)
+    if model.beams is not None:
+        return GrowingBeams(generator, model.beams)
     anchors = anchor_names.parse(model.anchors) if model.anchors is not None else ()
     return Anchored(generator, anchors, sampling) if anchors else generator
 

@@ -92,6 +92,8 @@ def _with_defaults(model: ModelRecipe, given: Given, *, takes_anchors: bool) -> 
     backend = None if given.generator is not None else _backend(model)
     if backend is None:  # it samples as it likes, or has done so
         return model
+    if model.beams is not None:  # nothing is sampled
+        return replace(model, anchors=model.anchors or NONE)
     changes: dict[str, Any] = {}
     if model.temperature is None:
         changes["temperature"] = backend.temperature
@@ -167,5 +169,6 @@ def profile_of(own: StopRecipe, given: Given) -> Profile | None:
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:
     if given.generator is not None:
         return RECORDED_IN_FLIGHT if recorded else IN_FLIGHT
-    backend = _backend(model)
-    return backend.in_flight if backend else IN_FLIGHT
+    backend, servers = _backend(model), model.options.get("base_url")
+    count = len(servers) if isinstance(servers, list | tuple) else 1
+    return backend.in_flight * max(1, count) if backend else IN_FLIGHT

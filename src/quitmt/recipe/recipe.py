@@ -81,6 +81,10 @@ class ModelRecipe:
         "at temperature T), with commas; or none",
         flag="--anchors", metavar="LIST", group=SAMPLING, shown="what the engine is best with",
     )  # fmt: skip
+    beams: int | None = declared(
+        None, "search and do not sample: the hypotheses of a beam of size B, then the new ones of a beam of 2B, 4B, …",
+        flag="--beams", metavar="B", group=SAMPLING,
+    )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
         0, "chat models: how many of the lines before they see too", flag="--context", metavar="N", group=ENGINE
@@ -197,6 +201,10 @@ class RunRecipe:
     speculate: bool = declared(
         False, "ask for the next window while the last one is being reranked: keeps an engine busy, wastes some tokens",
         flag="--speculate", group=RUNNING,
+    )  # fmt: skip
+    nbest: int | None = declared(
+        None, "put the N best distinct candidates with their scores into each outcome", flag="--nbest", metavar="N",
+        group=RUNNING,
     )  # fmt: skip
     deadline: float | None = declared(
         None, "of each segment, from when it is begun", flag="--deadline", metavar="SECONDS", group=DEADLINES

@@ -141,11 +141,15 @@ class _Recording:
             return Verdict.BUDGET
         if rule.looks_at(standing.size):
             signal = rule.signal(standing)
-            mean = standing.score if standing.mean is None else standing.mean
-            self.kept_signals.append(mean if self._records_mean else min(signal, sys.float_info.max))
+            self.kept_signals.append(self._kept(standing) if self._records_mean else min(signal, sys.float_info.max))
             if signal <= rule.threshold:
                 return Verdict.DECIDED
         return Verdict.BUDGET if standing.size >= self._most else None
+
+    @staticmethod
+    def _kept(standing: Standing) -> float:
+        mean = standing.mean
+        return standing.score if mean is None else mean
 
     def horizon(self, size: int) -> int:
         found = self._rule.horizon(size)
