@@ -37,7 +37,6 @@ from quitmt.lab.frames import Trajectories
 from quitmt.lab.replay import frontier
 from quitmt.rerank.specs import RERANKERS
 from quitmt.stop.headroom import Headroom
-from quitmt.types import Standing
 
 Floats = np.ndarray
 COSTS = (64, 100, 128, 150, 200, 256)
@@ -89,14 +88,12 @@ def main() -> None:
 
 def report_auto(scores: Floats, best: Floats) -> None:
     budget, lost = scores.shape[1], best[:, -1:] - best
-    rule = stop.load_threshold(AUTO, k=8, n=budget)
+    rule = stop.load(AUTO, n=budget)
+    assert isinstance(rule, Headroom)
     looks = np.array(list(rule.sizes())[:-1])
-    totals = np.cumsum(scores, axis=1)
-    found = [
-        [rule.signal(Standing(n, 0, row[n - 1], mean=total[n - 1] / n)) for n in looks]
-        for row, total in zip(best.tolist(), totals.tolist(), strict=True)
-    ]
-    sizes = stopping_sizes(rule, np.array([rule.threshold]), list(np.array(found)), np.full(len(scores), budget))[0]
+    means = np.cumsum(scores, axis=1)[:, looks - 1] / looks
+    found = rule.room(best[:, looks - 1], means) / looks
+    sizes = stopping_sizes(rule, np.array([rule.threshold]), list(found), np.full(len(scores), budget))[0]
     windows = best[:, 7::8][:, : budget // 64 * 8].reshape(len(best), -1, 8)
     stable = windows[:, :, -1] - windows[:, :, 0] <= 1e-3
     quits = np.where(stable.any(axis=1), 64 * (stable.argmax(axis=1) + 1), budget)
