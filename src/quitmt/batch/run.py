@@ -25,7 +25,7 @@ from quitmt.batch.tally import USED, Tally
 from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting
 from quitmt.files.locks import open_alone
-from quitmt.recipe.check import check
+from quitmt.recipe.check import check, refuse_pacing
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
 
 LOOK_SECONDS = 0.5
@@ -81,6 +81,7 @@ def run(job: Job, pool: Pool, reporter: Reporter, *, retry_failed: bool = False,
     """Everything is checked that can be before Ray is started."""
     cluster.check_installed()
     check(job.recipe, installed=pool.address is None)
+    refuse_pacing(job.recipe)
     files, format_name = job.files()
     claim(job, files)
     with _alone(job.folder):
