@@ -31,6 +31,7 @@ COMMANDS = {
     "translate": "translate lines of text",
     "serve": "serve translations over HTTP, by the APIs that clients already speak",
     "rerank": "choose from recorded candidates",
+    "export": "make training data of scored candidates",
     "recipe": "print what a run would be made of, ready to save",
     "score": "score translations by chrF++, COMET, … or a function of yours",
     "compare": "test whether systems are equivalent",

@@ -240,7 +240,7 @@ def as_flag(field: str, example: str | None) -> str:
     return flag if example is None else f"{flag} {shlex.quote(example) if ' ' in example else example}"
 
 
-def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
+def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="translations, a line each (stdout)")
     group.add_argument(
@@ -250,8 +250,14 @@ def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
         const=STDOUT,
         help="full outcomes as JSON lines to FILE as well; without FILE: in place of the translations",
     )
-    if pools:
-        group.add_argument("--keep-pools", metavar="FILE", help="record the sampled candidates, for quitmt rerank")
+    group.add_argument(
+        "--nbest-text", metavar="FILE", help="n-best lists (--nbest) in the format of Moses and Marian to FILE as well"
+    )
+    group.add_argument(
+        "--keep-pools",
+        metavar="FILE",
+        help="record the candidates that were used, with their scores, for quitmt rerank and quitmt export",
+    )
     group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
     group.add_argument(
         "--resume",

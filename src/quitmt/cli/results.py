@@ -35,7 +35,17 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
         for name, value in fields.items()
         if (section, name) != ("stop", "profile")  # the rule it gave is in the signature, wherever the file lies
     }
-    return {**found, "what produces the results": driver.signature}
+    # In outcomes, though nothing else depends on it. Runs without it are as they were before there was such a thing.
+    nbest = {"run.nbest": built.recipe.run.nbest} if built.recipe.run.nbest else {}
+    return {**found, **nbest, "what produces the results": driver.signature}
+
+
+def check_nbest(args: argparse.Namespace, built: Built) -> None:
+    if args.nbest_text and not built.recipe.run.nbest:
+        raise UsageError("--nbest-text needs to know how many candidates are wanted", hint="give --nbest 16, say")
+    if args.nbest_text and getattr(args, "split", False):
+        hint = "split the file first, or take --jsonl, which has the sentences of each line"
+        raise UsageError("--nbest-text goes by lines, and --split by sentences", hint=hint)
 
 
 def former_names() -> dict[str, str]:
@@ -69,7 +79,7 @@ def open_results(
 
 
 def _named(args: argparse.Namespace) -> list[str]:
-    paths = (args.output, args.jsonl, getattr(args, "keep_pools", None))
+    paths = (args.output, args.jsonl, args.keep_pools, args.nbest_text)
     return [path for path in paths if path and path != STDOUT]
 
 
@@ -98,7 +108,7 @@ def _open_journal(
         if args.resume:
             raise UsageError("--resume needs a file to continue", hint="write the output to one with -o FILE")
         return None
-    pools = bool(getattr(args, "keep_pools", None))
+    pools = bool(args.keep_pools)
     settings = {**settings, "--keep-pools": pools, "version": __version__}
     journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names(), before=before)
     done = journal.start(resume=args.resume)
@@ -113,11 +123,11 @@ def _open_journal(
 
 
 def _open_outputs(args: argparse.Namespace, outputs: Outputs) -> None:
-    pools = getattr(args, "keep_pools", None)
     if args.jsonl == STDOUT:
         outputs.outcomes = Output(args.output)
     else:
         outputs.outcomes = Output(args.jsonl) if args.jsonl else None
         main = Output(args.output)
         outputs.show, outputs.text = (main, None) if args.show else (None, main)
-    outputs.pools = Output(pools) if pools else None
+    outputs.pools = Output(args.keep_pools) if args.keep_pools else None
+    outputs.nbest = Output(args.nbest_text) if args.nbest_text else None

@@ -22,6 +22,7 @@ from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
 
 DESCRIPTION = """\
@@ -66,7 +67,7 @@ def add_parser(commands: Any) -> None:
         help="translate only part I of N of the file, with the ids of the whole: the outputs of all parts, one after "
         "the other, are the output of the whole",
     )  # fmt: skip
-    options.add_output(parser, pools=True)
+    options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
 
@@ -86,7 +87,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     part = shard.part_of(args.input, args.shard)
     lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
-    driver = built.driver(progress.observer)
+    results.check_nbest(args, built)
+    driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:
         raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
@@ -97,7 +99,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {}) | part.settings
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs, before=part.lines.start)
-    outputs.generator = built.generator.signature
+    outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
     context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
     if args.split:
         outputs.lines = Lines(*built.recipe.model.languages)
