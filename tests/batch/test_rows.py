@@ -109,8 +109,8 @@ def flipped(data: bytes) -> bytes:
 
 
 BAD: list[tuple[str, bytes, Columns, str]] = [
-    ("a.gz", cut(gzip.compress(bytes(range(256)) * 9)), Columns(), "a.gz: damaged gzip data: "),
-    ("a.gz", flipped(gzip.compress(b"one two three four\n" * 9)), Columns(), "a.gz: damaged gzip data: "),
+    ("a.gz", cut(gzip.compress(bytes(range(256)) * 9, mtime=0)), Columns(), "a.gz: damaged gzip data: "),
+    ("a.gz", flipped(gzip.compress(b"one two three four\n" * 9, mtime=0)), Columns(), "a.gz: damaged gzip data: "),
     ("a.parquet", b"PAR1 and nothing else", Columns(), "a.parquet: damaged Parquet: "),
     ("a.txt", b"fine\nnot \xff fine\n", Columns(), "a.txt, line 2: not UTF-8 (byte 5 of the line)"),
     ("a.jsonl", b'{"source": "x"}\n{"source": \n', Columns(), "a.jsonl, line 2: not JSON: "),
