@@ -28,13 +28,13 @@ from quitmt import rerank, stop
 from quitmt.calibrate import choose, quality
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Observed, observe
-from quitmt.calibrate.quality import SAVES, Request
-from quitmt.calibrate.winners import Judged, winners
+from quitmt.calibrate.quality import SAVES, QualityRequest
+from quitmt.calibrate.winners import JudgedRules, winners
 from quitmt.evaluate import metrics
 from quitmt.files.pools import read_pools
 from quitmt.types import RecordedPool
 
-WISHES = (Request(0.02), Request(0.02, not_worse=True), Request(0.05))
+WISHES = (QualityRequest(0.02), QualityRequest(0.02, not_worse=True), QualityRequest(0.05))
 
 
 async def collected(paths: list[str], budget: int) -> list[RecordedPool]:
@@ -49,7 +49,7 @@ async def collected(paths: list[str], budget: int) -> list[RecordedPool]:
 @dataclass(frozen=True)
 class World:
     found: list[Family]
-    judged: Judged
+    judged: JudgedRules
     span: float | None
     budget: int
 
@@ -62,7 +62,7 @@ class World:
         )
         return World(own, judged, self.span, self.budget)
 
-    def chosen(self, request: Request) -> tuple[int, int] | None:
+    def chosen(self, request: QualityRequest) -> tuple[int, int] | None:
         """The family and the place in it of the cheapest rule that is proven to keep the promise, if there is one."""
         best, least = None, SAVES * self.budget
         for place, (family, one) in enumerate(
@@ -87,7 +87,7 @@ def interval(count: int, of: int) -> str:
     return f"{count / of:.1%} [{low:.1%}, {high:.1%}]"
 
 
-def breaks(difference: float, request: Request) -> bool:
+def breaks(difference: float, request: QualityRequest) -> bool:
     return difference <= -request.margin or (not request.not_worse and difference >= request.margin)
 
 
@@ -123,7 +123,7 @@ def load(args: argparse.Namespace) -> tuple[World, list[Observed]]:
     pools = [pool for pool in asyncio.run(collected(args.pools, args.budget)) if pool.segment.source in references]
     pools = [replace(pool, anchors=()) for pool in pools] if args.plain else pools
     reranker = rerank.load(args.rerank, support=args.support)
-    request = Request(0.02, rules=tuple(args.rule), budget=args.budget, step=args.step)
+    request = QualityRequest(0.02, rules=tuple(args.rule), budget=args.budget, step=args.step)
     rules = [request.rule(spec) for spec in request.rules if spec != "fixed"]
     observed = [one.without_standings(rules) for pool in pools for one in observe(reranker, [pool])]
     found = choose.replayed(observed, request)
@@ -148,7 +148,7 @@ def described(world: World, observed: list[Observed], args: argparse.Namespace) 
         print(f"QUIT w={w}: {np.mean(sizes):.1f} candidates")
     for margin in (0.02, 0.05):
         for not_worse in (False, True):
-            request = Request(margin, not_worse)
+            request = QualityRequest(margin, not_worse)
             for place, family in enumerate(world.found):
                 kept = [r for r in range(len(family.specs)) if not breaks(world.difference(place, r), request)]
                 longest = next((r for r in range(len(family.specs)) if r not in kept), len(family.specs)) - 1
@@ -164,7 +164,7 @@ def _standing(one: Observed, size: int) -> stop.threshold.Standing:
     return stop.threshold.Standing(size, int(one.best[size - 1]), float(one.score[size - 1]))
 
 
-def row(world: World, request: Request, size: int, splits: int, rng: np.random.Generator) -> None:
+def row(world: World, request: QualityRequest, size: int, splits: int, rng: np.random.Generator) -> None:
     broken, nothing, costs = {"halves": 0, "samples": 0}, 0, list[float]()
     segments = len(world.judged.whole)
     for _ in range(splits):

@@ -16,14 +16,14 @@ from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.choose import Source, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Observed, observe
-from quitmt.calibrate.quality import Request
-from quitmt.calibrate.winners import Judged, in_order_of, winners
+from quitmt.calibrate.quality import QualityRequest
+from quitmt.calibrate.winners import JudgedRules, in_order_of, winners
 from quitmt.errors import InputError, UsageError
 from quitmt.evaluate.metrics import Progress, Scores, TestSet
 from quitmt.protocols import RerankerTraits
 from quitmt.types import Candidate, RecordedPool, Segment
 
-REQUEST = Request(0.1, step=4, budget=16, rules=("fixed",))
+REQUEST = QualityRequest(0.1, step=4, budget=16, rules=("fixed",))
 SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 
 
@@ -63,11 +63,11 @@ def observed(own: Sequence[RecordedPool]) -> list[Observed]:
     return observe(rerank.load("qe:recorded:q"), own)
 
 
-def judged(rng: np.random.Generator, segments: int, means: Sequence[float], noise: Sequence[float]) -> Judged:
+def judged(rng: np.random.Generator, segments: int, means: Sequence[float], noise: Sequence[float]) -> JudgedRules:
     """Rules with these mean differences and spreads."""
     whole = rng.normal(50, 10, segments)
     apart = np.array([mean + spread * rng.normal(size=segments) for mean, spread in zip(means, noise, strict=True)])
-    return Judged("m", "m", whole, (whole + apart,))
+    return JudgedRules("m", "m", whole, (whole + apart,))
 
 
 def test_a_chain_ends_at_the_first_rule_that_fails() -> None:
@@ -126,7 +126,7 @@ def test_each_translation_is_scored_once() -> None:
     assert (fixed[0] == one.whole).all()
 
 
-def calibrated(segments: int, request: Request, gap: bool = False) -> profile.Profile:
+def calibrated(segments: int, request: QualityRequest, gap: bool = False) -> profile.Profile:
     own = pools(segments)
     seen = observed(own)
     found = choose.replayed(seen, request)
@@ -176,7 +176,7 @@ def test_one_score_for_all_has_no_margin() -> None:
     own = pools(60)
     seen = observed(own)
     found = choose.replayed(seen, REQUEST)
-    one = Judged("m", "m", np.full(60, 3.0), (np.full((len(found[0].specs), 60), 3.0),))
+    one = JudgedRules("m", "m", np.full(60, 3.0), (np.full((len(found[0].specs), 60), 3.0),))
     with pytest.raises(InputError, match="m gives all segments the same score"):
         quality.calibrate(seen, found, [one], [None], REQUEST, SOURCE)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from quitmt.calibrate.tost import BOUNDED, Margin, p_values, segments_needed, student_tail
+from quitmt.calibrate.tost import BOUNDED, QualityMargin, p_values, segments_needed, student_tail
 
 SEGMENTS, SETS = 120, 2000
-EDGE = Margin(0.02)
+EDGE = QualityMargin(0.02)
 
 
 def world(seed: int = 0) -> tuple[np.ndarray, np.random.Generator]:
@@ -62,8 +62,8 @@ def test_nothing_is_proven_by_a_few_segments_that_do_not_differ() -> None:
     whole, rng = world()
     apart = np.concatenate([np.zeros((1, SEGMENTS)), rng.normal(0, 5, (4, SEGMENTS))])
     assert p_values(apart, whole, EDGE)[0] < 0.025
-    assert p_values(apart, whole, Margin(0.0001))[0] > 0.5
-    assert segments_needed(apart, whole, Margin(0.0001), 0.025)[0] > 3 * 5 / (0.0001 * 15)
+    assert p_values(apart, whole, QualityMargin(0.0001))[0] > 0.5
+    assert segments_needed(apart, whole, QualityMargin(0.0001), 0.025)[0] > 3 * 5 / (0.0001 * 15)
 
 
 def test_rare_disasters_need_the_bounded_test() -> None:
@@ -85,14 +85,14 @@ def test_rare_disasters_need_the_bounded_test() -> None:
 
 def test_the_bounded_test_does_prove_something() -> None:
     whole, rng = world()
-    bounded = Margin(0.1, True, BOUNDED, 25.0)
+    bounded = QualityMargin(0.1, True, BOUNDED, 25.0)
     assert p_values(rng.normal(0, 0.5, (1, SEGMENTS)), whole, bounded)[0] < 0.01
     assert p_values(np.full((1, SEGMENTS), -25.0), whole, bounded)[0] == 1
     assert p_values(np.zeros((1, SEGMENTS)), whole, replace(bounded, span=1.0))[0] == 0  # it cannot be further apart
 
 
-@pytest.mark.parametrize("margin", [EDGE, Margin(0.1, True, BOUNDED, 25.0)])
-def test_how_many_segments_it_takes(margin: Margin) -> None:
+@pytest.mark.parametrize("margin", [EDGE, QualityMargin(0.1, True, BOUNDED, 25.0)])
+def test_how_many_segments_it_takes(margin: QualityMargin) -> None:
     """So many copies of these segments prove it, and far fewer do not."""
     whole, rng = world()
     apart = rng.normal(0.1, 3.0, (1, SEGMENTS))

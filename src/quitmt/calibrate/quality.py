@@ -21,8 +21,8 @@ from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Point, Profile, QualityPromise, seedless
 from quitmt.calibrate.risk import Flags
-from quitmt.calibrate.tost import Margin
-from quitmt.calibrate.winners import Judged
+from quitmt.calibrate.tost import QualityMargin
+from quitmt.calibrate.winners import JudgedRules
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.stop.threshold import Threshold
 
@@ -35,7 +35,7 @@ LEAST = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class QualityRequest:
     """What is asked for."""
 
     margin: float
@@ -69,9 +69,9 @@ class Request:
         """Around the rule's usual one; a share of a perfect score may be of any scale."""
         return choose.doublings(rule.threshold, -8, 16 if rule.limit == "share" else 8)
 
-    def margin_by(self, span: float | None) -> Margin:
+    def margin_by(self, span: float | None) -> QualityMargin:
         """``span`` is how far two scores of a metric can be apart."""
-        return Margin(self.margin, not self.not_worse, self.test, span)
+        return QualityMargin(self.margin, not self.not_worse, self.test, span)
 
 
 def margin_in(text: str, name: str) -> float:
@@ -102,7 +102,7 @@ class Tested:
     if the promise is not even kept on these."""
 
 
-def tested(judged: Sequence[Judged], spans: Sequence[float | None], request: Request) -> list[Tested]:
+def tested(judged: Sequence[JudgedRules], spans: Sequence[float | None], request: QualityRequest) -> list[Tested]:
     """Every family's rules, by every metric."""
     found = []
     for place in range(len(judged[0].chosen)):
@@ -122,9 +122,9 @@ def tested(judged: Sequence[Judged], spans: Sequence[float | None], request: Req
 def calibrate(
     observed: Sequence[Observed],
     found: Sequence[Family],
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedRules],
     spans: Sequence[float | None],
-    request: Request,
+    request: QualityRequest,
     source: Source,
 ) -> Profile:
     """The cheapest rule that keeps the promise, or ``TooSmall``. Segments without a score by some metric are left
@@ -187,7 +187,7 @@ def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | 
     return min(known, key=lambda point: (point.segments or 0, point.mean_size), default=None)
 
 
-def _too_small(curve: Sequence[Point], segments: int, whole: float, request: Request) -> TooSmall:
+def _too_small(curve: Sequence[Point], segments: int, whole: float, request: QualityRequest) -> TooSmall:
     asked = setting("not_worse" if request.not_worse else "equivalent")
     told = f"{segments} segments are too few to prove that of any rule that saves something"
     for share in (0.5, SAVES):
@@ -200,15 +200,15 @@ def _too_small(curve: Sequence[Point], segments: int, whole: float, request: Req
     return TooSmall(f"no rule that saves something keeps this promise on these {segments} segments", hint=hint)
 
 
-def _unknown(one: Judged) -> Flags:
+def _unknown(one: JudgedRules) -> Flags:
     return np.asarray(np.logical_or.reduce([np.isnan(values).any(axis=0) for values in one.chosen]))
 
 
-def _of(one: Judged, kept: Flags) -> Judged:
-    return Judged(one.metric, one.signature, one.whole[kept], tuple(values[:, kept] for values in one.chosen))
+def _of(one: JudgedRules, kept: Flags) -> JudgedRules:
+    return JudgedRules(one.metric, one.signature, one.whole[kept], tuple(values[:, kept] for values in one.chosen))
 
 
-def _check(judged: Sequence[Judged]) -> None:
+def _check(judged: Sequence[JudgedRules]) -> None:
     for one in judged:
         if not len(one.whole):
             raise InputError(f"{one.metric} has no score for any segment")

@@ -38,7 +38,7 @@ SHARES = 1 / 3.0 ** np.arange(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Margin:
+class QualityMargin:
     """What is to be shown, by one metric."""
 
     sds: float
@@ -54,14 +54,14 @@ class Margin:
         return [differences, -differences] if self.both else [differences]
 
 
-def p_values(differences: Floats, whole: Floats, margin: Margin) -> Floats:
+def p_values(differences: Floats, whole: Floats, margin: QualityMargin) -> Floats:
     """[rules], of [rules, segments] and the whole pool's quality [segments]."""
     apart = _typical(differences)
     found = [_p_values(side, whole, margin, apart) for side in margin.sides(differences)]
     return np.asarray(np.maximum.reduce(found))
 
 
-def segments_needed(differences: Floats, whole: Floats, margin: Margin, error: float) -> Floats:
+def segments_needed(differences: Floats, whole: Floats, margin: QualityMargin, error: float) -> Floats:
     """[rules]: about how many it would take to show it at that error, were all as these are; infinite if it is not so
     on these."""
     apart = _typical(differences)
@@ -75,7 +75,7 @@ def _typical(differences: Floats) -> float:
     return float(np.sqrt(np.mean(there**2))) if len(there) else 0.0
 
 
-def _p_values(side: Floats, whole: Floats, margin: Margin, apart: float) -> Floats:
+def _p_values(side: Floats, whole: Floats, margin: QualityMargin, apart: float) -> Floats:
     segments = side.shape[1]
     if margin.test == BOUNDED:
         capital = _log_growth(side, whole, margin) * segments
@@ -90,7 +90,7 @@ def _p_values(side: Floats, whole: Floats, margin: Margin, apart: float) -> Floa
     return student_tail(ratios, segments)
 
 
-def _needed(side: Floats, whole: Floats, margin: Margin, error: float, apart: float) -> Floats:
+def _needed(side: Floats, whole: Floats, margin: QualityMargin, error: float, apart: float) -> Floats:
     if margin.test == BOUNDED:
         growth = _log_growth(side, whole, margin).max(axis=0)
         wanted = math.log(1 / error) + math.log(len(SHARES))
@@ -113,7 +113,7 @@ def _influence(whole: Floats) -> Floats:
     return np.asarray(spread / 2 + (whole - whole.mean()) ** 2 / (2 * spread))
 
 
-def _log_growth(side: Floats, whole: Floats, margin: Margin) -> Floats:
+def _log_growth(side: Floats, whole: Floats, margin: QualityMargin) -> Floats:
     """[shares, rules]: the mean logarithm of what a segment multiplies the capital with."""
     assert margin.span is not None
     least = margin.sds * float(whole.std(ddof=0))

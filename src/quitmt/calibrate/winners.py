@@ -16,7 +16,7 @@ from quitmt.types import RecordedPool, at
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRules:
     """What one metric says; the higher the better, also where the metric's own scale is the other way round."""
 
     metric: str
@@ -40,13 +40,15 @@ class Winners:
     chosen: tuple[Ints, ...]
     """Of each family, [rules, segments]: places."""
 
-    def judged(self, metric: Metric, references: Sequence[Sequence[str]], progress: Progress | None = None) -> Judged:
+    def judged(
+        self, metric: Metric, references: Sequence[Sequence[str]], progress: Progress | None = None
+    ) -> JudgedRules:
         """``references`` are sets of segments."""
         sets = tuple(tuple(texts[segment] for segment in self.segments) for texts in references)
         [scores] = metric.evaluate(TestSet(self.sources, sets), [self.texts], progress)
         values = -scores.segments if metric.lower_is_better else scores.segments
         signature = metric.signature_for(len(references))
-        return Judged(metric.name, signature, values[self.whole], tuple(values[places] for places in self.chosen))
+        return JudgedRules(metric.name, signature, values[self.whole], tuple(values[places] for places in self.chosen))
 
 
 def winners(observed: Sequence[Observed], pools: Sequence[RecordedPool], found: Sequence[Family]) -> Winners:

@@ -123,7 +123,7 @@ def act(args: argparse.Namespace) -> int:
     if args.plot:
         profile_figure.check(args.plot)
     _check_outputs(args)
-    judging = promises.prepare(args, recipe, asked) if isinstance(asked, quality.Request) else None
+    judging = promises.prepare(args, recipe, asked) if isinstance(asked, quality.QualityRequest) else None
     traits = reranking_of(recipe.rerank).traits
     thresholds = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
     for rule in thresholds:
@@ -136,7 +136,7 @@ def act(args: argparse.Namespace) -> int:
         judging.check(pools)
     observed = _observed(reranker, pools, thresholds, quiet=args.quiet)
     source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
-    if isinstance(asked, quality.Request):
+    if isinstance(asked, quality.QualityRequest):
         assert judging is not None
         found = promises.calibrated(judging, asked, observed, pools, source, quiet=args.quiet)
     else:
@@ -152,7 +152,9 @@ def act(args: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(args: argparse.Namespace, step: int, budget: int, rules: tuple[str, ...]) -> Request | quality.Request:
+def _asked(
+    args: argparse.Namespace, step: int, budget: int, rules: tuple[str, ...]
+) -> Request | quality.QualityRequest:
     if promises.is_asked(args):
         return promises.request_of(args, _confidence(args.confidence, promises.CONFIDENCE), (step, budget), rules)
     auto.loss_in(args.max_loss, 1.0)  # before any work

@@ -12,7 +12,7 @@ from quitmt.calibrate import choose, quality, tost, winners
 from quitmt.calibrate.choose import Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile, QualityPromise
-from quitmt.calibrate.quality import Request
+from quitmt.calibrate.quality import QualityRequest
 from quitmt.cli import scoring
 from quitmt.errors import MissingExtra, UsageError
 from quitmt.evaluate.metrics import Metric, Setup, find
@@ -61,12 +61,12 @@ def is_asked(args: argparse.Namespace) -> bool:
 
 def request_of(
     args: argparse.Namespace, confidence: float | None, shape: tuple[int, int], rules: tuple[str, ...]
-) -> Request:
+) -> QualityRequest:
     name = "equivalent" if args.equivalent is not None else "not_worse"
     margin = quality.margin_in(getattr(args, name), name)
     if confidence is None:
         raise UsageError("--confidence none goes with --max-loss", hint="name one, as 0.95")
-    return Request(margin, name == "not_worse", confidence, args.test or tost.T, *shape, rules)
+    return QualityRequest(margin, name == "not_worse", confidence, args.test or tost.T, *shape, rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Judging:
         return found
 
 
-def prepare(args: argparse.Namespace, recipe: Recipe, request: Request) -> Judging:
+def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -> Judging:
     """Whatever is wrong with metrics and references, before any work."""
     specs, files = tuple(args.metrics or ["chrf++"]), args.references or []
     spans = []
@@ -121,7 +121,7 @@ def prepare(args: argparse.Namespace, recipe: Recipe, request: Request) -> Judgi
 
 def calibrated(
     judging: Judging,
-    request: Request,
+    request: QualityRequest,
     observed: Sequence[Observed],
     pools: Sequence[RecordedPool],
     source: Source,

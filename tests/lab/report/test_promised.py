@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quitmt.calibrate.quality import Request
+from quitmt.calibrate.quality import QualityRequest
 from quitmt.lab.report import advice, promised
 from quitmt.lab.report.options import Way
 from quitmt.lab.report.promised import Chain, Proven, _proven
@@ -16,14 +16,16 @@ from quitmt.lab.study import Study
 from quitmt.lab.study.settings import ModelSettings, TestSetSettings
 from tests.lab.report.test_choices import CHRF, ERRORS, found, greedy, option
 
-NOT_WORSE = Request(promised.MARGIN, not_worse=True)
+NOT_WORSE = QualityRequest(promised.MARGIN, not_worse=True)
 
 
 def chain(*rules: tuple[str, float, float], segments: int = 300, noise: float = 0.3) -> Chain:
     return Chain([option(rule, cost, mean, segments=segments, noise=noise) for rule, cost, mean in rules])
 
 
-def proven(*chains: Chain, request: Request = NOT_WORSE, segments: int = 300, metric: MetricColumn = CHRF) -> Proven:
+def proven(
+    *chains: Chain, request: QualityRequest = NOT_WORSE, segments: int = 300, metric: MetricColumn = CHRF
+) -> Proven:
     base = option("all 64", 64, 50, segments=segments, noise=0.3, estimated=2.0)
     return _proven(base, chains, [metric], request)
 
@@ -38,7 +40,7 @@ def test_the_cheapest_of_all_chains(metric: MetricColumn) -> None:
     assert told.startswith("Cheapest that is proven not to be worse than the whole pool (T=1, mbr:chrf, all 64) by")
     assert told.endswith("T=1, mbr:chrf, d, with 16.0 of 64 candidates per segment.")
     # Better by more than the margin is not equivalent, and ends its chain.
-    same = proven(careful, request=Request(promised.MARGIN), metric=metric)
+    same = proven(careful, request=QualityRequest(promised.MARGIN), metric=metric)
     assert same.chosen is not None and same.chosen.rule == "a"
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from quitmt.calibrate import families, quality
 from quitmt.calibrate.families import Family
-from quitmt.calibrate.quality import LEAST, SAVES, Request
-from quitmt.calibrate.winners import Judged
+from quitmt.calibrate.quality import LEAST, SAVES, QualityRequest
+from quitmt.calibrate.winners import JudgedRules
 from quitmt.lab.frames import Floats, Trajectories
 from quitmt.lab.replay import beyond
 from quitmt.lab.report.options import Way, way_of
@@ -63,9 +63,9 @@ def proofs(arms: Sequence[Results], options: Sequence[Way], metrics: Sequence[Me
     for spec in arms[0].trajectories:
         chains = [_chains(arm, spec) for arm in arms]
         bases = [next(one for one in options if _is_whole(one, arm, spec)) for arm in arms]
-        found += [_proven(base, own, metrics, Request(MARGIN)) for base, own in zip(bases, chains, strict=True)]
+        found += [_proven(base, own, metrics, QualityRequest(MARGIN)) for base, own in zip(bases, chains, strict=True)]
         everything = [*alone, *(chain for own in chains for chain in own)]
-        found.append(_proven(bases[0], everything, metrics, Request(MARGIN, not_worse=True)))
+        found.append(_proven(bases[0], everything, metrics, QualityRequest(MARGIN, not_worse=True)))
     return found
 
 
@@ -77,7 +77,7 @@ def _chains(results: Results, spec: str) -> list[Chain]:
     study, one = results.study, results.trajectories[spec]
     sizes = np.minimum(one.sizes, study.model.budget)
     found = [families.fixed(study.rules.k, study.model.budget, sizes)]
-    request = Request(MARGIN, step=study.rules.k, budget=study.model.budget, rules=("fixed",))
+    request = QualityRequest(MARGIN, step=study.rules.k, budget=study.model.budget, rules=("fixed",))
     for name, rule in beyond.fitting(study, spec, study.rules.beyond).items():
         signals = beyond.signals(study, one, rule)
         if signals is not None:
@@ -91,17 +91,19 @@ def _chain(results: Results, one: Trajectories, family: Family) -> Chain:
     return Chain([way_of(results, one, family.specs[place], family.sizes[place]) for place in kept])
 
 
-def _proven(base: Way, chains: Sequence[Chain], metrics: Sequence[MetricColumn], request: Request) -> Proven:
+def _proven(base: Way, chains: Sequence[Chain], metrics: Sequence[MetricColumn], request: QualityRequest) -> Proven:
     request = replace(request, rules=("fixed",) * len(chains))  # as many chains share the error
     judged = []
     for metric in metrics:
         whole = base.quality[metric.name]
         own = tuple(chain.judged(metric) for chain in chains)
-        judged.append(Judged(metric.name, "", -whole if metric.lower_is_better else whole, own))
+        judged.append(JudgedRules(metric.name, "", -whole if metric.lower_is_better else whole, own))
     scored = np.logical_and.reduce(
         [np.isfinite(one.whole) & np.isfinite(np.concatenate(one.chosen)).all(axis=0) for one in judged]
     )
-    judged = [Judged(one.metric, "", one.whole[scored], tuple(own[:, scored] for own in one.chosen)) for one in judged]
+    judged = [
+        JudgedRules(one.metric, "", one.whole[scored], tuple(own[:, scored] for own in one.chosen)) for one in judged
+    ]
     segments = int(scored.sum())
     if not segments or any(one.whole.std() == 0 for one in judged):
         return Proven(base, request.not_worse, segments, None, None, {})
