@@ -49,6 +49,10 @@ def measured(words: list[str]) -> tuple[float, float]:
     return float(seconds), float(kilobytes) / 1024
 
 
+def tell(what: str, pools: int, seconds: float, memory: float) -> None:
+    print(f"| {what} | {pools} | {seconds:.1f} | {pools / seconds:.0f} | {memory:.0f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=int, default=100_000)
@@ -56,25 +60,19 @@ def main() -> None:
     parser.add_argument("--formats", default="dpo,sft,ranked")
     parser.add_argument("--as", dest="suffix", default=".parquet,.jsonl")
     args = parser.parse_args()
-    print("| what | pools | rows | CPU s | rows per CPU s | MB at most |\n|---|---|---|---|---|---|")
+    print("| what | pools | CPU s | pools per CPU s | MB at most |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for pools in (args.pools // 10, args.pools):
             path = Path(folder) / "pools.jsonl"
             make(path, pools, args.size)
             seconds, memory = measured([sys.executable, "-c", PLAIN, str(path)])
-            print(
-                f"| plain JSON | {pools} | | {seconds:.1f} | {pools / seconds:.0f} lines | {memory:.0f} |", flush=True
-            )
+            tell("plain JSON reading", pools, seconds, memory)
             for name in args.formats.split(","):
                 for suffix in args.suffix.split(","):
                     output = Path(folder) / f"out{suffix}"
                     command = ["-m", "quitmt", "export", str(path), "--as", name, "-o", str(output), "-q"]
                     seconds, memory = measured([sys.executable, *command])
-                    speed = f"{pools / seconds:.0f}"
-                    print(
-                        f"| {name} to {suffix} | {pools} | {pools} | {seconds:.1f} | {speed} | {memory:.0f} |",
-                        flush=True,
-                    )
+                    tell(f"{name} to {suffix}", pools, seconds, memory)
                     output.unlink()
 
 

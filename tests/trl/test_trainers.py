@@ -23,6 +23,11 @@ import quitmt
 import trl
 from tests.models.tiny import make_chat
 
+try:
+    from trl import KTOConfig, KTOTrainer
+except ImportError:  # where TRL 1.x keeps it for now
+    from trl.experimental.kto import KTOConfig, KTOTrainer
+
 SOURCES = ["The weather is nice today.", "No.", "The old house was sold.", "We do not know when.", "My brother cooks."]
 CANDIDATES = [
     ["O tempo está bom hoje.", "O tempo está bom.", "O tempo estava mau ontem.", "Tempo."],
@@ -92,10 +97,10 @@ def check_trained(trainer: Any, before: dict[str, torch.Tensor]) -> None:
     assert any(not torch.equal(value, after[name]) for name, value in before.items())
 
 
-TRAINERS = {
+TRAINERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "sft": (trl.SFTTrainer, trl.SFTConfig, {"max_length": 128}),
     "dpo": (trl.DPOTrainer, trl.DPOConfig, {"max_length": 128}),
-    "kto": (trl.KTOTrainer if hasattr(trl, "KTOTrainer") else None, getattr(trl, "KTOConfig", None), {}),
+    "kto": (KTOTrainer, KTOConfig, {"max_length": 128}),
 }
 
 
@@ -106,9 +111,6 @@ def test_trl_trains_on_an_exported_file(
     kind: str, suffix: str, chat: bool, model: str, pools: Path, tmp_path: Path
 ) -> None:
     trainer_class, config_class, more = TRAINERS[kind]
-    if trainer_class is None:
-        from trl.experimental.kto import KTOConfig as config_class  # noqa: N813
-        from trl.experimental.kto import KTOTrainer as trainer_class  # noqa: N813
     data = loaded(exported(pools, kind, suffix, chat=chat), tmp_path / "cache")
     assert len(data) >= len(SOURCES)
     network, tokenizer = parts(model)

@@ -20,10 +20,10 @@ from quitmt.evaluate.report import MetricScores, Report, parse
 from quitmt.files.outputs import Output
 
 DESCRIPTION = """\
-Compare systems with a base: is a cheaper one as good, is a dearer one better? A paired bootstrap over segments gives the difference of the mean
-segment scores with its 95% interval, and a mark for equivalence within a margin (TOST). Beside it stands how many
-segments are better, equal and worse. BASE and OTHER are translations, as in quitmt score. Or BASE alone is a file that
-quitmt score --format json --segments wrote. Then nothing is scored again."""
+Compare systems with a base: is a cheaper one as good, is a dearer one better? A paired bootstrap over segments gives
+the difference of the mean segment scores with its 95% interval, and a mark for equivalence within a margin (TOST).
+Beside it stands how many segments are better, equal and worse. BASE and OTHER are translations, as in quitmt score. Or
+BASE alone is a file that quitmt score --format json --segments wrote. Then nothing is scored again."""
 
 EXAMPLES = """\
 examples:

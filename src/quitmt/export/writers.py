@@ -169,12 +169,12 @@ def arrow_type(kind: Kind, voice: Voice) -> Any:
     """The type of a column. That of a prompt follows from the template: contents may be more than a text."""
     import pyarrow
 
-    plain = {"text": pyarrow.string(), "number": pyarrow.float64(), "count": pyarrow.int32(), "truth": pyarrow.bool_()}
+    plain = {"text": pyarrow.string(), "number": pyarrow.float64(), "count": pyarrow.int64(), "truth": pyarrow.bool_()}
     if kind in plain:
         return plain[kind]
     if kind == "numbers":
         return pyarrow.list_(pyarrow.float64())
     if kind == "counts":
-        return pyarrow.list_(pyarrow.int32())
+        return pyarrow.list_(pyarrow.int64())
     found = pyarrow.infer_type([voice.prompt("x") if kind == "prompt" else voice.completion("x")])
     return pyarrow.list_(found) if kind == "completions" else found

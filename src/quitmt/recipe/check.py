@@ -30,6 +30,7 @@ from quitmt.recipe.effective import (
 )
 from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe
 from quitmt.sampling import Sampling
+from quitmt.stop.steering import Steered
 from quitmt.stop.window import Quit
 
 SAMPLING = ("temperature", "top_k", "top_p", "epsilon", "min_p")
@@ -154,6 +155,15 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
         granted = granted_of(whole, given, known)
         rule = granted.rule if granted else build_rule(whole.stop)
         stop.check_fits(rule, reranker_traits(recipe, given, installed=installed), title_of(recipe, given))
+
+
+def refuse_pacing(recipe: Recipe) -> None:
+    """For whoever works on segments in no order: raise if they would depend on each other."""
+    granted = granted_of(effective(recipe), NOTHING, profile_of(recipe.stop, NOTHING))
+    if granted is not None and isinstance(granted.rule, Steered):
+        hint = f"calibrate and give {setting('stop.profile')}, or take {setting('stop.rule', 'fixed:32')}"
+        told = "paces segments in their order, and workers of a batch have none"
+        raise UsageError(f"{setting('stop.max_cost')} {told}", hint=hint)
 
 
 def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:

@@ -18,13 +18,14 @@ import math
 import sys
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from quitmt import stop
 from quitmt.errors import UsageError, setting
-from quitmt.protocols import RuleTraits
+from quitmt.protocols import RuleTraits, traits_of
 from quitmt.signature import field as text
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.threshold import Threshold
@@ -38,11 +39,11 @@ FIRST = 4
 """Segments with outcomes from which a threshold is chosen; until then all get the same number of candidates."""
 WINDOW = 256
 """Segments that are remembered."""
-HORIZON = 10
+HORIZON = 20
 """Segments over which what was spent too much or too little is made up for."""
 MOST = 48
 """Segments' costs that are made up for at most: what can never be met is not owed without end."""
-SWING = 0.6
+SWING = 0.4
 """How far what is wanted of one segment may be from what was asked for, as a share of it."""
 HIGH = 0.9
 """The quantile of best scores that stands for the highest score that there can be, where that is not known."""
@@ -84,7 +85,7 @@ class Steered:
 
     @property
     def traits(self) -> RuleTraits:
-        return self.rule.traits
+        return traits_of(self.rule, RuleTraits)
 
     @property
     def alone(self) -> int:
@@ -120,7 +121,7 @@ class Aimed:
 
     @property
     def traits(self) -> RuleTraits:
-        return self.rule.traits
+        return traits_of(self.rule, RuleTraits)
 
     def open(self) -> _Recording:
         return _Recording(stop.within(self.rule, self.budget), self.most, records_mean=self.records_mean)
@@ -210,7 +211,10 @@ class Steering:
         """What the next segment is wanted to cost, in costs asked for, and its rule."""
         of = self._of
         if self._known.count < FIRST:
-            return 1.0, self._rule(of.rule.at(0.0), of.alone)
+            never: Any = of.rule.at(0.0)
+            if of.learns_top:  # whatever the scale, no score is perfect yet
+                never = replace(never, top=sys.float_info.max)
+            return 1.0, self._rule(never, of.alone)
         owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
         wanted = 1 - max(-SWING, min(SWING, owed / HORIZON))
         rule = of.rule

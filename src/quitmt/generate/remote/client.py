@@ -141,14 +141,14 @@ class Client:
             while True:
                 entry = await self._enter(link, tries)
                 try:
-                    attempt = await self._attempt(link, entry, message)
+                    attempt = self._attempt(link, entry, message)
+                    found, took = await attempt
                 except Refused as refused:
                     tries.refused[entry.door] = refused
                     if not refused.is_final or len(tries.refused) == len(self.addresses):
                         raise
                     continue
-                found = attempt[0]
-                seconds += attempt[1]
+                seconds += took
                 if not isinstance(found, Trouble):
                     return Reply(found, seconds)
                 await self._back_off(link, tries, entry.door, found)
