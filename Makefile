@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser lint format bench dist clean
+.PHONY: demo batch-demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
 
 demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
 	$(BIN)/quitmt demo
@@ -14,6 +14,13 @@ demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT
 PORT ?= 8080
 serve: $(VENV)/.serve  ## serve the embedded models over HTTP, with a page: make serve PORT=8000
 	$(BIN)/quitmt serve --port '$(PORT)'
+
+# Run it again, and it finds everything done. What it writes is in $(BATCH)/.
+BATCH ?= batch-demo
+batch-demo: $(VENV)-batch/.done  ## a small real job on two local workers of Ray: files in, Parquet out
+	$(VENV)-batch/bin/python examples/batch/make.py '$(BATCH)'
+	$(VENV)-batch/bin/quitmt batch '$(BATCH)/in/*' --output '$(BATCH)/out' --workers 2 --rows-per-file 6 --distinct --max-cost 16 --text '$(BATCH)/all.pt'
+	paste -d '\n' '$(BATCH)/all.en' '$(BATCH)/all.pt' | head -8
 
 # What is done is kept in $(STUDY)/: run it again after an interruption, or after a change to its study.toml.
 STUDY ?= study
@@ -60,6 +67,14 @@ test-serve: $(VENV)-serve/.done  ## schemathesis over the server's OpenAPI descr
 test-browser: $(VENV)-serve/.done  ## the page in a real browser: needs Debian's chromium, or CHROMIUM=PATH
 	@command -v '$(or $(CHROMIUM),chromium)' > /dev/null || { echo 'make test-browser: apt-get install chromium, or name one: CHROMIUM=PATH' >&2; exit 2; }
 	$(VENV)-serve/bin/python -m pytest tests/browser
+
+test-trl: $(VENV)-trl/.done  ## TRL trains on exported files and by our rewards, in an environment of its own (CPU only)
+	$(VENV)-trl/bin/python -m pytest -o filterwarnings= tests/trl
+
+# Not in make test: Ray has half a gigabyte of its own, and starts slowly.
+test-batch: $(VENV)-batch/.done  ## quitmt batch on real Ray: a cluster of three nodes, kills, the driver killed
+	$(VENV)-batch/bin/python -m pytest -o filterwarnings= tests/batch
+	$(VENV)-batch/bin/python -m benchmarks.batch faults
 
 lint: $(VENV)/.dev  ## linter, formatter, types and the direction of imports
 	$(BIN)/ruff check src tests benchmarks examples
@@ -121,6 +136,20 @@ $(VENV)-serve/.done: pyproject.toml
 	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet --editable '.[serve]'
 	touch $@
 
+# TRL, datasets and accelerate are trainers' packages, and nothing else needs them.
+$(VENV)-trl/.done: pyproject.toml
+	test -x $(VENV)-trl/bin/python || $(PYTHON) -m venv $(VENV)-trl
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet torch==2.13.0
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet trl==1.16.0 datasets==5.2.0 polars==2.1.0 duckdb==2.0.0 pyarrow==26.0.1 pytest hypothesis
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet --editable '.[llm]'
+	touch $@
+
+# Ray is half a gigabyte and starts slowly: whoever does not need it does without.
+$(VENV)-batch/.done: pyproject.toml constraints.txt
+	test -x $(VENV)-batch/bin/python || $(PYTHON) -m venv $(VENV)-batch
+	$(VENV)-batch/bin/pip install --quiet --editable '.[batch]' pytest hypothesis
+	touch $@
+
 # unbabel-comet has pins of its own (transformers 4, numpy 1). It makes tests/comet/, and quitmt is not needed there.
 $(VENV)-comet/.done: Makefile
 	test -x $(VENV)-comet/bin/python || $(PYTHON) -m venv $(VENV)-comet
@@ -134,5 +163,5 @@ $(VENV)-dist/.done: Makefile constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-mbrs $(STUDY) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-trl $(VENV)-batch $(VENV)-mbrs $(STUDY) $(BATCH) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

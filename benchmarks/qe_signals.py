@@ -9,6 +9,7 @@ cost.
 With best score b, n of N candidates and the top scores t₁ ≥ t₂ ≥ …:
 
 - headroom: (1 − b)/n
+- headroom with reach: min(1 − b, 16·(b − mean))/n, what ``auto`` takes
 - headroom to go: (1 − b)·ln(N/n)
 - exponential tail: mean excess of the best m over the next, times ln(N/n): the expected gain from such a tail
 - bounded tail: the same for ln(1 − score), so that 1 is never passed: (1 − b)·(1 − (n/N)^excess)
@@ -16,6 +17,9 @@ With best score b, n of N candidates and the top scores t₁ ≥ t₂ ≥ …:
   normal
 - learned: ridge regression of the gain of the next 64 candidates on 20 features of best, n, top scores, mean, spread
   and ties, trained on other segments
+
+Below the table stands what ``auto`` does without a wish, with its own threshold, beside QUIT with w = 8 and a fixed N
+of the same cost.
 """
 
 from __future__ import annotations
@@ -26,14 +30,18 @@ import asyncio
 import numpy as np
 from scipy.special import ndtr
 
+from quitmt import stop
+from quitmt.calibrate.families import stopping_sizes
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.replay import frontier
+from quitmt.rerank.specs import RERANKERS
 from quitmt.stop.headroom import Headroom
 
 Floats = np.ndarray
 COSTS = (64, 100, 128, 150, 200, 256)
 FOLDS = 5
+AUTO = str(RERANKERS["qe:likelihood"].perfect)
 
 
 async def collected(path: str, name: str) -> list[Floats]:
@@ -75,6 +83,25 @@ def main() -> None:
             held = frontier.at_cost(frontier.Halved.of(curve, split), fixed, cost)
             cells.append("–" if held is None else f"{held.lost[0].mean() / held.rival_lost[0].mean():.2f}")
         print(f"| {name} | {' | '.join(cells)} |")
+    report_auto(scores, best)
+
+
+def report_auto(scores: Floats, best: Floats) -> None:
+    budget, lost = scores.shape[1], best[:, -1:] - best
+    rule = stop.load(AUTO, n=budget)
+    assert isinstance(rule, Headroom)
+    looks = np.array(list(rule.sizes())[:-1])
+    means = np.cumsum(scores, axis=1)[:, looks - 1] / looks
+    found = rule.room(best[:, looks - 1], means) / looks
+    sizes = stopping_sizes(rule, np.array([rule.threshold]), list(found), np.full(len(scores), budget))[0]
+    windows = best[:, 7::8][:, : budget // 64 * 8].reshape(len(best), -1, 8)
+    stable = windows[:, :, -1] - windows[:, :, 0] <= 1e-3
+    quits = np.where(stable.any(axis=1), 64 * (stable.argmax(axis=1) + 1), budget)
+    print("\n| rule | mean N | most | regret ×10³ | fixed N, same cost |\n|---|---:|---:|---:|---:|")
+    for name, own in ((AUTO, sizes), ("quit w=8", quits)):
+        fixed = np.interp(own.mean(), np.arange(1, budget + 1), lost.mean(axis=0))
+        regret = lost[np.arange(len(lost)), own - 1].mean()
+        print(f"| {name} | {own.mean():.1f} | {own.max()} | {1e3 * regret:.2f} | {1e3 * fixed:.2f} |")
 
 
 def signals(scores: Floats, best: Floats, looks: Floats, budget: int, segment: Floats) -> dict[str, Floats]:
@@ -85,6 +112,7 @@ def signals(scores: Floats, best: Floats, looks: Floats, budget: int, segment: F
     spread = np.stack([scores[:, :n].std(axis=1, ddof=1) for n in looks], axis=1)
     distinct = np.stack([[len(np.unique(row[:n])) / n for row in scores] for n in looks], axis=1)
     found["headroom"] = (1 - now) / looks
+    found["headroom with reach"] = np.minimum(1 - now, 16 * (now - mean)) / looks
     found["headroom to go"] = (1 - now) * left
     room = np.log(np.maximum(1 - top, 1e-6))
     for m in (8, 32):

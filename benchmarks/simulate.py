@@ -1,6 +1,7 @@
 """What scheduling is worth on a GPU server, by simulation: the real engine over recorded pools, on a virtual clock.
 
     python benchmarks/simulate.py --pools POOLS.jsonl.gz [--server h100,max_sequences=256] [--figure FILE.png]
+    python benchmarks/simulate.py --pools POOLS.jsonl.gz --fleet --least 300    # many GPUs, fed with batches
 
 Compares three schedulings of QUIT: k at a time (generate a step, rerank, look), window at once (everything up to the
 next verdict), and speculative windows (the next window before the verdict on the last). Segments are the recorded
@@ -16,13 +17,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quitmt import rerank
+from quitmt.protocols import StoppingRule
+from quitmt.stop.fixed import Fixed
+from quitmt.stop.loss import Loss
+from quitmt.stop.window import Quit
 from quitmt.types import RecordedPool
-from simulation import paper, tables
+from simulation import fleet, paper, tables
 from simulation.loop import RerankCost
 from simulation.replay import match_alpha, read, record
-from simulation.server import SERVERS, parse_server
+from simulation.server import SERVERS, Server, parse_server
 from simulation.study import Case, Study
 
+CHRF_PAIR_SECONDS = 5e-8
+"""Of our exact chrF-MBR, encoding included (docs/benchmarks.md)."""
 FASTER = (1, 3.5, 50)
 """Rerankers to compare: as the paper's, with COMET's pair head split, and chrF's order of magnitude."""
 
@@ -35,6 +42,9 @@ def main() -> None:
     if server == SERVERS["h100"]:
         tables.show_calibration(server)
     pools = read(args.pools)
+    if args.fleet:
+        show_fleet(pools, server, args)
+        return
     cases = [load(pools, "MBR", "mbr:chrf", RerankCost(args.call_seconds, per_pair=args.pair_seconds), args)]
     if args.qe:
         cost = RerankCost(args.call_seconds, per_candidate=args.candidate_seconds)
@@ -79,8 +89,24 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=float, default=4, help="segments a run, by segments in flight (default 4)")
     parser.add_argument("--least", type=int, default=1024, help="segments a run at least (default 1024)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fleet", action="store_true", help="only this: many GPUs, fed with batches (chrF-MBR)")
     parser.add_argument("--figure", help="write a figure to this file")
     return parser.parse_args()
+
+
+def show_fleet(pools: Sequence[RecordedPool], server: Server, args: argparse.Namespace) -> None:
+    """The full budget, QUIT as published and the expected loss, with chrF, which costs next to nothing on CPUs."""
+    recording = record(pools, rerank.load("mbr:chrf"), args.k, args.n)
+    rules: dict[str, StoppingRule] = {
+        "full": Fixed(args.n, args.n),
+        f"QUIT, w = {args.w}": Quit(args.k, args.w, 1e-3 if args.alpha is None else args.alpha, args.n),
+        "loss": Loss(step=args.k, most=5e-4, new=0.1, budget=args.n),
+    }
+    study = Study(server, rounds=args.rounds, least=args.least, seed=args.seed)
+    tokens = recording.tokens
+    print(f"{len(tokens)} pools, {tokens.mean():.1f} tokens a candidate on average (longest {tokens.max()}).\n")
+    cost = RerankCost(1e-3, per_pair=CHRF_PAIR_SECONDS)
+    fleet.show(recording, rules, server, cost, study.most_tokens_a_second(recording), args.least)
 
 
 def load(pools: Sequence[RecordedPool], name: str, spec: str, cost: RerankCost, args: argparse.Namespace) -> Case:

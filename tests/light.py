@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-HEAVY = {"torch", "transformers", "ctranslate2", "aiohttp", "vllm"}
+HEAVY = {"torch", "transformers", "ctranslate2", "aiohttp", "vllm", "ray"}
 LONG = 3.0
 """CPU seconds, those of child processes too."""
 

@@ -22,8 +22,8 @@ import sys
 from importlib.machinery import PathFinder
 
 MISSING = {
-    "aiohttp", "ctranslate2", "huggingface_hub", "langcodes", "language_data", "matplotlib", "pyarrow", "sacremoses",
-    "scipy", "torch", "transformers", "vllm",
+    "aiohttp", "ctranslate2", "huggingface_hub", "langcodes", "language_data", "matplotlib", "pyarrow", "ray",
+    "sacremoses", "scipy", "torch", "transformers", "vllm",
 }
 
 class Installed:
@@ -80,6 +80,7 @@ COMMANDS = {
     "calibrate": "calibrate pools.jsonl --max-loss 0.1 -n 24 --rerank mbr:comet -o profile.json",
     "lab run": "lab run study.toml",
     "lab live": "lab live study.toml",
+    "batch": "batch source.txt -o out",
 }
 
 

@@ -89,12 +89,18 @@ class Simulation:
         replicas: int = 1,
         speculate: bool = False,
         oldest_first: bool = False,
+        batch: int | None = None,
     ) -> None:
+        """With ``batch`` segments come in batches of that size, as Ray gives them: a whole one is given when a whole
+        one has been returned."""
         self._recording = recording
         self._rule = rule
         self._server = server
         self._cost = cost
         self._in_flight = in_flight
+        self._batch = batch
+        self._left: dict[int, int] = {}
+        """Of each batch under way, how many of its segments are not done."""
         self._oldest_first = oldest_first
         self._reranker = ReplayReranker(recording)
         self._engine: Engine[Position] = Engine(self._reranker, rule, speculate=speculate)
@@ -170,14 +176,25 @@ class Simulation:
 
     def _admit(self, now: float) -> None:
         while self._waiting and len(self._open) < self._in_flight:
-            position, pool = self._waiting[0]
+            position, _ = self._waiting[0]
+            if self._batch:
+                number = position // self._batch
+                if number not in self._left:
+                    if len(self._left) * self._batch >= self._in_flight:
+                        return
+                    self._left[number] = min(self._batch, len(self._result.sizes) - number * self._batch)
+                self._start(now)
+                continue
             first = next(iter(self._open.values())).position if self._open else position
             if position - first >= LOOKAHEAD * self._in_flight:
                 return
-            self._waiting.popleft()
-            segment = Segment(f"{position}:{pool}")
-            self._open[segment.id] = _Open(segment, pool, position, now)
-            self._engine.admit(segment)
+            self._start(now)
+
+    def _start(self, now: float) -> None:
+        position, pool = self._waiting.popleft()
+        segment = Segment(f"{position}:{pool}")
+        self._open[segment.id] = _Open(segment, pool, position, now)
+        self._engine.admit(segment)
 
     def _send(self, ask: Ask) -> None:
         opened, step = self._open[ask.segment.id], self._rule.step
@@ -207,6 +224,11 @@ class Simulation:
     def _close_finished(self, now: float) -> None:
         for finished in self._engine.finished():
             opened = self._open.pop(finished.segment.id)
+            if self._batch:
+                number = opened.position // self._batch
+                self._left[number] -= 1
+                if not self._left[number]:
+                    del self._left[number]
             for number, request in opened.running:
                 self._replicas[number].abort(request)
                 _, start, stop = self._asked.pop((number, request))

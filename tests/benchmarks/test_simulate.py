@@ -18,6 +18,7 @@ from quitmt.stop.window import Quit
 from quitmt.types import Candidate, RecordedPool, Segment, Standing
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from simulation import fleet
 from simulation.loop import RerankCost, Result, simulate
 from simulation.replay import Recording, StepAtATime, match_alpha, record, stopping_sizes
 from simulation.server import PUBLISHED_STEPS, SERVERS, Server, fit, parse_server
@@ -179,3 +180,20 @@ def test_the_study_runs_each_setting_once(recording: Recording, capsys: pytest.C
     full = Case("MBR", recording, COST, STEP, 4, None, BUDGET)
     assert set(study.run(full, SPECULATIVE, 3).sizes) == {BUDGET}
     assert capsys.readouterr().err.count("in flight") == 2
+
+
+def test_a_batch_keeps_its_place_until_its_last_segment_is_done() -> None:
+    recording = by_hand([[1], [10], [1], [10]])
+
+    def seconds(**more: int) -> float:
+        return simulate([0, 1, 2, 3], recording, Fixed(1, 1), FAST, RerankCost(), in_flight=2, **more).seconds
+
+    assert seconds(batch=2) > 1.3 * seconds(), "a short one's place stays empty beside a long one"
+    assert seconds(batch=1) == seconds()
+
+
+def test_a_corpus_takes_what_its_workers_take() -> None:
+    recording = by_hand([[4], [6]])
+    worker = fleet.measure(recording, Fixed(1, 1), FAST, RerankCost(), batch=2, under_way=1, least=20)
+    assert worker.mean_size == 1 and round(worker.rate, 2) == 0.33, "two in six steps of a second"
+    assert worker.hours(3600, 1) == 2 * worker.hours(3600, 2) - worker.ends / 3600

@@ -87,7 +87,7 @@ def test_a_setting_redoes_only_what_depends_on_it(tmp_path: Path, work: Counter[
     assert again(rules={"windows": (3, 5), "alpha": 0.02, "alphas": (0.3,), "steps": (5,), "splits": 9}) == {}
     assert again(rules={"k": 3}) == {"mbr": 4}  # rules look elsewhere, and MBR must say what they see there
     assert again(rules={"k": 3, "beyond": ("race",)}) == {}
-    assert again(rules={"k": 3, "beyond": ("race:z=1",)}) == {"mbr": 4}
+    assert again(rules={"k": 3, "beyond": ("race:z=1,minimum=4",)}) == {"mbr": 4}
     assert again(live={"rules": ("loss:most=0.2",)}) == {}  # another threshold sees the same
     assert again(evaluate={"resamples": 60, "seed": 1}) == {}
     assert again(evaluate={"metrics": ("chrf++", "chrf")}) == {"evaluated": texts}
@@ -170,7 +170,7 @@ def test_recorded_pools_shorter_than_the_budget(tmp_path: Path) -> None:
 def test_to_every_window_rule_belongs_a_fixed_size_of_equal_cost(tmp_path: Path) -> None:
     study = recorded_study(tmp_path, rules={"alpha": 0.02, "alphas": [0.0, 0.02, 0.1]})
     for own in go(study).replays.values():
-        pairs = [(own.windows, own.fixed, 2), (own.alphas, own.alphas_fixed, 6), (own.steps, own.steps_fixed, 4)]
+        pairs = [(own.windows, own.fixed, 2), (own.alphas, own.alphas_fixed, 6), (own.steps, own.steps_fixed, 3)]
         for rules, fixed, count in pairs:
             assert len(rules) == len(fixed) == count
             assert [one.size.sum() for one in rules] == [one.size.sum() for one in fixed]

@@ -17,6 +17,7 @@ from quitmt.metrics.likelihood import Likelihood
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe import ModelRecipe, Recipe, files
 from quitmt.recipe.build import build
+from quitmt.recipe.check import refuse_pacing
 from quitmt.recipe.effective import Given, effective
 from quitmt.rerank import Reranking
 
@@ -320,3 +321,10 @@ def test_an_option_of_an_engine_as_a_keyword() -> None:
         TypeError, match=r"there is no setting 'base_url' .options=.'base_url': …. gives it to the engine"
     ):
         quitmt.Translator("openai:m", base_url="http://a/v1")
+
+
+def test_who_has_no_order_refuses_to_pace() -> None:
+    with pytest.raises(UsageError, match=r"max_cost paces segments in their order, and workers of a batch have none"):
+        refuse_pacing(recipe(rerank__name="qe:recorded:q", stop__max_cost=40.0))
+    refuse_pacing(recipe(rerank__name="qe:recorded:q", stop__max_cost=4.0))  # a fixed number
+    refuse_pacing(recipe(rerank__name="qe:recorded:q"))

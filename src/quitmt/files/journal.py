@@ -22,10 +22,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NoReturn
 
-from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, setting
-from quitmt.files.durable import SealedLines, sealed, writable
+from quitmt.errors import InputError, OutputError, QuitmtError, UsageError
+from quitmt.files.durable import SealedLines, sealed
 from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
+from quitmt.files.settings import as_read_back, difference
 from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ HEADER = b'{"settings"'
 
 
 class Journal:
-    """``former`` are names that settings had in journals of earlier versions, and the names they have now."""
+    """``former`` are names that settings had in journals of earlier versions, and the names they have now; ``before``
+    is how many lines of the input come before position 0, for messages."""
 
     def __init__(
         self,
@@ -43,10 +45,10 @@ class Journal:
         *,
         keep_candidates: bool = False,
         former: Mapping[str, str] = MappingProxyType({}),
+        before: int = 0,
     ) -> None:
-        self.path, self._former = path, former
-        # As they will be read back.
-        self._settings = json.loads(writable(json.dumps(dict(settings), ensure_ascii=False)))
+        self.path, self._former, self._before = path, former, before
+        self._settings = as_read_back(settings)
         self._keep_candidates = keep_candidates
         self._places = array("q")
         """Position of a segment → where in the file its line begins; 0 if it is not done."""
@@ -154,13 +156,11 @@ class Journal:
         if old:  # what such a journal leaves out or has as None it does not know
             renamed = {self._former.get(name, name): value for name, value in before.items()}
             before = {name: value for name, value in renamed.items() if value not in (None, False)}
-        for name in before if old else [*self._settings, *(name for name in before if name not in self._settings)]:
-            was, now, told = before.get(name), self._settings.get(name), setting(name) if "." in name else name
-            if was != now:
-                raise UsageError(
-                    f"cannot resume: {told} was {was} in the run that {self.path} holds and is {now} now",
-                    hint="give the same settings, or delete that file to start over",
-                )
+        if other := difference(before, self._settings, before if old else None):
+            raise UsageError(
+                f"cannot resume: {other.told} was {other.was} in the run that {self.path} holds and is {other.now} now",
+                hint="give the same settings, or delete that file to start over",
+            )
 
     def find(self, position: int, segment: Segment, check: int) -> Finished | None:
         """The finished segment at a position of the input, if an earlier run got there."""
@@ -173,7 +173,8 @@ class Journal:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, QuitmtError):
                 raise
-            log.warning("line %d of the input is done again: its line in %s is damaged", position + 1, self.path)
+            line = self._before + position + 1
+            log.warning("line %d of the input is done again: its line in %s is damaged", line, self.path)
             return None
 
     def drawn(self, position: int, segment: Segment, check: int) -> Begun | None:
@@ -193,8 +194,9 @@ class Journal:
         entry: dict[str, Any] = json.loads(self._file.readline())
         self._file.seek(0, os.SEEK_END)
         if entry["check"] != check:
+            line = self._before + position + 1
             raise InputError(
-                f"cannot resume: line {position + 1} of the input has changed since the run that {self.path} holds",
+                f"cannot resume: line {line} of the input has changed since the run that {self.path} holds",
                 hint="delete that file to start over",
             )
         return entry

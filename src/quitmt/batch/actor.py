@@ -1,0 +1,75 @@
+"""A worker as Ray runs it: an async callable class, one part a call, several calls at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from quitmt.batch.tally import Tally
+from quitmt.batch.worker import Broken, Work, Worker
+
+SAY_SECONDS = 5.0
+
+
+class Metrics:
+    """The numbers of a job for Ray's dashboard and for Prometheus."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter
+
+        self._segments = Counter("quitmt_segments", "Segments with an outcome.")
+        self._failed = Counter("quitmt_failed_segments", "Segments that failed.")
+        self._candidates = Counter("quitmt_candidates", "Candidates that were generated.")
+        self._saved = Counter("quitmt_candidates_saved", "Candidates of full budgets that were not needed.")
+
+    def add(self, tally: Tally) -> None:
+        for counter, value in (
+            (self._segments, tally.rows),
+            (self._failed, tally.failed),
+            (self._candidates, tally.candidates),
+            (self._saved, tally.possible - tally.candidates),
+        ):
+            if value > 0:  # Ray refuses 0
+                counter.inc(value)
+
+
+class Looker:
+    """Tells the board and the dashboard."""
+
+    def __init__(self, board: Any) -> None:
+        self._board, self._metrics = board, Metrics()
+
+    def row(self, fields: Mapping[str, Any], budget: int) -> None:
+        self._metrics.add(Tally.of([fields], budget))
+
+    def part(self, number: int, tally: Tally) -> None:
+        self._board.part.remote(number, tally.to_fields())
+
+
+class Translator:
+    """Built again by Ray when its process has ended."""
+
+    def __init__(self, work: Work, board: Any) -> None:
+        self._board = board
+        self._worker = Worker(work, Looker(board))
+        board.started.remote()
+
+    async def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        number = int(batch["part"][0])
+        try:
+            tally = (await self._worker.do(number, retry=bool(batch["retry"][0]))).to_fields()
+        except Broken as error:
+            self._leave(str(error))
+        self._board.finished.remote(number, tally)
+        return {"part": [number], "tally": [json.dumps(tally)]}
+
+    def _leave(self, error: str) -> None:
+        """Ray tries a worker that raises for ever; one that is gone it replaces."""
+        import ray
+
+        with suppress(Exception):
+            ray.get(self._board.broke.remote(error), timeout=SAY_SECONDS)
+        os._exit(1)

@@ -1,0 +1,129 @@
+"""Ray: here, or a cluster at an address; what there is of it, checked before anything is started on it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from quitmt.batch.storage import INSTALL, told
+from quitmt.errors import InputError, MissingExtra, UsageError, setting
+
+CONNECT_SECONDS = 5.0
+START_SECONDS = "300"
+OBJECT_STORE_BYTES = 100 << 20
+"""Here. Only numbers of parts and their tallies go through it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """How many workers, and what each of them takes."""
+
+    least: int = 1
+    """0: as few as one, and they need not fit now; for a cluster that grows when it is asked for more."""
+    most: int = 1
+    gpus: float = 0.0
+    cpus: float = 1.0
+    address: str | None = None
+    working_dir: str | None = None
+    """A folder with code of the user's, which Ray copies to every worker."""
+    dashboard: bool = False
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most or self.most < 1:
+            raise UsageError(f"{setting('batch.workers')} must be a number from 1 on, or a range such as 2-8")
+        for name, value in (("gpus_per_worker", self.gpus), ("cpus_per_worker", self.cpus)):
+            if not 0 <= value < math.inf:
+                raise UsageError(f"{setting(f'batch.{name}')} must be 0 or more, not {value:g}")
+        if self.working_dir is not None and not Path(self.working_dir).is_dir():
+            raise InputError(f"there is no folder {self.working_dir}")
+
+    @classmethod
+    def sized(cls, workers: str, **more: Any) -> Pool:
+        """From ``4`` or ``2-8``."""
+        least, dash, most = workers.partition("-")
+        if not least.isdigit() or (dash and not most.isdigit()):
+            raise UsageError(f"{setting('batch.workers')} must be a number or a range such as 2-8, not {workers!r}")
+        return cls(int(least), int(most or least), **more)
+
+
+def check_installed() -> None:
+    """Before anything is read."""
+    if find_spec("ray") is None:
+        raise MissingExtra("quitmt batch needs ray", hint=INSTALL)
+
+
+def ray_of() -> Any:
+    # Ray reads these when it is imported: no reports to its makers, no advice about zero GPUs, patience when busy.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", START_SECONDS)
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise MissingExtra(f"quitmt batch needs {error.name}", hint=INSTALL) from None
+    return ray
+
+
+@contextmanager
+def connected(pool: Pool) -> Iterator[Any]:
+    """Ray, for as long as it is needed."""
+    if pool.address is not None:
+        _check_address(pool.address)
+    ray = ray_of()
+    level = logging.INFO if pool.debug else logging.ERROR
+    if not pool.debug:
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    more: dict[str, Any] = {"logging_level": level, "log_to_driver": pool.debug}
+    if pool.working_dir is not None:
+        more["runtime_env"] = {"working_dir": pool.working_dir}
+    try:
+        if pool.address is None:
+            # One more than the workers take, so that whatever else Ray runs is never starved by them.
+            cpus = math.ceil(pool.most * pool.cpus) + 1
+            ray.init(num_cpus=cpus, include_dashboard=pool.dashboard, object_store_memory=OBJECT_STORE_BYTES, **more)
+        else:
+            ray.init(address=pool.address, **more)
+    except Exception as error:  # Ray has many, and some are plain exceptions
+        where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
+        raise UsageError(f"{where}: {told(error)}") from None
+    logging.getLogger("ray.data").setLevel(level)
+    try:
+        _check_room(ray, pool)
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Ray itself tries for a minute, and says a page."""
+    if address.startswith("ray://"):
+        hint = f"run it on a machine of the cluster, with {setting('batch.address', 'auto')}"
+        raise UsageError("Ray Data does not work by way of Ray's client", hint=hint)
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UsageError(f"{setting('batch.address')} must be HOST:PORT, or auto for the cluster of this machine")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
+
+
+def _check_room(ray: Any, pool: Pool) -> None:
+    there = ray.cluster_resources()
+    for name, kind, each in (("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)):
+        needed, found = pool.least * each, there.get(kind, 0.0)
+        if needed > found:
+            hint = f"fewer workers, a smaller {setting(f'batch.{name}')}, or workers from 0 on where a cluster grows"
+            raise UsageError(f"{pool.least} workers need {needed:g} {kind}s, and there are {found:g}", hint=hint)

@@ -1,0 +1,73 @@
+"""After the work: outcomes of distinct rows are given to all rows that are equal, and plain lines are written.
+
+Linear in the rows, in memory that does not grow with them: outcomes that are needed again wait in a data base on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from quitmt.batch import columns
+from quitmt.batch.job import Folder
+from quitmt.batch.plan import Plan, scratch, unpack
+from quitmt.batch.storage import Place, unwritable
+from quitmt.files.durable import encoded
+from quitmt.files.outputs import one_line
+
+
+def fill(folder: Folder, plan: Plan, nbest: int, *, again: bool) -> None:
+    """Write the results of a job with ``distinct``; those that are there are left alone, unless ``again``."""
+    there = set() if again else folder.place.names()
+    missing = [part for part in range(len(plan.parts)) if folder.name(part) not in there]
+    if not missing:
+        return
+    with scratch() as base:
+        base.execute("CREATE TABLE known (key TEXT PRIMARY KEY, fields TEXT) WITHOUT ROWID")
+        for part in missing:
+            repeated = [(row.key,) for row in unpack(folder.rows(part).read()) if not row.first]
+            base.executemany("INSERT OR IGNORE INTO known VALUES (?, NULL)", repeated)
+        for part in range(len(plan.parts)):
+            _remember(base, folder, part)
+        for part in missing:
+            _write(base, folder, part, nbest)
+
+
+def _remember(base: sqlite3.Connection, folder: Folder, part: int) -> None:
+    firsts = _firsts(folder, part)
+    rows = ((json.dumps(fields, ensure_ascii=False), key) for key, fields in firsts)
+    base.executemany("UPDATE known SET fields = ? WHERE key = ?", rows)
+
+
+def _firsts(folder: Folder, part: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The keys of the rows of a part that were translated, and their outcomes."""
+    place = folder.worked(part)
+    records = columns.from_bytes(place.read(), folder.output_format, place.url)
+    rows = [row for row in unpack(folder.rows(part).read()) if row.first]
+    return ((row.key, one) for row, one in zip(rows, records, strict=True))
+
+
+def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int) -> None:
+    own = dict(_firsts(folder, part))
+    records = []
+    for row in unpack(folder.rows(part).read()):
+        fields = own.get(row.key)
+        if fields is None:
+            [text] = base.execute("SELECT fields FROM known WHERE key = ?", (row.key,)).fetchone()
+            fields = json.loads(text)
+        records.append({**fields, "id": row.id})
+    folder.result(part).write(columns.to_bytes(records, folder.output_format, columns.names(nbest)))
+
+
+def write_text(folder: Folder, plan: Plan, path: str) -> None:
+    """The translations as plain lines in the order of the input; a failed row is a blank line."""
+    place = Place(path)
+    with unwritable(path), place.system.open(place.path, "wb") as file:
+        for part in range(len(plan.parts)):
+            result = folder.result(part)
+            wanted = ("translation", "stop")
+            for fields in columns.from_bytes(result.read(), folder.output_format, result.url, wanted):
+                text = "" if columns.is_failed(fields) else one_line(fields["translation"])
+                file.write(encoded(text) + b"\n")

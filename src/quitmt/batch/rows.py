@@ -1,0 +1,222 @@
+"""Rows of input files, one after the other and in constant memory: Parquet, JSON lines, CSV, TSV and plain text.
+
+Plain or compressed by gzip or zstd, which is told by the first bytes. A row's number counts from 1 within its file:
+lines of text and of JSON, records of CSV and TSV after the header, rows of Parquet.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.batch.storage import Found, told, unreadable
+from quitmt.errors import InputError, UsageError, unknown
+from quitmt.files.durable import is_writable
+
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "parquet": ("parquet", "pq"),
+    "jsonl": ("jsonl", "ndjson", "json"),
+    "csv": ("csv",),
+    "tsv": ("tsv",),
+    "text": (),
+}
+"""With the ends of names by which they are told; all others are plain text."""
+COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED = ("gz", "gzip", "zst", "zstd")
+CHUNK_BYTES = 1 << 18
+BATCH_ROWS = 1024
+LARGEST_FIELD = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of columns. Plain text has only a source."""
+
+    source: str = "source"
+    id: str | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    context: str | None = None
+    header: bool = True
+    """Of CSV and TSV: whether the first line has names. If not, columns are called 1, 2, 3, …"""
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """From what it is for to its name, of those that are named."""
+        uses = ("source", "id", "source_language", "target_language", "context")
+        return {use: name for use in uses if (name := getattr(self, use)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the input. ``id`` is None where the files have none."""
+
+    number: int
+    source: str
+    id: str | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    context: str = ""
+
+
+def format_of(files: Sequence[Found], given: str | None = None) -> str:
+    """The one format of all files."""
+    if given is not None:
+        if given not in FORMATS:
+            raise unknown("format", given, FORMATS)
+        return given
+    first = _by_name(files[0].name)
+    for file in files:
+        if (other := _by_name(file.name)) != first:
+            told = f"{files[0].name} is {first} and {file.name} is {other}"
+            raise UsageError(f"inputs of one job have one format, but {told}", hint="name those of one format")
+    return first
+
+
+def _by_name(name: str) -> str:
+    *_, last = [part for part in name.lower().split(".") if part not in COMPRESSED] or [""]
+    return next((one for one, ends in FORMATS.items() if last in ends), "text")
+
+
+def read(file: Found, format_name: str, columns: Columns) -> Iterator[Row]:
+    """The rows of a file; whatever is wrong with it is an ``InputError`` that names it."""
+    if format_name == "text":
+        if extra := [use for use in columns.wanted if use != "source"]:
+            raise UsageError(f"{file.name} is plain text, which has no column for the {extra[0].replace('_', ' ')}")
+        return (Row(number, text) for number, text in _lines(file))
+    if format_name == "parquet":
+        return _rows(_parquet(file, columns), file, columns)
+    if format_name == "jsonl":
+        return _rows(_json(file, columns), file, columns)
+    return _rows(_separated(file, columns, "\t" if format_name == "tsv" else ","), file, columns)
+
+
+def _rows(records: Iterator[tuple[int, Mapping[str, Any]]], file: Found, columns: Columns) -> Iterator[Row]:
+    wanted = columns.wanted
+    for number, record in records:
+        found = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
+        if "id" in wanted and found["id"] is None:
+            raise InputError(f"{file.name}, row {number}: there is no id in {columns.id!r}")
+        found["source"], found["context"] = found["source"] or "", found.get("context") or ""
+        yield Row(number, **found)  # type: ignore[arg-type]
+
+
+def _text(value: Any, use: str, name: str, file: Found, number: int) -> str | None:
+    if use == "id" and type(value) is int:
+        return str(value)
+    if value is None or (isinstance(value, str) and is_writable(value)):
+        return value
+    kind = "no Unicode text" if isinstance(value, str) else f"{type(value).__name__} and no text"
+    raise InputError(f"{file.name}, row {number}: {name!r} holds {kind}")
+
+
+def _check_columns(there: Sequence[str], file: Found, columns: Columns) -> None:
+    for name in columns.wanted.values():
+        if name not in there:
+            hint = f"there is {', '.join(map(str, there)) or 'none'}"
+            raise InputError(f"{file.name} has no column {name!r}", hint=hint)
+
+
+def _parquet(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    with closing(file.place.open()) as opened:
+        try:
+            found = parquet.ParquetFile(opened)
+            _check_columns(found.schema_arrow.names, file, columns)
+            number = 0
+            for batch in found.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns.wanted.values()))):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{file.name}: damaged Parquet: {told(error)}") from None
+
+
+def _json(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in _lines(file):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{file.name}, line {number}: not JSON: {told(error)}") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{file.name}, line {number}: an object is wanted, not {type(record).__name__}")
+        if columns.source not in record or (columns.id is not None and columns.id not in record):
+            _check_columns(list(record), file, Columns(columns.source, columns.id))
+        yield number, record
+
+
+def _separated(file: Found, columns: Columns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """TSV knows no quotes, as the tools of the field write it."""
+    csv.field_size_limit(LARGEST_FIELD)
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader((f"{line}\n" for _, line in _lines(file)), delimiter=separator, quoting=quoting)
+    names: list[str] = []
+    number = 0
+    try:
+        for values in reader:
+            if not names:
+                names = values if columns.header else [str(one) for one in range(1, len(values) + 1)]
+                _check_columns(names, file, columns)
+                if columns.header:
+                    continue
+            number += 1
+            if len(values) != len(names):
+                told_of = f"{len(values)} columns in place of {len(names)}"
+                raise InputError(f"{file.name}, row {number}: {told_of}")
+            yield number, dict(zip(names, values, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{file.name}, row {number + 1}: {told(error)}") from None
+
+
+def _lines(file: Found) -> Iterator[tuple[int, str]]:
+    """As ``quitmt.files.lines`` reads them: UTF-8, and a line ends with a line feed and nothing else."""
+    number, pieces = 0, list[bytes]()
+    for chunk in _chunks(file):
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            number += 1
+            yield number, _decoded(b"".join([*pieces, line]) if pieces else line, file, number)
+            pieces.clear()
+        if rest:
+            pieces.append(rest)
+    if pieces:
+        yield number + 1, _decoded(b"".join(pieces), file, number + 1)
+
+
+def _decoded(line: bytes, file: Found, number: int) -> str:
+    try:
+        text = line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = f"line {number}: not UTF-8 (byte {error.start + 1} of the line)"
+        raise InputError(f"{file.name}, {place}", hint="convert it first, e.g. with iconv -t UTF-8") from None
+    return text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _chunks(file: Found) -> Iterator[bytes]:
+    import pyarrow
+
+    with closing(file.place.open()) as opened:
+        with unreadable(file.name):
+            head = opened.read(4)
+            opened.seek(0)
+        kind = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
+        read_some: Callable[[int], bytes] = opened.read
+        if kind is not None:
+            read_some = pyarrow.CompressedInputStream(pyarrow.PythonFile(opened, "r"), kind).read
+        while True:
+            try:
+                chunk = read_some(CHUNK_BYTES)
+            except (pyarrow.ArrowException, OSError) as error:
+                what = f"damaged {kind} data" if kind else "cannot be read"
+                raise InputError(f"{file.name}: {what}: {told(error)}") from None
+            if not chunk:
+                return
+            yield chunk

@@ -1,0 +1,245 @@
+"""A job from its beginning to its end: plan, work on Ray, results. Whatever ends it, the same call goes on with it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from quitmt.batch import board, cluster, columns
+from quitmt.batch.actor import Translator
+from quitmt.batch.cluster import Pool, connected
+from quitmt.batch.fill import fill, write_text
+from quitmt.batch.job import Folder, Job, claim
+from quitmt.batch.plan import Plan, prepare
+from quitmt.batch.tally import USED, Tally
+from quitmt.batch.worker import Work, for_pair
+from quitmt.errors import ModelError, QuitmtError, UsageError, setting
+from quitmt.files.locks import open_alone
+from quitmt.recipe.check import check, refuse_pacing
+from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
+
+LOOK_SECONDS = 0.5
+READERS = 8
+
+
+class Reporter(Protocol):
+    """Whoever wants to know how far a job is."""
+
+    def say(self, message: str) -> None: ...
+
+    def planned(self, plan: Plan, done: Tally) -> None: ...
+
+    def progress(self, total: Tally) -> None: ...
+
+
+@dataclass(slots=True)
+class Summary:
+    plan: Plan
+    total: Tally
+    """Of the whole job, whenever its parts were done."""
+    seconds: float
+    """From when Ray was there, in this run; 0 if there was nothing to do."""
+    start_seconds: float = 0.0
+    """Until Ray was there."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """What is done, what is to do, and what it came to."""
+
+    budget: int
+    done: set[int] = field(default_factory=set)
+    retried: list[int] = field(default_factory=list)
+    sum: Tally = field(default_factory=Tally)
+
+    def add(self, part: int, tally: Tally) -> None:
+        """Each part counts once, whoever tells of it."""
+        if part not in self.done:
+            self.done.add(part)
+            self.sum.merge(tally)
+
+    def with_those(self, under_way: dict[int, dict[str, Any]]) -> Tally:
+        found = Tally()
+        found.merge(self.sum)
+        for part, fields in under_way.items():
+            if part not in self.done:
+                found.merge(Tally.from_fields(fields))
+        return found
+
+
+def run(job: Job, pool: Pool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None) -> Summary:
+    """Everything is checked that can be before Ray is started."""
+    cluster.check_installed()
+    check(job.recipe, installed=pool.address is None)
+    refuse_pacing(job.recipe)
+    files, format_name = job.files()
+    claim(job, files)
+    with _alone(job.folder):
+        plan = prepare(job, files, format_name)
+        _check_pairs(job, plan, installed=pool.address is None)
+        course = _course(job, plan, retry_failed=retry_failed)
+        reporter.planned(plan, course.sum)
+        summary = Summary(plan, Tally(), 0.0)
+        if len(course.done) < len(plan.parts):
+            summary = _work(job, pool, reporter, plan, course)
+        if job.distinct:
+            fill(job.folder, plan, job.nbest, again=retry_failed)
+        if text is not None:
+            write_text(job.folder, plan, text)
+        summary.total = course.sum
+        if not summary.total.failed:  # they are not needed any more
+            (job.folder.own / "input").remove()
+            if job.distinct:
+                (job.folder.own / "distinct").remove()
+        return summary
+
+
+@contextmanager
+def _alone(folder: Folder) -> Iterator[None]:
+    """No two runs of one job at once, where the file system has locks."""
+    if not folder.place.is_local:
+        yield
+        return
+    descriptor = open_alone(Path(folder.own.path) / "lock", os.O_RDWR)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check_pairs(job: Job, plan: Plan, *, installed: bool) -> None:
+    """That there is a model for all languages that rows name."""
+    name = (job.recipe.model.name or "").partition(":")[0]
+    if len(plan.pairs) > 1 and name == "vllm":
+        raise UsageError(
+            "one vLLM engine per worker, and the input has several language pairs", hint="make a job for each"
+        )
+    for pair in plan.pairs:
+        if pair != (None, None):
+            check(for_pair(job.recipe, pair), installed=installed)
+
+
+def _course(job: Job, plan: Plan, *, retry_failed: bool) -> _Course:
+    folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
+    # A job with distinct rows that is done and clean has only its results left.
+    source = folder.finished if (folder.own / "input").names() or not job.distinct else folder.place
+    there = source.names()
+    done = [part for part in range(len(plan.parts)) if folder.name(part) in there]
+
+    def tally(part: int) -> Tally:
+        place = source / folder.name(part)
+        return Tally.of(columns.from_bytes(place.read(), folder.output_format, place.url, USED), course.budget)
+
+    with ThreadPoolExecutor(READERS) as readers:
+        for part, found in zip(done, readers.map(tally, done), strict=True):
+            if retry_failed and found.failed:
+                course.retried.append(part)
+            else:
+                course.add(part, found)
+    return course
+
+
+def _work(job: Job, pool: Pool, reporter: Reporter, plan: Plan, course: _Course) -> Summary:
+    begun = time.monotonic()
+    profile = job.recipe.stop.profile
+    work = Work(job.folder, job.recipe.to_fields(), job.nbest, Path(profile).read_bytes() if profile else None)
+    with connected(pool) as ray:
+        ready = time.monotonic()
+        seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
+        retried = {*course.retried}
+        parts = [(part, part in retried) for part in range(len(plan.parts)) if part not in course.done]
+        results: queue.Queue[dict[str, Any] | BaseException | None] = queue.Queue()
+        arguments = (ray, _at_once(job), pool, work, seen, parts, results)
+        threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
+        _follow(ray, seen, pool, reporter, course, results)
+        return Summary(plan, Tally(), time.monotonic() - ready, ready - begun)
+
+
+def _at_once(job: Job) -> int:
+    """Parts that a worker has at once: one that is ending, and enough others to fill its engine."""
+    in_flight = effective(job.recipe).run.in_flight or IN_FLIGHT
+    return 1 + math.ceil(in_flight / job.rows_per_file)
+
+
+def _consume(
+    ray: Any, at_once: int, pool: Pool, work: Work, seen: Any, parts: list[tuple[int, bool]], results: queue.Queue[Any]
+) -> None:
+    """Ray Data does the rest: which worker gets which part, how many wait, what is done again when a worker dies."""
+    try:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        rows = [{"part": part, "retry": retry} for part, retry in parts]
+        done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            Translator,
+            fn_constructor_kwargs={"work": work, "board": seen},
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(
+                min_size=max(1, pool.least),
+                max_size=pool.most,
+                max_tasks_in_flight_per_actor=at_once,
+                max_concurrent_calls_per_actor=at_once,
+            ),
+            num_cpus=pool.cpus,
+            num_gpus=pool.gpus or None,
+        )
+        for row in done.iter_rows():
+            results.put(row)
+        results.put(None)
+    except BaseException as error:
+        results.put(error)
+
+
+def _follow(ray: Any, seen: Any, pool: Pool, reporter: Reporter, course: _Course, results: queue.Queue[Any]) -> None:
+    while True:
+        try:
+            found = results.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            state = _look(ray, seen)
+            for part, fields in state.finished.items():
+                course.add(part, Tally.from_fields(fields))
+            reporter.progress(course.with_those(state.under_way))
+            if board.is_hopeless(state, pool.most):
+                raise ModelError(_hopeless(state)) from None
+            continue
+        if isinstance(found, BaseException):
+            raise _ours(found) from None
+        if found is None:
+            reporter.progress(course.sum)
+            return
+        course.add(int(found["part"]), Tally.from_fields(json.loads(found["tally"])))
+
+
+def _look(ray: Any, seen: Any) -> board.State:
+    try:
+        return ray.get(seen.look.remote(), timeout=30)  # type: ignore[no-any-return]
+    except Exception:  # it is only shown; a board that was lost comes back
+        return board.State()
+
+
+def _hopeless(state: board.State) -> str:
+    why = f"the last one ended with: {state.error}" if state.error else "their processes ended without a word"
+    return f"workers were started {state.starts} times and no part was finished since: {why}"
+
+
+def _ours(error: BaseException) -> BaseException:
+    """What a worker said, without what Ray says around it."""
+    found: BaseException | None = error
+    for _ in range(16):
+        if found is None or isinstance(found, QuitmtError | KeyboardInterrupt):
+            break
+        found = getattr(found, "cause", None) or found.__cause__
+    if found is not None:
+        return found
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    hint = f"{setting('batch.debug')} shows everything that Ray says"
+    return ModelError(f"Ray gave up: {lines[-1]}", hint=hint)

@@ -1,0 +1,71 @@
+"""What a part, or a whole job, came to: segments, candidates, what full budgets would have cost, and failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quitmt.batch.columns import is_failed
+
+USED = ("source", "size", "budget", "stop", "anchors", "remarks", "signature", "error")
+"""The columns that it is counted from."""
+
+
+@dataclass(slots=True)
+class Tally:
+    rows: int = 0
+    segments: int = 0
+    """Those that were begun or failed: a blank row costs nothing and says nothing about costs."""
+    candidates: int = 0
+    possible: int = 0
+    """Candidates of full budgets."""
+    failed: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+    remarks: Counter[str] = field(default_factory=Counter)
+    signatures: Counter[str] = field(default_factory=Counter)
+    error: str | None = None
+    """The first one."""
+
+    def add(self, fields: Mapping[str, Any], budget: int) -> None:
+        """A row of the output; ``budget`` is that of a segment that does not know its own."""
+        self.rows += 1
+        self.remarks.update(fields.get("remarks") or ())
+        cost = fields["size"] + (fields.get("anchors") or 0)
+        if not cost and not fields.get("error"):
+            return
+        self.segments += 1
+        self.candidates += cost
+        self.possible += (fields.get("budget") or budget) + (fields.get("anchors") or 0)
+        self.failed += is_failed(fields)
+        self.stops[fields["stop"]] += 1
+        self.signatures[fields["signature"]] += 1
+        self.error = self.error or fields.get("error")
+
+    def merge(self, other: Tally) -> None:
+        for name in ("rows", "segments", "candidates", "possible", "failed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.stops.update(other.stops)
+        self.remarks.update(other.remarks)
+        self.signatures.update(other.signatures)
+        self.error = self.error or other.error
+
+    @property
+    def saved(self) -> float:
+        """The share of the candidates of full budgets that was not needed."""
+        return 1 - self.candidates / self.possible if self.possible else 0.0
+
+    def to_fields(self) -> dict[str, Any]:
+        return {name: dict(one) if isinstance(one := getattr(self, name), Counter) else one for name in self.__slots__}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Tally:
+        return cls(**{name: Counter(one) if isinstance(one, dict) else one for name, one in fields.items()})
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, Any]], budget: int) -> Tally:
+        found = cls()
+        for one in records:
+            found.add(one, budget)
+        return found

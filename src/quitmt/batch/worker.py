@@ -1,0 +1,199 @@
+"""A worker: one engine for each language pair, and any number of parts at once that share it.
+
+Invariants: a part's file is written when all its rows have an outcome, as a whole. A row that fails is an outcome with
+its error. An engine that fails whatever it is given is broken (``Broken``): no file is written, and whoever runs the
+worker must end its process and start another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from quitmt.batch import columns
+from quitmt.batch.job import Folder
+from quitmt.batch.plan import Pair, Planned, unpack
+from quitmt.batch.tally import Tally
+from quitmt.engine.session import Session
+from quitmt.errors import MissingExtra, QuitmtError, UsageError, setting
+from quitmt.recipe.build import build
+from quitmt.recipe.check import check
+from quitmt.recipe.effective import BUDGET, IN_FLIGHT
+from quitmt.recipe.recipe import Recipe
+from quitmt.types import Finished, Segment, Verdict
+
+FAILURES_IN_A_ROW = 16
+"""So many, and the engine is tried with a sentence that should work."""
+TRIAL = Segment("trial", "Good morning.")
+REPORT_SECONDS = 1.0
+
+
+class Broken(Exception):
+    """The engine of this worker is of no use any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker must know. Travels to it."""
+
+    folder: Folder
+    recipe: Mapping[str, Any]
+    nbest: int = 0
+    profile: bytes | None = None
+    """The file that the recipe names, which is not on the worker's machine."""
+
+    def recipe_for(self, pair: Pair) -> Recipe:
+        return for_pair(Recipe.from_fields(self.recipe), pair)
+
+
+def for_pair(recipe: Recipe, pair: Pair) -> Recipe:
+    """With the languages that rows name."""
+    names = ("model.source_language", "model.target_language")
+    return recipe.changed({name: code for name, code in zip(names, pair, strict=True) if code})
+
+
+class Observer(Protocol):
+    """Looks on while parts are worked on."""
+
+    def row(self, fields: Mapping[str, Any], budget: int) -> None: ...
+
+    def part(self, number: int, tally: Tally) -> None: ...
+
+
+class Nobody:
+    def row(self, fields: Mapping[str, Any], budget: int) -> None:
+        """Nobody looks."""
+
+    def part(self, number: int, tally: Tally) -> None:
+        """Nobody looks."""
+
+
+@dataclass(slots=True)
+class _Engine:
+    session: Session
+    slots: asyncio.Semaphore
+    """As many as the engine works on at once. The time of whoever waits for one is not running yet."""
+    budget: int
+    deadline: float | None
+    failures: int = 0
+    """In a row."""
+    worked: Segment = TRIAL
+    """The last one that did not fail."""
+    trying: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Worker:
+    def __init__(self, work: Work, observer: Observer | None = None) -> None:
+        self._work, self._observer = work, observer or Nobody()
+        self._engines: dict[Pair, asyncio.Task[_Engine]] = {}
+
+    async def do(self, part: int, *, retry: bool = False) -> Tally:
+        """Work on a part, and write its file. With ``retry`` only what failed is done again."""
+        place, kind = self._work.folder.worked(part), self._work.folder.output_format
+        earlier: dict[str, dict[str, Any]] = {}
+        if await asyncio.to_thread(place.exists):
+            records = columns.from_bytes(await asyncio.to_thread(place.read), kind, place.url)
+            if not retry:  # whoever did it died before it could say so
+                return Tally.of(records, self._work.recipe.get("stop", {}).get("n") or BUDGET)
+            earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
+        rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
+        found, tally = await self._rows(part, [row for row in rows if row.first], earlier)
+        data = columns.to_bytes(found, kind, columns.names(self._work.nbest))
+        await asyncio.to_thread(place.write, data)
+        return tally
+
+    async def _rows(
+        self, part: int, rows: list[Planned], earlier: Mapping[str, dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], Tally]:
+        tally, reported = Tally(), time.monotonic()
+
+        async def one(row: Planned) -> dict[str, Any]:
+            nonlocal reported
+            engine = await self._engine(row.pair)
+            fields = earlier.get(row.id)
+            if fields is None:
+                fields = columns.record(await self._translated(engine, row), row.id, self._work.nbest)
+                self._observer.row(fields, engine.budget)
+            tally.add(fields, engine.budget)
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                self._observer.part(part, tally)
+            return fields
+
+        tasks = [asyncio.ensure_future(one(row)) for row in rows]
+        try:
+            return [await task for task in tasks], tally
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _translated(self, engine: _Engine, row: Planned) -> Finished:
+        segment = row.as_segment()
+        if not row.source.strip():
+            return Finished.without_candidates(segment, Verdict.STABLE, engine.session.signature)
+        async with engine.slots:
+            finished = await self._submitted(engine, segment)
+        if finished.outcome.stop is not Verdict.FAILED:
+            engine.failures, engine.worked = 0, segment
+        else:
+            engine.failures += 1
+            if engine.session.failure or engine.failures >= FAILURES_IN_A_ROW:
+                await self._try(engine, finished.outcome.error or "")
+        return finished
+
+    async def _submitted(self, engine: _Engine, segment: Segment) -> Finished:
+        return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
+
+    async def _try(self, engine: _Engine, error: str) -> None:
+        """Find out whether it is the segments that fail, or the engine."""
+        async with engine.trying:
+            if engine.session.failure:
+                raise Broken(engine.session.failure)
+            if engine.failures < FAILURES_IN_A_ROW:  # it was tried while this one waited
+                return
+            tried = await self._submitted(engine, engine.worked)
+            if tried.outcome.stop is Verdict.FAILED:
+                raise Broken(f"{engine.failures} segments in a row failed, the last with: {error}")
+            engine.failures = 0
+
+    def _engine(self, pair: Pair) -> asyncio.Task[_Engine]:
+        if pair not in self._engines:
+            self._engines[pair] = asyncio.ensure_future(self._load(pair))
+        return self._engines[pair]
+
+    async def _load(self, pair: Pair) -> _Engine:
+        recipe = self._work.recipe_for(pair)
+        with tempfile.TemporaryDirectory(prefix="quitmt-") as folder:
+            if self._work.profile is not None:
+                path = Path(folder) / "profile.json"
+                path.write_bytes(self._work.profile)
+                recipe = recipe.changed({"stop.profile": str(path)})
+            check_here(recipe)
+            built = await asyncio.to_thread(build, recipe)
+        session = built.session()
+        await session.start()
+        in_flight = built.recipe.run.in_flight or IN_FLIGHT
+        return _Engine(session, asyncio.Semaphore(in_flight), built.rule.budget, recipe.run.deadline)
+
+    async def close(self) -> None:
+        for task in self._engines.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                await task.result().session.close()
+
+
+def check_here(recipe: Recipe) -> None:
+    """The recipe was found good where the job was started: what is wrong with it here is wrong with this machine."""
+    try:
+        check(recipe)
+    except QuitmtError as error:
+        ship = setting("batch.working_dir", "FOLDER")
+        hint = f"install what it needs on every machine, or ship your own code with {ship}"
+        if isinstance(error, MissingExtra):
+            hint = f"{error.hint} on every machine"
+        raise UsageError(f"a worker cannot use the recipe: {error.args[0]}", hint=hint) from None

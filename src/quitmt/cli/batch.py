@@ -1,0 +1,222 @@
+"""``quitmt batch``: files in, files out, on one machine or many."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from quitmt.cli import options
+from quitmt.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from quitmt.batch.plan import Plan
+    from quitmt.batch.run import Summary
+    from quitmt.batch.tally import Tally
+
+DESCRIPTION = """\
+Translate files of any size with Ray, here or on a cluster: Parquet, JSON lines, CSV, TSV or plain text in, Parquet or
+JSON lines out. Each worker has an engine of its own. Whatever is killed, the same command goes on where it ended, and
+nothing is lost or doubled. For a file that fits one machine, quitmt translate is simpler."""
+
+EXAMPLES = """\
+examples:
+  quitmt batch 'corpus/*.txt.gz' --output out --workers 2
+  quitmt batch 'corpus/*.parquet' --source-column text --id-column doc --output out --recipe my.toml
+  quitmt batch 'corpus/*.txt' --output out --distinct --text corpus.pt     # equal lines once; plain lines too
+  quitmt batch 's3://bucket/en/*.parquet' --output s3://bucket/pt --address auto --workers 2-8 --gpus-per-worker 1
+  quitmt batch 'corpus/*.txt' --output out --retry-failed                  # take up what failed"""
+
+TELL_SECONDS = 30.0
+"""Between lines of progress where there is no terminal."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "batch",
+        description=DESCRIPTION,
+        epilog=options.models() + options.names() + EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="files, folders, addresses such as s3://…, or patterns of them"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder for the results")
+    _add_columns(parser)
+    _add_results(parser)
+    _add_workers(parser)
+    options.add_recipe(parser, "model", "rerank", "stop", "run")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+    parser.set_defaults(act=act)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--input-format", metavar="FORMAT", help="parquet, jsonl, csv, tsv or text (by the ends of the files' names)"
+    )
+    group.add_argument("--source-column", default="source", metavar="NAME", help="of the texts (source)")
+    group.add_argument("--id-column", metavar="NAME", help="of ids that are unique in all files (FILE:LINE)")
+    group.add_argument("--src-column", metavar="NAME", help="of each row's source language (the recipe's)")
+    group.add_argument("--tgt-column", metavar="NAME", help="of each row's target language (the recipe's)")
+    group.add_argument("--context-column", metavar="NAME", help="chat models: of what stands before the text")
+    group.add_argument("--no-header", action="store_true", help="csv and tsv: columns are called 1, 2, 3, …")
+    group.add_argument(
+        "--distinct", action="store_true", help="translate each distinct text once, and give it to all its rows"
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("results")
+    group.add_argument("--output-format", default="parquet", metavar="FORMAT", help="parquet or jsonl (parquet)")
+    group.add_argument(
+        "--rows-per-file",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="rows of a file, and of what a kill may cost (1000)",
+    )
+    group.add_argument("--nbest", type=int, default=0, metavar="N", help="the N best candidates with their scores (0)")
+    group.add_argument("--text", metavar="FILE", help="the translations as plain lines too, in the order of the input")
+    group.add_argument("--retry-failed", action="store_true", help="take up the segments again that failed")
+
+
+def _add_workers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("workers")
+    group.add_argument(
+        "--workers", default="1", metavar="N", help="how many, or a range such as 2-8 within which Ray chooses (1)"
+    )
+    group.add_argument("--gpus-per-worker", type=float, default=0.0, metavar="G", help="(0)")
+    group.add_argument("--cpus-per-worker", type=float, default=1.0, metavar="C", help="(1)")
+    group.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; auto is that of this machine (none)")
+    group.add_argument(
+        "--working-dir", metavar="DIR", help="a folder with functions of yours, which Ray copies to every worker"
+    )
+    group.add_argument("--dashboard", action="store_true", help="Ray's dashboard on this machine; needs ray[default]")
+
+
+def act(args: argparse.Namespace) -> int:
+    try:
+        import fsspec  # noqa: F401  # a plain install lacks them
+        import pyarrow  # noqa: F401
+
+        from quitmt.batch.cluster import Pool
+        from quitmt.batch.job import Job
+        from quitmt.batch.rows import Columns
+        from quitmt.batch.run import run
+    except ImportError as error:
+        raise MissingExtra(f"quitmt batch needs {error.name}", hint="pip install 'quitmt[batch]'") from None
+    columns = Columns(
+        args.source_column, args.id_column, args.src_column, args.tgt_column, args.context_column, not args.no_header
+    )
+    job = Job(
+        tuple(args.inputs),
+        args.output,
+        options.recipe_of(args),
+        columns,
+        args.input_format,
+        args.output_format,
+        args.rows_per_file,
+        args.nbest,
+        args.distinct,
+    )
+    pool = Pool.sized(
+        args.workers,
+        gpus=args.gpus_per_worker,
+        cpus=args.cpus_per_worker,
+        address=args.address,
+        working_dir=args.working_dir,
+        dashboard=args.dashboard,
+        debug=args.debug,
+    )
+    shown = Shown(quiet=args.quiet)
+    try:
+        summary = run(job, pool, shown, retry_failed=args.retry_failed, text=args.text)
+    except KeyboardInterrupt:
+        shown.close()
+        print("quitmt: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+    finally:
+        shown.close()
+    return _tell(summary, args, pool.most)
+
+
+def _tell(summary: Summary, args: argparse.Namespace, workers: int) -> int:
+    total, plan = summary.total, summary.plan
+    if not args.quiet:
+        for line in summary_lines(plan, total, summary.seconds, workers, args.gpus_per_worker):
+            print(f"quitmt: {line}", file=sys.stderr)
+    if not total.failed:
+        return 0
+    print(f"quitmt: {total.failed} segments failed, the first with: {total.error}", file=sys.stderr)
+    again = [*sys.argv[1:], *([] if args.retry_failed else ["--retry-failed"])]
+    print(f"quitmt: to take them up again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
+    return 1
+
+
+def summary_lines(plan: Plan, total: Tally, seconds: float, workers: int, gpus: float) -> list[str]:
+    """What a job came to, what it cost, and what full budgets would have."""
+    found = []
+    once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
+    stops = ", ".join(f"{count:,} {stop}" for stop, count in total.stops.most_common())
+    found.append(f"{plan.rows:,} rows{once}, in {len(plan.parts):,} files; {stops or 'nothing to translate'}")
+    if total.possible:
+        full = f"full budgets would have taken {total.possible:,}"
+        found.append(f"{total.candidates:,} candidates; {full} ({total.saved:.1%} saved)")
+    if seconds:
+        spent = f"{seconds * workers / 3600:.2f} worker hours"
+        of_gpus = f", {seconds * workers * gpus / 3600:.2f} GPU hours" if gpus else ""
+        found.append(f"{seconds:.0f} seconds in this run, at most {spent}{of_gpus}")
+    found += [f"{remark} in {count:,} rows" for remark, count in total.remarks.most_common()]
+    if len(total.signatures) > 1:
+        found.append("the results were made by several versions of models: look at their signatures")
+    return found
+
+
+class Shown:
+    """A bar on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet, self._bar, self._told = quiet, None, time.monotonic()
+        self._total = self._before = 0
+        self._begun = 0.0
+
+    def say(self, message: str) -> None:
+        if not self._quiet:
+            print(f"quitmt: {message}", file=sys.stderr)
+
+    def planned(self, plan: Plan, done: Tally) -> None:
+        from tqdm import tqdm
+
+        self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
+        if done.rows:
+            self.say(f"going on after {done.rows:,} of {plan.distinct:,} segments")
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._bar = tqdm(
+            total=plan.distinct, initial=done.rows, unit=" segments", disable=self._quiet or not terminal,
+            file=sys.stderr, dynamic_ncols=True, smoothing=0.05,
+        )  # fmt: skip
+
+    def progress(self, total: Tally) -> None:
+        if self._bar is None:
+            return
+        if not self._bar.disable:
+            failed = f", {total.failed} failed" if total.failed else ""
+            self._bar.set_postfix_str(f"{total.candidates:,} candidates, {total.saved:.0%} saved{failed}")
+            self._bar.update(total.rows - self._bar.n)
+        elif time.monotonic() - self._told > TELL_SECONDS:
+            self._told = time.monotonic()
+            self.say(self.line(total, time.monotonic() - self._begun))
+
+    def line(self, total: Tally, seconds: float) -> str:
+        rate = (total.rows - self._before) / seconds if seconds else 0.0
+        left = f", {(self._total - total.rows) / rate / 60:.0f} minutes left" if rate > 0 else ""
+        done = f"{total.rows:,} of {self._total:,} segments, {rate:.1f} per second{left}"
+        return f"{done}; {total.candidates:,} candidates, {total.saved:.0%} saved; {total.failed:,} failed"
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

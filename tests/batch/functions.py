@@ -1,0 +1,38 @@
+"""Models for jobs, by module:attribute."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+WORDS = "o a um gato casa rua velha nova viu comeu dormiu perto".split()
+
+
+def words(source: str, start: int, stop: int) -> list[str]:
+    """Texts that depend on the source and the index alone."""
+    return [_text(source, index) for index in range(start, stop)]
+
+
+def _text(source: str, index: int) -> str:
+    seed = zlib.crc32(f"{source}\0{index}".encode())
+    return " ".join(WORDS[(seed >> shift) % len(WORDS)] for shift in (0, 4, 8, 12, 16))
+
+
+def fussy(source: str, start: int, stop: int) -> list[str]:
+    """Fails for some sources, for as long as there is no file that mends it."""
+    if "bad" in source and not Path(os.environ.get("MENDED", "/nowhere")).exists():
+        raise RuntimeError("cannot say that")
+    return words(source, start, stop)
+
+
+_calls = 0
+
+
+def wearing(source: str, start: int, stop: int) -> list[str]:
+    """Works for a while, then never again in this process."""
+    global _calls
+    _calls += 1
+    if _calls > int(os.environ.get("WORN_AFTER", "20")):
+        raise RuntimeError("worn out")
+    return words(source, start, stop)

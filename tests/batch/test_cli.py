@@ -1,0 +1,122 @@
+"""The command line of jobs, as far as it comes without Ray: what is wrong is one sentence, and nothing is started."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from quitmt.batch import cluster
+from quitmt.batch.board import Board, is_hopeless
+from quitmt.batch.cluster import Pool
+from quitmt.batch.plan import Plan
+from quitmt.batch.tally import Tally
+from quitmt.cli.batch import Shown, summary_lines
+from quitmt.errors import QuitmtError, UsageError
+from tests.batch.jobs import FUNCTIONS
+from tests.conftest import Ran
+
+MODEL = ("--model", f"{FUNCTIONS}:words", "-n", 8)
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cluster, "check_installed", lambda: None)
+    (tmp_path / "a.csv").write_text("text,k\nx,1\ny,1\n")
+    (tmp_path / "a.txt").write_text("x\ny\n")
+
+
+BAD: list[tuple[str, str]] = [
+    ("{}/*.nothing", "no file matches {}/*.nothing"),
+    ("{}/a.csv", "a.csv has no column 'source' (there is text, k)"),
+    ("{}/a.csv --source-column text --id-column k", "the id '1' occurs a second time"),
+    ("{}/a.csv {}/a.txt", "inputs of one job have one format, but a.csv is csv and a.txt is text"),
+    ("{}/a.txt --id-column k", "a.txt is plain text, which has no column for the id"),
+    ("{}/a.txt --output-format xls", "unknown output format 'xls' (there is jsonl, parquet)"),
+    ("{}/a.txt --rows-per-file 0", "--rows-per-file must be a whole number of at least 1, not 0"),
+    ("{}/a.txt --run-deadline 9", "--run-deadline does not go with a job of many workers"),
+    ("{}/a.txt --workers two", "--workers must be a number or a range such as 2-8, not 'two'"),
+    ("{}/a.txt --workers 4-2", "--workers must be a number from 1 on, or a range such as 2-8"),
+    ("{}/a.txt --gpus-per-worker -1", "--gpus-per-worker must be 0 or more, not -1"),
+    ("{}/a.txt --working-dir {}/nowhere", "there is no folder {}/nowhere"),
+    ("{}/a.txt --model nowhere:function", "unknown model 'nowhere:function'"),
+    ("{}/a.txt --address here", "--address must be HOST:PORT, or auto for the cluster of this machine"),
+    ("{}/a.txt --address ray://h:1", "does not work by way of Ray's client (run it on a machine of the cluster, with"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD)
+def test_bad_input_is_one_sentence(quitmt: Callable[..., Ran], tmp_path: Path, words: str, said: str) -> None:
+    own = () if "--model" in words else MODEL
+    ran = quitmt("batch", *words.replace("{}", str(tmp_path)).split(), "-o", tmp_path / "out", *own)
+    assert ran.code == 2, ran
+    [line] = ran.err.splitlines()
+    assert said.replace("{}", str(tmp_path)) in line
+    assert not list(tmp_path.glob("out/part-*"))
+
+
+def test_an_address_where_no_ray_is(quitmt: Callable[..., Ran], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    ran = quitmt("batch", tmp_path / "a.txt", "-o", tmp_path / "out", "--address", f"127.0.0.1:{port}", *MODEL)
+    assert f"there is no Ray at 127.0.0.1:{port}" in ran.err and ran.code == 2
+
+
+def test_an_output_that_cannot_be_written(quitmt: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = quitmt("batch", tmp_path / "a.txt", "-o", tmp_path / "a.csv" / "out", *MODEL)
+    assert ran.code == 2 and "cannot write" in ran.err
+
+
+def test_more_workers_than_fit() -> None:
+    there = SimpleNamespace(cluster_resources=lambda: {"CPU": 3.0, "GPU": 1.0})
+    cluster._check_room(there, Pool(1, 8, gpus=1.0))
+    cluster._check_room(there, Pool(0, 8, gpus=2.0))
+    with pytest.raises(UsageError, match=r"^2 workers need 2 GPUs, and there are 1 "):
+        cluster._check_room(there, Pool(2, 2, gpus=1.0))
+    with pytest.raises(UsageError, match=r"^4 workers need 4 CPUs, and there are 3 "):
+        cluster._check_room(there, Pool(4, 4))
+
+
+def test_ranges_of_workers() -> None:
+    assert (Pool.sized("3").least, Pool.sized("3").most) == (3, 3)
+    assert (Pool.sized("0-8").least, Pool.sized("0-8").most) == (0, 8)
+    with pytest.raises(QuitmtError):
+        Pool.sized("0")
+
+
+def test_a_job_is_given_up_when_workers_start_and_nothing_gets_done() -> None:
+    board = Board()
+    for _ in range(8):
+        board.started()
+    assert not is_hopeless(board.look(), 2)
+    board.broke("no more")
+    board.started()
+    state = board.look()
+    assert is_hopeless(state, 2) and not is_hopeless(state, 3) and state.error == "no more"
+    board.part(7, {"rows": 1})
+    assert board.look().under_way == {7: {"rows": 1}}
+    board.finished(7, {"rows": 2})
+    state = board.look()
+    assert (state.starts, state.finished, state.under_way) == (0, {7: {"rows": 2}}, {})
+    assert board.look().finished == {}
+
+
+def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:
+    total = Tally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
+    total.stops.update({"decided": 79, "failed": 1})
+    lines = summary_lines(Plan((60, 40), 90, ()), total, 7200.0, 4, 2.0)
+    assert lines == [
+        "100 rows, 90 of them distinct, in 2 files; 79 decided, 1 failed",
+        "1,600 candidates; full budgets would have taken 8,000 (80.0% saved)",
+        "7200 seconds in this run, at most 8.00 worker hours, 16.00 GPU hours",
+    ]
+
+
+def test_progress_tells_rate_and_time_left() -> None:
+    shown = Shown(quiet=True)
+    shown.planned(Plan((100,), 100, ()), Tally(rows=10))
+    line = shown.line(Tally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
+    assert line == "40 of 100 segments, 3.0 per second, 0 minutes left; 300 candidates, 70% saved; 2 failed"

@@ -1,0 +1,167 @@
+"""Jobs before they are run: ids, parts, and a folder that belongs to one job."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quitmt.batch.job import Job
+from quitmt.batch.plan import Planned, unpack
+from quitmt.batch.rows import Columns
+from quitmt.errors import QuitmtError
+from tests.batch.jobs import planned, recipe
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    for name, lines in (("a.txt", 7), ("b.txt", 5)):
+        (tmp_path / name).write_text("".join(f"{name[0]} {number}.\n" for number in range(1, lines + 1)))
+    return Job((f"{tmp_path}/*.txt",), str(tmp_path / "out"), recipe(), rows_per_file=5)
+
+
+def rows(job: Job) -> list[Planned]:
+    plan = planned(job)
+    return [row for part in range(len(plan.parts)) for row in unpack(job.folder.rows(part).read())]
+
+
+def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Job) -> None:
+    plan = planned(job)
+    assert plan.parts == (5, 5, 2) and plan.rows == plan.distinct == 12
+    found = rows(job)
+    assert [row.id for row in found] == [*(f"a.txt:{n}" for n in range(1, 8)), *(f"b.txt:{n}" for n in range(1, 6))]
+    assert all(row.segment == row.id and row.first for row in found)
+
+
+def test_ids_do_not_depend_on_what_else_is_translated(job: Job, tmp_path: Path) -> None:
+    alone = replace(job, inputs=(f"{tmp_path}/b.txt",), output=f"{tmp_path}/alone", rows_per_file=2)
+    assert rows(alone) == rows(job)[7:]
+
+
+def test_a_plan_is_taken_over(job: Job) -> None:
+    planned(job)
+    written = Path(job.folder.rows(0).path)
+    before = written.stat().st_mtime_ns
+    planned(job)
+    assert written.stat().st_mtime_ns == before
+    written.unlink()
+    assert planned(job).parts == (5, 5, 2) and written.exists()
+
+
+def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("a 2.\nnew\nnew\n\n\n")
+    found = rows(replace(job, distinct=True))
+    assert [row.first for row in found] == [True] * 7 + [False, True, False, True, False]
+    assert found[1].segment == found[7].segment == found[1].key and len({row.segment for row in found}) == 9
+    backwards = replace(job, distinct=True, inputs=(f"{tmp_path}/b.txt", f"{tmp_path}/a.txt"), output=f"{tmp_path}/o2")
+    assert {row.source: row.segment for row in rows(backwards)} == {row.source: row.segment for row in found}
+
+
+def test_context_is_the_lines_before_within_a_file(job: Job) -> None:
+    chat = job.recipe.changed({"model.context": 2})
+    found = rows(replace(job, recipe=chat))
+    assert [row.context for row in found[:3]] == ["", "a 1.", "a 1.\na 2."] and found[7].context == ""
+
+
+def test_a_context_and_languages_may_have_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("source,f,t,c\nHi.,en,de,Yo.\nOi.,pt,en,\n")
+    columns = Columns("source", None, "f", "t", "c")
+    job = Job((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe(), columns)
+    assert [(row.pair, row.context) for row in rows(job)] == [(("en", "de"), "Yo."), (("pt", "en"), "")]
+    assert planned(job).pairs == (("en", "de"), ("pt", "en"))
+
+
+def other_budget(job: Job) -> Job:
+    return replace(job, recipe=job.recipe.changed({"stop.n": 16}))
+
+
+REFUSED: list[tuple[Callable[[Job], Job], str]] = [
+    (other_budget, "cannot go on: n was 8 in the job that {} holds and is 16 now"),
+    (lambda job: replace(job, rows_per_file=6), "cannot go on: rows_per_file was 5 in"),
+    (lambda job: replace(job, distinct=True), "cannot go on: distinct was False in"),
+    (lambda job: replace(job, columns=Columns("text")), "cannot go on: source_column was source in"),
+    (lambda job: replace(job, inputs=(job.inputs[0].replace("*", "a"),)), "the input b.txt is missing since"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), REFUSED)
+def test_another_job_is_refused_by_the_name_of_what_differs(job: Job, change: Callable[[Job], Job], said: str) -> None:
+    planned(job)
+    with pytest.raises(QuitmtError) as caught:
+        planned(change(job))
+    assert said.format(job.output) in str(caught.value) and "another output" in str(caught.value)
+
+
+def test_other_limits_are_the_same_job(job: Job) -> None:
+    planned(job)
+    planned(replace(job, recipe=job.recipe.changed({"run.in_flight": 3})))
+
+
+def test_changed_input_is_refused(job: Job, tmp_path: Path) -> None:
+    planned(job)
+    (tmp_path / "a.txt").write_text("x\n")
+    with pytest.raises(QuitmtError, match=r"^cannot go on: the input a\.txt has changed since"):
+        planned(job)
+
+
+def test_files_of_others_are_not_overwritten(job: Job) -> None:
+    Path(job.output).mkdir()
+    (Path(job.output) / "part-000000.parquet").write_bytes(b"precious")
+    with pytest.raises(QuitmtError, match=r"holds part-000000\.parquet, which is no result of this job"):
+        planned(job)
+
+
+def two_of_a_name(folder: Path) -> dict[str, Any]:
+    for name in ("x", "y"):
+        (folder / name).mkdir()
+        (folder / name / "a.txt").write_text("x\n")
+    return {"inputs": (f"{folder}/x/*.txt", f"{folder}/y/*.txt")}
+
+
+def one_twice(folder: Path) -> dict[str, Any]:
+    return {"inputs": (f"{folder}/a.txt", f"{folder}/*.txt")}
+
+
+def equal_ids(folder: Path) -> dict[str, Any]:
+    (folder / "c.csv").write_text("source,k\nx,1\ny,2\nz,1\n")
+    return {"inputs": (f"{folder}/c.csv",), "columns": Columns(id="k")}
+
+
+def broken_in_the_middle(folder: Path) -> dict[str, Any]:
+    data = gzip.compress(b"x\n" * 1000)
+    for name, one in (("1", data), ("2", data[:20]), ("3", data)):
+        (folder / f"{name}.gz").write_bytes(one)
+    return {"inputs": (f"{folder}/*.gz",)}
+
+
+def unwritable(folder: Path) -> dict[str, Any]:
+    (folder / "file").write_text("")
+    return {"output": f"{folder}/file/out"}
+
+
+BAD: list[tuple[Callable[[Path], dict[str, Any]], str]] = [
+    (lambda folder: {"inputs": (f"{folder}/*.nothing",)}, "no file matches"),
+    (two_of_a_name, "two inputs are called a.txt, so that ids would not be unique"),
+    (one_twice, "is an input twice"),
+    (equal_ids, "the id '1' occurs a second time (ids must be unique in the whole input)"),
+    (broken_in_the_middle, "2.gz: damaged gzip data"),
+    (unwritable, "cannot write"),
+    (lambda folder: {"output": "nosuch://x/y"}, "nosuch"),
+    (lambda folder: {"rows_per_file": 0}, "rows_per_file must be a whole number of at least 1, not 0"),
+    (lambda folder: {"output_format": "parkett"}, "unknown output format 'parkett'"),
+    (lambda folder: {"recipe": recipe(run__run_deadline=9.0)}, "run_deadline does not go with a job of many workers"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), BAD)
+def test_bad_input_is_one_sentence_and_starts_nothing(
+    job: Job, tmp_path: Path, make: Callable[[Path], dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(QuitmtError) as caught:
+        planned(replace(job, **make(tmp_path)))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("out/_quitmt/plan.json"))

@@ -1,0 +1,170 @@
+"""Workers without Ray: parts as files, failures, engines that break, equal rows, plain lines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from quitmt.batch import worker as worker_module
+from quitmt.batch.columns import SCHEMA, TIMED
+from quitmt.batch.fill import fill, write_text
+from quitmt.batch.job import Job
+from quitmt.batch.rows import Columns
+from quitmt.batch.tally import Tally
+from quitmt.batch.worker import Broken
+from quitmt.errors import UsageError
+from quitmt.files.outcomes import to_fields
+from quitmt.types import Outcome, Seconds, Verdict
+from tests.batch import functions
+from tests.batch.jobs import files_of, planned, recipe, results, worked
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    lines = [f"line {number} {'bad' if number % 5 == 0 else 'good'}." for number in range(1, 24)]
+    (tmp_path / "a.txt").write_text("\n".join([*lines, "", "last"]))
+    return Job((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), rows_per_file=4)
+
+
+def bytes_of(job: Job) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in files_of(job)}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_the_same_bytes_whatever_the_order_and_the_company(job: Job, tmp_path: Path, kind: str) -> None:
+    one = replace(job, output_format=kind, nbest=3)
+    parts = range(len(planned(one).parts))
+    worked(one, parts)
+    found = results(one)
+    assert [row["id"] for row in found] == [f"a.txt:{number}" for number in range(1, 26)]
+    assert found[23]["translation"] == "" and found[23]["size"] == 0
+    best = found[0]["nbest"]
+    assert len(best) == 3 and best[0]["text"] == found[0]["translation"] and best[0]["score"] >= best[1]["score"]
+    other = replace(one, output=str(tmp_path / "other"))
+    planned(other)
+    for part in reversed(parts):
+        worked(other, [part], at_once=1)
+    assert bytes_of(one) == bytes_of(other)
+
+
+def test_sizes_of_files_do_not_change_translations(job: Job, tmp_path: Path) -> None:
+    other = replace(job, output=str(tmp_path / "other"), rows_per_file=25)
+    for one in (job, other):
+        worked(one, range(len(planned(one).parts)))
+    assert results(job) == results(other) and len(files_of(job)) == 7 and len(files_of(other)) == 1
+
+
+def test_a_part_that_is_done_is_left_alone(job: Job) -> None:
+    planned(job)
+    worked(job, [0])
+    before = files_of(job)[0].stat().st_mtime_ns
+    worked(job, [0])
+    assert files_of(job)[0].stat().st_mtime_ns == before
+
+
+def test_a_failed_segment_is_an_outcome_and_is_taken_up_again(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MENDED", str(tmp_path / "mended"))
+    fussy = replace(job, recipe=recipe("fussy"))
+    parts = range(len(planned(fussy).parts))
+    worked(fussy, parts)
+    failed = [row for row in results(fussy) if row["stop"] == "failed"]
+    assert [row["id"] for row in failed] == [f"a.txt:{number}" for number in (5, 10, 15, 20)]
+    assert all("cannot say that" in row["error"] for row in failed)
+    write_text(fussy.folder, planned(fussy), str(tmp_path / "text"))
+    lines = (tmp_path / "text").read_text().split("\n")
+    assert len(lines) == 26 and [n for n, line in enumerate(lines, 1) if not line] == [5, 10, 15, 20, 24, 26]
+    (tmp_path / "mended").touch()
+    worked(fussy, parts)
+    assert any(row["stop"] == "failed" for row in results(fussy))
+    worked(fussy, parts, retry=True)
+    undisturbed = replace(fussy, output=str(tmp_path / "other"))
+    planned(undisturbed)
+    worked(undisturbed, parts)
+    assert bytes_of(fussy) == bytes_of(undisturbed)
+
+
+def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_calls", 0)
+    monkeypatch.setenv("WORN_AFTER", "8")
+    worn = replace(job, recipe=recipe("wearing", run__in_flight=1), rows_per_file=25)
+    planned(worn)
+    with pytest.raises(Broken, match=r"16 segments in a row failed, the last with: .*worn out"):
+        worked(worn, [0])
+    assert not files_of(worn)
+
+
+def test_segments_that_fail_in_a_row_do_not_break_a_good_engine(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "FAILURES_IN_A_ROW", 2)
+    Path(job.inputs[0]).write_text("fine\n" + "bad\n" * 9 + "fine\n")
+    fussy = replace(job, recipe=recipe("fussy"), rows_per_file=25)
+    planned(fussy)
+    worked(fussy, [0])
+    assert [row["stop"] == "failed" for row in results(fussy)] == [False, *[True] * 9, False]
+
+
+def test_equal_rows_share_their_outcome(job: Job, tmp_path: Path) -> None:
+    Path(job.inputs[0]).write_text("one\ntwo\none\nthree\n\none\ntwo\n\n")
+    once = replace(job, distinct=True, rows_per_file=3)
+    plan = planned(once)
+    assert (plan.rows, plan.distinct) == (8, 4)
+    worked(once, range(3))
+    assert not files_of(once)
+    fill(once.folder, plan, 0, again=False)
+    found = results(once)
+    assert [row["id"] for row in found] == [f"a.txt:{number}" for number in range(1, 9)]
+    assert [row["source"] for row in found] == ["one", "two", "one", "three", "", "one", "two", ""]
+    by_source = {row["source"]: row["translation"] for row in found}
+    assert all(row["translation"] == by_source[row["source"]] for row in found) and len(set(by_source.values())) == 4
+    before = bytes_of(once)
+    files_of(once)[1].unlink()
+    fill(once.folder, plan, 0, again=False)
+    assert bytes_of(once) == before
+
+
+def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("source,f,t\nGood morning.,en,pt\nBom dia.,pt,en\n")
+    columns = Columns("source", None, "f", "t")
+    small = recipe().changed({"model.name": None})
+    job = Job((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
+    planned(job)
+    worked(job, [0])
+    found = results(job)
+    assert found[0]["signature"] != found[1]["signature"] and "dia" in found[0]["translation"].lower()
+    assert "morning" in found[1]["translation"].lower()
+
+
+def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: Job) -> None:
+    planned(job)
+    away = replace(job, recipe=job.recipe.changed({"model.name": "nowhere_to_be_found:function"}))
+    with pytest.raises(UsageError) as caught:
+        worked(away, [0])
+    assert "a worker cannot use the recipe: unknown model 'nowhere_to_be_found:function'" in str(caught.value)
+    assert "ship your own code with working_dir='FOLDER'" in str(caught.value)
+
+
+def test_every_field_of_an_outcome_has_a_column() -> None:
+    """Whoever adds a field to outcomes is told of the schema here."""
+    whole = Outcome(
+        "1", "s", "t", 0, 0.5, 8, Verdict.BUDGET, (0.5,), Seconds(), "sig", "err", None, 8, None, ("r",), "greedy", 1
+    )
+    assert to_fields(whole).keys() - set(TIMED) - {"recipe"} <= SCHEMA.keys()
+
+
+def test_tallies_add_up() -> None:
+    rows = [
+        {"size": 8, "budget": 16, "anchors": 2, "stop": "decided", "signature": "s", "remarks": ["much shorter"]},
+        {"size": 0, "stop": "stable", "signature": "s"},
+        {"size": 0, "stop": "failed", "signature": "s", "error": "no"},
+    ]
+    tally = Tally.of(rows, 100)
+    assert (tally.rows, tally.segments, tally.candidates, tally.possible, tally.failed) == (3, 2, 10, 118, 1)
+    total = Tally()
+    for _ in range(2):
+        total.merge(Tally.from_fields(json.loads(json.dumps(tally.to_fields()))))
+    assert total.rows == 6 and total.stops == {"decided": 2, "failed": 2} and total.error == "no"
+    assert total.saved == 1 - 20 / 236
