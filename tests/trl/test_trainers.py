@@ -173,6 +173,6 @@ def test_messages_are_lists_of_structures(pools: Path, tmp_path: Path) -> None:
     schema = polars.read_parquet_schema(path)
     message = polars.List(polars.Struct({"role": polars.String, "content": polars.String}))
     assert schema["prompt"] == schema["chosen"] == schema["rejected"] == message
-    assert schema["margin"] == polars.Float64 and schema["size"] == polars.Int64
+    assert schema["margin"] == polars.Float64 and schema["size"] == polars.Int32
     types = dict(duckdb.sql(f"select column_name, column_type from (describe select * from '{path}')").fetchall())
     assert types["margin"] == "DOUBLE" and types["chosen"].endswith("[]")
