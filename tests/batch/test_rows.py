@@ -12,15 +12,15 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from quitmt.batch.rows import Columns, Row, format_of, read
-from quitmt.batch.storage import Found, Place, matches
+from quitmt.batch.rows import Columns, InputRow, format_of, read
+from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, QuitmtError, UsageError
 
 TEXTS = ["One.", "", "Três — “é”\u2028 ainda", 'Four, "quoted"']
 
 
-def found(path: Path) -> Found:
-    return Found(Place(str(path)), path.name)
+def found(path: Path) -> InputFile:
+    return InputFile(Location(str(path)), path.name)
 
 
 def texts(path: Path, columns: Columns | None = None, kind: str | None = None) -> list[str]:
@@ -85,7 +85,10 @@ def test_columns_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"t": "Hi.", "k": 7, "from": "en", "to": "de", "before": "Yo."}\n{"t": null, "k": "x"}\n')
     columns = Columns("t", "k", "from", "to", "before")
-    assert list(read(found(path), "jsonl", columns)) == [Row(1, "Hi.", "7", "en", "de", "Yo."), Row(2, "", "x")]
+    assert list(read(found(path), "jsonl", columns)) == [
+        InputRow(1, "Hi.", "7", "en", "de", "Yo."),
+        InputRow(2, "", "x"),
+    ]
 
 
 def test_tables_without_a_header_have_numbers(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from quitmt._version import __version__
 from quitmt.batch import rows
 from quitmt.batch.columns import SUFFIXES
 from quitmt.batch.rows import Columns
-from quitmt.batch.storage import Found, Place, matches
+from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.files.settings import as_read_back, difference
 from quitmt.recipe.effective import effective
@@ -31,7 +31,7 @@ OWN = "_quitmt"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     inputs: tuple[str, ...]
     """Paths, addresses and patterns of either."""
     output: str
@@ -59,7 +59,7 @@ class Job:
     def folder(self) -> Folder:
         return Folder(self.output, self.output_format, self.distinct)
 
-    def files(self) -> tuple[list[Found], str]:
+    def files(self) -> tuple[list[InputFile], str]:
         """The inputs and their format; refused where ids by file and line would not be unique."""
         found = [file for pattern in self.inputs for file in matches(pattern)]
         names: dict[str, str] = {}
@@ -99,28 +99,28 @@ class Folder:
     distinct: bool = False
 
     @property
-    def place(self) -> Place:
-        return Place(self.output)
+    def place(self) -> Location:
+        return Location(self.output)
 
     @property
-    def own(self) -> Place:
+    def own(self) -> Location:
         return self.place / OWN
 
     def name(self, part: int) -> str:
         return f"part-{part:06d}{SUFFIXES[self.output_format]}"
 
-    def result(self, part: int) -> Place:
+    def result(self, part: int) -> Location:
         return self.place / self.name(part)
 
     @property
-    def finished(self) -> Place:
+    def finished(self) -> Location:
         """The folder that workers write to."""
         return self.own / "distinct" if self.distinct else self.place
 
-    def worked(self, part: int) -> Place:
+    def worked(self, part: int) -> Location:
         return self.finished / self.name(part)
 
-    def rows(self, part: int) -> Place:
+    def rows(self, part: int) -> Location:
         return self.own / "input" / f"part-{part:06d}.parquet"
 
     def make(self) -> None:
@@ -129,7 +129,7 @@ class Folder:
             folder.make_folder()
 
 
-def claim(job: Job, files: Sequence[Found]) -> None:
+def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
     """See to it that the folder is this job's: refused if it holds another one, or files of others."""
     folder, now = job.folder, job.settings()
     prints = {file.name: _fingerprint(file) for file in files}
@@ -146,7 +146,7 @@ def claim(job: Job, files: Sequence[Found]) -> None:
     manifest.write(json.dumps({"settings": now, "inputs": prints}, ensure_ascii=False, indent=1).encode())
 
 
-def _manifest(place: Place) -> Mapping[str, Any]:
+def _manifest(place: Location) -> Mapping[str, Any]:
     try:
         found = json.loads(place.read())
         if isinstance(found["settings"], dict) and isinstance(found["inputs"], dict):
@@ -157,7 +157,7 @@ def _manifest(place: Place) -> Mapping[str, Any]:
     raise InputError(f"{place.url} is damaged", hint="delete the folder to start over")
 
 
-def _refuse_other(job: Job, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
+def _refuse_other(job: BatchJob, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
     if other := difference(before["settings"], now):
         raise UsageError(
             f"cannot go on: {other.told} was {other.was} in the job that {job.output} holds and is {other.now} now",
@@ -172,6 +172,6 @@ def _refuse_other(job: Job, before: Mapping[str, Any], now: Mapping[str, Any], p
         )
 
 
-def _fingerprint(file: Found) -> list[int]:
+def _fingerprint(file: InputFile) -> list[int]:
     """Of its length, its beginning and its end: cheap, whatever the size."""
     return [file.place.size(), zlib.crc32(file.place.edges())]

@@ -14,7 +14,7 @@ from quitmt.errors import MissingExtra
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
     from quitmt.batch.run import Summary
-    from quitmt.batch.tally import Tally
+    from quitmt.batch.tally import PartTally
 
 DESCRIPTION = """\
 Translate files of any size with Ray, here or on a cluster: Parquet, JSON lines, CSV, TSV or plain text in, Parquet or
@@ -102,8 +102,8 @@ def act(args: argparse.Namespace) -> int:
         import fsspec  # noqa: F401  # a plain install lacks them
         import pyarrow  # noqa: F401
 
-        from quitmt.batch.cluster import Pool
-        from quitmt.batch.job import Job
+        from quitmt.batch.cluster import WorkerPool
+        from quitmt.batch.job import BatchJob
         from quitmt.batch.rows import Columns
         from quitmt.batch.run import run
     except ImportError as error:
@@ -111,7 +111,7 @@ def act(args: argparse.Namespace) -> int:
     columns = Columns(
         args.source_column, args.id_column, args.src_column, args.tgt_column, args.context_column, not args.no_header
     )
-    job = Job(
+    job = BatchJob(
         tuple(args.inputs),
         args.output,
         options.recipe_of(args),
@@ -122,7 +122,7 @@ def act(args: argparse.Namespace) -> int:
         args.nbest,
         args.distinct,
     )
-    pool = Pool.sized(
+    pool = WorkerPool.sized(
         args.workers,
         gpus=args.gpus_per_worker,
         cpus=args.cpus_per_worker,
@@ -131,7 +131,7 @@ def act(args: argparse.Namespace) -> int:
         dashboard=args.dashboard,
         debug=args.debug,
     )
-    shown = Shown(quiet=args.quiet)
+    shown = BatchProgress(quiet=args.quiet)
     try:
         summary = run(job, pool, shown, retry_failed=args.retry_failed, text=args.text)
     except KeyboardInterrupt:
@@ -156,7 +156,7 @@ def _tell(summary: Summary, args: argparse.Namespace, workers: int) -> int:
     return 1
 
 
-def summary_lines(plan: Plan, total: Tally, seconds: float, workers: int, gpus: float) -> list[str]:
+def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """What a job came to, what it cost, and what full budgets would have."""
     found = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
@@ -175,11 +175,12 @@ def summary_lines(plan: Plan, total: Tally, seconds: float, workers: int, gpus: 
     return found
 
 
-class Shown:
+class BatchProgress:
     """A bar on a terminal; elsewhere a line now and then."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._bar, self._told = quiet, None, time.monotonic()
+        self._quiet, self._told = quiet, time.monotonic()
+        self._bar: Any = None
         self._total = self._before = 0
         self._begun = 0.0
 
@@ -187,7 +188,7 @@ class Shown:
         if not self._quiet:
             print(f"quitmt: {message}", file=sys.stderr)
 
-    def planned(self, plan: Plan, done: Tally) -> None:
+    def planned(self, plan: Plan, done: PartTally) -> None:
         from tqdm import tqdm
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
@@ -199,7 +200,7 @@ class Shown:
             file=sys.stderr, dynamic_ncols=True, smoothing=0.05,
         )  # fmt: skip
 
-    def progress(self, total: Tally) -> None:
+    def progress(self, total: PartTally) -> None:
         if self._bar is None:
             return
         if not self._bar.disable:
@@ -210,7 +211,7 @@ class Shown:
             self._told = time.monotonic()
             self.say(self.line(total, time.monotonic() - self._begun))
 
-    def line(self, total: Tally, seconds: float) -> str:
+    def line(self, total: PartTally, seconds: float) -> str:
         rate = (total.rows - self._before) / seconds if seconds else 0.0
         left = f", {(self._total - total.rows) / rate / 60:.0f} minutes left" if rate > 0 else ""
         done = f"{total.rows:,} of {self._total:,} segments, {rate:.1f} per second{left}"
