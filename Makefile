@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo batch-demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser test-batch lint format bench dist clean
+.PHONY: demo batch-demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
 
 demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
 	$(BIN)/quitmt demo
@@ -67,6 +67,9 @@ test-serve: $(VENV)-serve/.done  ## schemathesis over the server's OpenAPI descr
 test-browser: $(VENV)-serve/.done  ## the page in a real browser: needs Debian's chromium, or CHROMIUM=PATH
 	@command -v '$(or $(CHROMIUM),chromium)' > /dev/null || { echo 'make test-browser: apt-get install chromium, or name one: CHROMIUM=PATH' >&2; exit 2; }
 	$(VENV)-serve/bin/python -m pytest tests/browser
+
+test-trl: $(VENV)-trl/.done  ## TRL trains on exported files and by our rewards, in an environment of its own (CPU only)
+	$(VENV)-trl/bin/python -m pytest -o filterwarnings= tests/trl
 
 # Not in make test: Ray has half a gigabyte of its own, and starts slowly.
 test-batch: $(VENV)-batch/.done  ## quitmt batch on real Ray: a cluster of three nodes, kills, the driver killed
@@ -133,6 +136,14 @@ $(VENV)-serve/.done: pyproject.toml
 	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet --editable '.[serve]'
 	touch $@
 
+# TRL, datasets and accelerate are trainers' packages, and nothing else needs them.
+$(VENV)-trl/.done: pyproject.toml
+	test -x $(VENV)-trl/bin/python || $(PYTHON) -m venv $(VENV)-trl
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet torch==2.13.0
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet trl==1.16.0 datasets==5.2.0 polars==2.1.0 duckdb==2.0.0 pyarrow==26.0.1 pytest
+	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet --editable '.[llm]'
+	touch $@
+
 # Ray is half a gigabyte and starts slowly: whoever does not need it does without.
 $(VENV)-batch/.done: pyproject.toml constraints.txt
 	test -x $(VENV)-batch/bin/python || $(PYTHON) -m venv $(VENV)-batch
@@ -152,5 +163,5 @@ $(VENV)-dist/.done: Makefile constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-batch $(VENV)-mbrs $(STUDY) $(BATCH) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-trl $(VENV)-batch $(VENV)-mbrs $(STUDY) $(BATCH) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,7 +20,7 @@ def read(path: str) -> Any:
 
 def test_the_workflow_runs_what_we_run_on_every_python_that_we_name() -> None:
     job = read(".github/workflows/ci.yml")["jobs"]["check"]
-    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run", "make dist"]
     pythons = job["strategy"]["matrix"]["python"]
     assert f">={pythons[0]}" == PROJECT["requires-python"]
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)]

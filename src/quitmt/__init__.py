@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from quitmt.errors import QuitmtError
     from quitmt.rerank import mbr, qe, vote  # type: ignore[no-redef]  # functions, not the modules of that name
+    from quitmt.rewards import group_reward, reward
     from quitmt.stop.fixed import Fixed
     from quitmt.stop.window import Quit
     from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Standing, Verdict
@@ -44,6 +45,7 @@ _HOMES = {
     ),
     "quitmt.errors": ("QuitmtError",),
     "quitmt.rerank": ("mbr", "qe", "vote"),
+    "quitmt.rewards": ("group_reward", "reward"),
     "quitmt.stop.fixed": ("Fixed",),
     "quitmt.stop.window": ("Quit",),
     "quitmt.types": ("Ask", "Candidate", "Draw", "Outcome", "Segment", "Standing", "Verdict"),
@@ -66,10 +68,12 @@ __all__ = [
     "__version__",
     "best_of",
     "best_of_async",
+    "group_reward",
     "mbr",
     "qe",
     "rerank_pool",
     "rerank_pool_async",
+    "reward",
     "translate",
     "translate_async",
     "vote",

@@ -68,14 +68,16 @@ class Translator:
     that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
     with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
-    source, on average) or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"`` is QUIT as published.
+    source, on average, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"``
+    is QUIT as published.
 
     To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, min_p, epsilon,
     seed, and ``anchors``, such as "greedy,beam:4") and ``options`` (the backend's own, such as base_url); to a reranker
     given by name ``mbr`` (a faster kind of it, such as prune), ``support`` (others or all), ``filter`` and ``keep``
     (MBR among the best by QE) and ``hardware`` (of scoring models); to a rule
     given by name k, w, alpha and n. After ``deadline`` seconds a source stops with its best translation so far;
-    ``run_deadline`` is for all sources of a call together.
+    ``run_deadline`` is for all sources of a call together. With ``nbest`` each outcome has the so many best distinct
+    candidates, with their scores.
 
     >>> def sample(source, start, stop):
     ...     return [source.upper() + "!" * (index % 3) for index in range(start, stop)]
@@ -95,10 +97,11 @@ class Translator:
         alpha: float | None = None,
         n: int | None = None,
         max_loss: float | str | None = None,
-        max_cost: float | None = None,
+        max_cost: float | str | None = None,
         profile: str | PathLike[str] | Profile | None = None,
         in_flight: int | None = None,
         speculate: bool = False,
+        nbest: int | None = None,
         deadline: float | None = None,
         run_deadline: float | None = None,
         mbr: str | None = None,

@@ -60,9 +60,14 @@ def _table(text: str) -> dict[str, Any]:
     return found
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
+
+
 INT = Type("a whole number", int, lambda value: type(value) is int)
 FLOAT = Type("a number", float, lambda value: type(value) in (int, float) and math.isfinite(value))
 TEXT = Type("a text", str, lambda value: isinstance(value, str))
+TEXTS = Type("a text, or a list of texts", str, _is_texts)
 FLAG = Type("yes or no", _flag, lambda value: isinstance(value, bool))
 SIZES = Type("sizes such as 8/16/32", _sizes, lambda value: isinstance(value, list | tuple))
 TABLE = Type("a JSON object", _table, lambda value: isinstance(value, Mapping))

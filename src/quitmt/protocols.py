@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.types import Ask, Candidate, Draw, Effort, Segment, Standing, Verdict
+from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Segment, Standing, Verdict
 
 State = TypeVar("State")
 Arena = TypeVar("Arena")
@@ -99,6 +99,13 @@ class RerankerTraits:
     """It scores candidates that are not samples. False for one that knows nothing of them."""
     judges_itself: bool = False
     """A sample is among its own judges, as in the paper: rules then need more candidates before they look."""
+    gives_scores: bool = False
+    """Standings tell the scores of all samples so far, and not only the best one."""
+    votes: bool = False
+    """The score of a sample is the share of samples that give its answer."""
+    comparable: bool = True
+    """A score on one pool means the same on a larger one. False for scores that are relative to their pool, such as
+    ranks or shares of a whole: their best one moves with the size of the pool, and says nothing when it stays."""
 
 
 class Reranker(Protocol[State]):
@@ -122,7 +129,10 @@ class Reranker(Protocol[State]):
 
 
 class Watch(Protocol):
-    """A rule at work on one segment; it sees the trajectory of standings and nothing else."""
+    """A rule at work on one segment; it sees the trajectory of standings and nothing else.
+
+    Optional: ``kept_signals``, numbers that the segment's outcome is to have, for the steering of later segments.
+    """
 
     def observe(self, standing: Standing) -> Verdict | None:
         """Called once a step, in order; a verdict ends the segment."""
@@ -139,10 +149,34 @@ class RuleTraits:
     """It looks at the best candidate's rivals, which only exact MBR can tell."""
     needs_running_best: bool = False
     """It takes the best score for a running maximum, as with QE."""
+    needs_scores: bool = False
+    """It looks at the scores of all samples."""
+    needs_votes: bool = False
+    """It counts answers, so it is for votes only."""
+    compares_scores: bool = False
+    """It compares the best score with those on smaller pools."""
+
+
+class Steering(Protocol):
+    """Chooses the rule of each segment of a run by what became of segments before it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether all is known that the next segment's rule depends on."""
+        ...
+
+    def next(self, position: int, *, blank: bool = False) -> StoppingRule:
+        """The rule of the next position of the input; called for each in order, once it is ``ready``."""
+        ...
+
+    def add(self, position: int, outcome: Outcome) -> None:
+        """What became of a position; in any order."""
+        ...
 
 
 class StoppingRule(Protocol):
-    """Decides when a segment has enough candidates. Optional: ``traits``."""
+    """Decides when a segment has enough candidates. Optional: ``traits``; ``steer()``, a ``Steering`` for a run whose
+    segments are to have different rules."""
 
     @property
     def signature(self) -> str: ...
@@ -169,6 +203,8 @@ class UtilityTraits:
     only, and not all of the call."""
     apart: float = 0.0
     """Two texts with a lower utility have little in common."""
+    votes: bool = False
+    """It is 1 for two texts with the same answer, and 0 otherwise."""
 
 
 class Utility(Protocol[Arena]):
@@ -247,6 +283,12 @@ async def warm(generator: Generator) -> None:
     own: Any = generator
     if hasattr(own, "warm"):
         await own.warm()
+
+
+def steering(rule: StoppingRule) -> Steering | None:
+    """For the segments of one run, if the rule wants that."""
+    own: Any = rule
+    return own.steer() if hasattr(own, "steer") else None
 
 
 def waiting(generator: Generator) -> str | None:

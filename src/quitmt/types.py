@@ -7,7 +7,7 @@ downwards; sizes count samples. References are not here on purpose: only evaluat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -58,6 +58,12 @@ class Candidate:
 
 GIVEN = "given"
 """The origin of an anchor that is the user's own."""
+
+
+def tokens_of(candidates: Iterable[Candidate]) -> int | None:
+    """Of all of them, generated now or recorded; None unless each has a number."""
+    counts = [(one.scores or {}).get("tokens") if one.tokens is None else one.tokens for one in candidates]
+    return None if any(count is None for count in counts) else int(sum(count for count in counts if count is not None))
 
 
 def at(index: int, anchors: Sequence[Candidate], candidates: Sequence[Candidate]) -> Candidate:
@@ -114,6 +120,13 @@ class Standing:
     score: float
     rivals: Callable[[], Rivals] | None = field(default=None, compare=False, repr=False)
     """For rules that race candidates: computed when it is called, by rerankers that can."""
+    scores: Callable[[], npt.NDArray[np.float64]] | None = field(default=None, compare=False, repr=False)
+    """Of the samples so far, in their order and on this very pool: computed when called, by rerankers that can."""
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score of the samples, by rerankers that can tell."""
+        return None if self.scores is None else float(self.scores().mean())
 
 
 class Verdict(StrEnum):
@@ -154,6 +167,20 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """A distinct candidate of a segment with its score, as it stands in n-best lists."""
+
+    index: int
+    text: str
+    score: float
+    count: int = 1
+    """How many of the samples have this text; 0 for an anchor that did not come up as a sample."""
+    log_probability: float | None = None
+    origin: str = ""
+    """Of the anchor with this text, if there is one, whether it came up as a sample too or not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one segment. A failed one keeps the best translation known when it failed, if there was any."""
 
@@ -182,6 +209,12 @@ class Outcome:
     """Where the translation comes from, if it is an anchor: ``greedy``, ``beam:4``, ``given``."""
     anchors: int = 0
     """How many anchors its generator made for it, besides the ``size`` samples."""
+    nbest: tuple[Ranked, ...] = ()
+    """The best distinct candidates, the best first, if they were asked for: the translation is the first of them."""
+    signals: tuple[float, ...] = ()
+    """What the rule saw at its looks, in a run that is paced: later segments depend on it."""
+    tokens: int | None = None
+    """Of all candidates that were generated for it, in a run that is paced and where each has a number of tokens."""
 
     @property
     def cost(self) -> int:
@@ -202,8 +235,8 @@ class Finished:
     outcome: Outcome
     candidates: Sequence[Candidate]
     anchors: Sequence[Candidate] = ()
-    ranked: Sequence[tuple[int, float]] = ()
-    """Each distinct candidate's index and score, the best first, if that was asked for and the reranker can tell."""
+    ranked: Sequence[Ranked] = ()
+    """Each distinct candidate, the best first, if that was asked for and the reranker can tell."""
 
     @classmethod
     def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:

@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 from quitmt import rerank, stop
-from quitmt.calibrate import auto, choose, profile
+from quitmt.calibrate import auto, choose, paced, profile
 from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.choose import Request, Source, TooSmall, calibrate
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import InputError, UsageError, said
 from quitmt.protocols import RerankerTraits
+from quitmt.stop.fixed import Fixed
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
+from quitmt.stop.steering import Steered
 from quitmt.types import Candidate, RecordedPool, Segment
 
 SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
@@ -134,8 +136,8 @@ def test_bad_requests(settings: dict[str, float], said: str) -> None:
 
 def test_what_is_calibrated_by_default() -> None:
     assert choose.default_rules("mbr:comet") == ("loss", "fixed")
-    assert choose.default_rules("qe:kiwi") == ("headroom", "fixed")
-    assert choose.default_rules("qe:metricx:some/model") == ("headroom:top=0", "fixed")
+    assert choose.default_rules("qe:kiwi") == ("headroom:reach=16", "fixed")
+    assert choose.default_rules("qe:metricx:some/model") == ("headroom:top=0,reach=16", "fixed")
 
 
 def test_a_threshold_is_not_given_beforehand() -> None:
@@ -257,11 +259,12 @@ def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
 def test_auto_without_a_profile() -> None:
     assert auto.rule("mbr:my:utility", MBR, Wish("0.002")).rule == stop.load("loss:most=0.002")
     assert auto.rule("mbr:my:utility", MBR, Wish()).rule == stop.load("loss")
-    assert auto.rule("qe:kiwi", QE, Wish()).rule == stop.load("headroom")
-    assert auto.rule("qe:metricx", QE, Wish()).rule == stop.load("headroom:top=0,share=0.05")  # negated: 0 is perfect
+    assert auto.rule("qe:kiwi", QE, Wish()).rule == stop.load("headroom:reach=16,share=0.005")
+    negated = stop.load("headroom:top=0,reach=16,share=0.125")  # 0 is perfect
+    assert auto.rule("qe:metricx", QE, Wish()).rule == negated
     with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
         auto.rule("qe:my:reward", QE, Wish())
-    assert auto.rule("qe:kiwi", QE, Wish(max_cost=99.5)).rule == stop.load("fixed:99")
+    assert auto.rule("mbr:chrf", FASTER, Wish(max_cost=99.5)).rule == stop.load("fixed:99")
     assert auto.rule("mbr:chrf", FASTER, Wish(max_cost=1e6), n=64).rule == stop.load("fixed:64", n=64)
     with pytest.raises(UsageError, match="rule='auto' does not know what qe:kiwi loses with k=8 n=512"):
         auto.rule("qe:kiwi", QE, Wish("0.1"))
@@ -287,7 +290,9 @@ def test_auto_knows_our_own_rerankers(reranker: str) -> None:
 @pytest.mark.parametrize("settings", [{"k": 64}, {"n": 64}])
 def test_known_curves_hold_for_their_own_steps(settings: Any) -> None:
     """A rule that looks every 64 candidates cannot cost 30 on average, whatever it costs at every 8."""
-    assert auto.rule("mbr:chrf", MBR, Wish(max_cost=30), **settings).rule == stop.load("fixed:30", **settings)
+    asked = Wish(max_cost=30)
+    assert auto.rule("mbr:chrf", MBR, asked, steer=False, **settings).rule == stop.load("fixed:30", **settings)
+    assert isinstance(auto.rule("mbr:chrf", MBR, asked, **settings).rule, Fixed if "k" in settings else Steered)
     with pytest.raises(UsageError, match="does not know what qe:likelihood loses with k="):
         auto.rule("qe:likelihood", QE, Wish("0.1"), **settings)
 
@@ -296,6 +301,51 @@ def test_known_curves_hold_for_their_own_steps(settings: Any) -> None:
 def test_bad_losses(text: str) -> None:
     with pytest.raises(UsageError, match="max_loss must be a number above 0"):
         auto.loss_in(text, 1.0)
+
+
+def test_a_cost_without_a_curve_is_paced() -> None:
+    """The rule for the reranker, where there is one and room for it; else a fixed number."""
+
+    def granted(reranker: str, traits: RerankerTraits, cost: float | str) -> Any:
+        return auto.rule(reranker, traits, Wish(max_cost=cost)).rule
+
+    assert granted("mbr:my:utility", MBR, 64) == Steered(stop.load_threshold("loss", k=8, n=512), 64)
+    room = stop.load_threshold("headroom:reach=16,share=0.005", k=8, n=512)
+    assert granted("qe:kiwi", QE, 64) == Steered(room, 64)
+    assert granted("qe:kiwi", QE, "3000tokens") == Steered(room, 3000, tokens=True)
+    assert granted("qe:my:reward", QE, 99.5).learns_top
+    plain = granted("mbr:my:utility", replace(MBR, judges_itself=True), 24)
+    assert "new:0.1" in plain.signature and plain.rule.minimum == 8
+    assert granted("qe:my:reward", QE, 15) == stop.load("fixed:15")
+    assert granted("qe:my:reward", QE, 600) == stop.load("fixed:512")
+    with pytest.raises(UsageError, match="a price in tokens is for runs over many segments, by exact mbr: or qe:"):
+        granted("mbr:chrf", FASTER, "3000tokens")
+
+
+def test_prices() -> None:
+    assert [paced.price(cost) for cost in (60, "60", "3e3tokens", " 5 tokens ")] == [
+        (60, False), (60, False), (3000, True), (5, True)
+    ]  # fmt: skip
+    for bad in ("tokens", "60 candidates", "x", ""):
+        with pytest.raises(UsageError, match="must be a number of candidates, as 60, or of tokens, as 3000tokens"):
+            paced.price(bad)
+    for none in ("0tokens", "nan", "-1", "inf"):
+        with pytest.raises(UsageError, match="must be at least 1"):
+            paced.price(none)
+
+
+def test_a_profile_counts_candidates(known: Profile) -> None:
+    with pytest.raises(UsageError, match="the curve of a profile is in candidates"):
+        auto.rule("qe:recorded:q", QE, Wish(max_cost="3000tokens"), known, k=4, n=64)
+
+
+def test_requests_are_not_paced(caplog: pytest.LogCaptureFixture) -> None:
+    rule = auto.rule("qe:kiwi", QE, Wish(max_cost=64)).rule
+    assert paced.unsteered(rule) == stop.load("fixed:64")
+    assert "requests are not paced" in caplog.text
+    assert paced.unsteered(stop.load("quit")) == stop.load("quit")
+    with pytest.raises(UsageError, match="a price in tokens is for runs"):
+        paced.unsteered(auto.rule("qe:kiwi", QE, Wish(max_cost="64tokens")).rule)
 
 
 def test_wishes_exclude_each_other() -> None:

@@ -11,12 +11,15 @@ from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.metrics.recorded import RecordedScores
+from quitmt.metrics.ter import Ter
 from quitmt.metrics.vote import Vote
+from quitmt.metrics.words import Bleu, ChrfPlus
 from quitmt.protocols import Reranker, Utility
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.filtered import Filtered
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
+from quitmt.rerank.weighted import Weighted
 from quitmt.types import Candidate
 from tests.contract.rerankers import (
     POOLS,
@@ -49,9 +52,19 @@ EXACT: dict[str, Make] = {
     "mbr:function": lambda: rerank.mbr(overlap, support="all"),
     "mbr:function of three": lambda: rerank.mbr(overlap_of_three, support="all"),
     "mbr:vote": lambda: Mbr(Vote(lambda text: text.split()[-1])),
+    "mbr:chrf++": lambda: rerank.load("mbr:chrf++"),
+    "mbr:bleu": lambda: rerank.load("mbr:bleu"),
+    "mbr:sum": lambda: rerank.load("mbr:0.5*chrf+2*bleu"),
+}
+COMBINED: dict[str, Make] = {
+    "mbr:scaled": lambda: rerank.load("mbr:scaled:0.5*chrf+bleu", support="others"),
+    "mbr:rank": lambda: rerank.load("mbr:rank:0.5*chrf+bleu"),
+    "mbr:rank, anchor": lambda: rerank.load("mbr:rank:0.5*chrf+bleu", support="anchor"),
 }
 RECORDED: dict[str, Make] = {
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
+    "qe:scaled": lambda: rerank.load("qe:scaled:0.5*recorded:q+likelihood"),
+    "qe:rank": lambda: rerank.load("qe:rank:0.5*recorded:q+likelihood"),
     "qe:combined": lambda: rerank.load("qe:0.5*recorded:q+2*likelihood"),
     "filtered": lambda: rerank.load("mbr:chrf", filter="qe:recorded:q", keep=6),
     "filtered, others": lambda: Filtered(RecordedScores("q"), Chrf(), keep=6, support="others"),
@@ -86,6 +99,15 @@ class TestOthers(AnchoredContract):
     def make(cls, request: pytest.FixtureRequest) -> Make:
         utility: Utility[Any] = Chrf() if request.param == "chrf" else Vote(lambda text: text.split()[-1])
         return lambda: Mbr(utility, "others")
+
+
+class TestCombined(AnchoredContract):
+    """Scores made comparable within a pool."""
+
+    @pytest.fixture(scope="class", params=COMBINED)
+    @classmethod
+    def make(cls, request: pytest.FixtureRequest) -> Make:
+        return COMBINED[request.param]
 
 
 class TestFailing(AnchoredContract, FailingContract):
@@ -152,6 +174,8 @@ ALL_EQUAL: dict[str, Make] = {
         FunctionEstimator(lambda source, text: 0.1), FunctionUtility(lambda h, r: 0.1), keep=3
     ),
     "vote": lambda: rerank.vote(lambda text: None),
+    "rank": lambda: rerank.load("mbr:rank:vote+vote"),
+    "scaled": lambda: rerank.load("mbr:scaled:2*vote+vote"),
 }
 
 
@@ -172,6 +196,10 @@ def test_texts_that_chrf_cannot_tell_apart_tie_to_the_lowest_index(variant: str)
 
 UTILITIES: dict[str, Callable[[], Utility[Any]]] = {
     "chrf": Chrf,
+    "chrf++": ChrfPlus,
+    "bleu": Bleu,
+    "ter": Ter,
+    "sum": lambda: Weighted([Chrf(), Bleu()], [0.5, -2]),
     "vote": lambda: Vote(lambda text: text[:1] or None),
     "function": lambda: FunctionUtility(lambda h, r: len(h) - 2 * len(r)),
     "function of three": lambda: FunctionUtility(lambda s, h, r: len(s) * len(h) - 2 * len(r)),

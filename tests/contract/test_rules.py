@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from quitmt import stop
 from quitmt.protocols import StoppingRule
 from quitmt.types import Standing, Verdict
-from tests.contract.rules import Make, RivalsContract, RuleContract
+from tests.contract.rules import Make, RivalsContract, RuleContract, steps, verdicts
 
 
 def named(spec: str) -> Make:
@@ -42,6 +44,21 @@ class TestQuit(RuleContract):
 
     def settings(self) -> list[dict[str, Any]]:
         return [*super().settings(), {"w": 4}, {"alpha": 0.03}, {"w": 4, "alpha": 0.03}]
+
+
+class TestQuitByAdvantage(TestQuit):
+    """Scores that grow with the pool by the same for all: only what they are apart counts."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        rule = "quit:watch=advantage"
+        return lambda **settings: stop.load(rule, **{"k": 8, "w": self.w, "n": 64, "alpha": 0.02, **settings})
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, size + 1.0, scores=lambda: np.array([size + 1.0, size - 1.0]))
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, 1.0, scores=lambda: np.array([1.0, *np.zeros(size)]))
 
 
 class TestFull(RuleContract):
@@ -100,4 +117,53 @@ class TestRace(RivalsContract):
 
     def settings(self) -> list[dict[str, Any]]:
         options = (",epsilon=0.1", ",z=2", ",minimum=17", ",looks=3", ",epsilon=0.1,z=2")
+        return [*super().settings(), *({"options": each} for each in options)]
+
+
+class OfScores(RuleContract):
+    """Rules of others, which look at the scores of all samples."""
+
+    early = Verdict.DECIDED
+
+    def settled(self, size: int) -> Standing:
+        return Standing(size, 0, 1.0, scores=lambda: np.ones(size))
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, 0.0, scores=lambda: np.linspace(-5.0, 0.0, size))
+
+    def test_without_scores_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
+        alone = [replace(self.settled(size), scores=None) for size in steps(rule)]
+        assert verdicts(rule.open(), alone) == [None] * (len(alone) - 1) + [Verdict.BUDGET]
+
+
+class TestPandora(OfScores):
+    @pytest.fixture(params=LOOKS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"pandora:cost=0.0001,{request.param}")
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",cost=0.1", ",scale=2", ",margin=0.2", ",minimum=17", ",looks=3")
+        return [*super().settings(), *({"options": each} for each in options)]
+
+
+class TestBeacon(OfScores):
+    @pytest.fixture(params=["minimum=16", "minimum=4,looks=1", "minimum=20,looks=4"])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"beacon:cost=0.0001,{request.param}")
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",cost=0.1", ",ignore=0.02", ",minimum=17", ",looks=3")
+        return [*super().settings(), *({"options": each} for each in options)]
+
+
+class TestConsistency(OfScores):
+    @pytest.fixture(params=LOOKS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return named(f"consistency:doubt=0.1,{request.param}")
+
+    def unsettled(self, size: int) -> Standing:
+        return Standing(size, 0, 0.5, scores=lambda: np.full(size, 0.5))
+
+    def settings(self) -> list[dict[str, Any]]:
+        options = (",doubt=0.2", ",minimum=17", ",looks=3")
         return [*super().settings(), *({"options": each} for each in options)]

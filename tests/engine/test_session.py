@@ -180,9 +180,10 @@ def test_rules_observers_and_ranks_are_each_segments_own() -> None:
             finished = await own
             assert finished.outcome.size == 12 and "|n:12|" in finished.outcome.signature
             assert seen == [(4, None), (8, None), (12, Verdict.BUDGET)]
-            assert finished.ranked[0] == (finished.outcome.index, finished.outcome.score)
-            assert [index for index, _ in finished.ranked] == [0, 1, 2]
-            scores = [score for _, score in finished.ranked]
+            best = finished.ranked[0]
+            assert (best.index, best.score) == (finished.outcome.index, finished.outcome.score)
+            assert [one.index for one in finished.ranked] == [0, 1, 2]
+            scores = [one.score for one in finished.ranked]
             assert scores == sorted(scores, reverse=True)
 
     run(work())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quitmt.errors import InputError
-from quitmt.files.pools import _Seen, format_pool, parse_pool, read_plain_pools, read_pools
+from quitmt.files.pools import Seen, format_pool, parse_pool, read_plain_pools, read_pools
 from quitmt.types import Candidate, RecordedPool, Segment
 
 
@@ -33,7 +33,7 @@ def test_what_is_written_reads_back() -> None:
     assert [c.text for c in pool.candidates] == ["olá\n", "😀"]
     assert [c.scores for c in pool.candidates] == [
         {"log_probability": -1.5, "tokens": 3, "q": 1.0},
-        {"log_probability": -2.0, "tokens": 4, "q": 2.0},
+        {"log_probability": -2.0, "tokens": 4, "q": 2.0, "only here": 0.0},
     ]
 
 
@@ -83,8 +83,8 @@ def test_duplicate_ids(tmp_path: Path) -> None:
 
 
 def test_ids_are_remembered_beyond_the_recent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Seen, "RECENT", 4)
-    seen = _Seen()
+    monkeypatch.setattr(Seen, "RECENT", 4)
+    seen = Seen()
     assert not any(seen.seen(str(number)) for number in range(50))
     assert all(seen.seen(str(number)) for number in range(50))
     assert not seen.seen("50")

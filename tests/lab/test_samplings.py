@@ -170,6 +170,19 @@ def test_the_report_compares_all(results: Results, tmp_path: Path, monkeypatch: 
     row = next(row for row in rows if row["sampling"] == PLAIN and row["rule"] == "all 16")
     assert float(row["chrfpp_minus_greedy"]) == pytest.approx((best - greedy).mean())
     assert float(row["chrfpp_minus_greedy_low"]) <= float(row["chrfpp_minus_greedy_high"])
+    main = cells(tmp_path / "out" / "tables" / "results.csv")
+    assert [row["acceleration"] for row in main[:4]] == ["greedy", "beam:2", "beam:3", "One sample"]
+    assert main[0]["chrfpp_minus_greedy"] == "" and all(row["chrfpp_minus_greedy_low"] for row in main[1:])
+    whole = next(row for row in main if row["acceleration"] == "Unaccelerated")
+    assert float(whole["chrfpp_minus_greedy"]) == pytest.approx((best - greedy).mean())
+    alphas = cells(tmp_path / "out" / "tables" / "alpha.csv")
+    assert all(row["chrfpp_minus_greedy_low"] for row in alphas)
+    times = {row["method"]: row for row in cells(tmp_path / "out" / "tables" / "runtime.csv")}
+    assert float(times["greedy"]["total_seconds_live"]) == float(times["greedy"]["total_seconds_estimated"]) > 0
+    assert float(times["One sample"]["total_seconds_estimated"]) > 0 and not times["One sample"]["total_seconds_live"]
+    assert page.index("Is reranking worth it here?") < page.index("Best of all")
+    proofs = cells(tmp_path / "out" / "tables" / "promises.csv")
+    assert [row["promise"].partition(" within")[0] for row in proofs] == [*["equivalent"] * 3, "not worse"] * 2
     assert "− greedy" in page and page.index("What to use") < page.index("What was found")
     assert 'href="T-1.2-greedy-beam-3/report.html"' in page and 'href="cold/report.html"' in page
     for folder in ("T-1.2-greedy-beam-3", "cold"):

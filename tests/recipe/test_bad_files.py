@@ -97,7 +97,7 @@ TOML = {
     ),
     "options in an option": (
         "[model]\nname = 'openai:m'\n[model.options.base_url]\na = 1\n",
-        "line 3: base_url must be a text, not {'a': 1}",
+        "line 3: base_url must be a text, or a list of texts, not {'a': 1}",
     ),
     "no options": ("[model]\nname = 'openai:m'\noptions = 'x'\n", "line 3: [model] options must be a table, not 'x'"),
     "another engine's option": ("[model]\noptions = {max_tokens = 3}\n", "line 2: max_tokens goes with openai:"),

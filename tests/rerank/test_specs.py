@@ -84,6 +84,33 @@ def test_combinations_add_up(module: str, fake: None) -> None:
     assert rerank.load("qe:0.7*kiwi:m+metricx").signature == "qe:0.7*fake kiwi:m None None+1*fake metricx-qe None None"
 
 
+def test_utilities_add_up(fake: None) -> None:
+    """An expected utility is linear in the utility."""
+    texts = "o gato dormiu", "o gato comeu", "um gato dormiu"
+    chrf, bleu, both = (best(rerank.load(name), *texts) for name in ("mbr:chrf", "mbr:bleu", "mbr:2*chrf+0.5*bleu"))
+    assert both.best == chrf.best == bleu.best == 0
+    assert both.score == pytest.approx(2 * chrf.score + 0.5 * bleu.score)
+    assert rerank.load("mbr:0.5*chrf+++comet:m").signature == "mbr:0.5*chrF2|c:6|w:2+1*fake comet:m None None"
+    assert rerank.load("mbr:chrf").signature == "mbr:chrF2|c:6"
+
+
+def test_a_sum_of_utilities_goes_with_faster_kinds_and_filters() -> None:
+    texts = "o gato dormiu", "o gato comeu", "um gato dormiu", "a casa"
+    expected = best(rerank.load("mbr:2*chrf+0.5*bleu"), *texts)
+    assert best(rerank.load("mbr:2*chrf+0.5*bleu", variant="sample:reduction=1"), *texts).score == pytest.approx(
+        expected.score
+    )
+    assert best(rerank.load("mbr:2*chrf+0.5*bleu", filter="qe:recorded:q"), *texts) == expected
+
+
+def test_what_a_name_says_of_a_combination_is_what_the_reranker_says(fake: None) -> None:
+    for name in ("mbr:0.5*chrf+0.5*comet", "mbr:rank:chrf+comet", "qe:scaled:kiwi+metricx", "qe:kiwi+metricx"):
+        assert Reranking(name, support="all").traits == rerank.load(name).traits
+        assert Reranking(name).neural
+    assert Reranking("mbr:0.5*chrf+vote").usual_support == "all"
+    assert Reranking("mbr:rank:chrf+bleu").usual_support == "anchor"
+
+
 def test_scoring_models_get_their_model_and_hardware(fake: None) -> None:
     hardware = Hardware("cpu", "bfloat16")
     for spec, told in (("qe:kiwi", "kiwi"), ("qe:xcomet", "xcomet-qe"), ("qe:metricx:m", "metricx-qe:m")):
@@ -119,7 +146,14 @@ def test_a_filter() -> None:
         ("mbr:vote:os", "'os' does not name a module and an attribute"),
         ("mbr:vote:own_metrics_of_a_test:number", "an object of int is no metric .it must be answer.text."),
         ("mbr:vote:own_metrics_of_a_test:close", "cannot be called as a metric .it must be answer.text."),
-        ("zzz", "there is mbr:MODULE:NAME, mbr:chrf"),
+        ("zzz", "there is mbr:A.X.B.Y, mbr:MODULE:NAME, mbr:bleu, mbr:chrf"),
+        ("mbr:chrf+++", "a metric is missing in 'chrf...'"),
+        ("mbr:0.5*chrf+0.5*zzz", "unknown reranker 'mbr:zzz'"),
+        ("mbr:0.5*chrf+kiwi", "CometKiwi scores without a reference"),
+        ("mbr:rank:", "a metric is missing in 'rank:'"),
+        ("mbr:scaled:much*chrf", "'much' in 'scaled:much.chrf' is not a weight"),
+        ("mbr:bleu:tokenize=ja", "the tokenizer of BLEU must be one of 13a, intl, zh, char, none, not 'ja'"),
+        ("mbr:chrf++:words=0", "word n-grams of order 1 to 64, not 0"),
         ("qe:recorded", "needs the name of a score"),
         ("qe:likelyhood", "did you mean 'qe:likelihood'"),
         ("qe:comet", "COMET needs a reference .reranker='mbr:comet'"),
@@ -148,6 +182,9 @@ def test_what_means_nothing(spec: str, message: str, module: str) -> None:
         ({"spec": "qe:likelihood", "filter": "qe:recorded:q"}, "filter goes with an mbr: reranker, not with qe:like"),
         ({"spec": "mbr:chrf", "filter": "mbr:chrf"}, "the filter 'mbr:chrf' is no QE metric"),
         ({"spec": "mbr:chrf", "filter": "likelihood"}, "the filter 'likelihood' is no QE metric"),
+        ({"spec": "mbr:chrf", "filter": "qe:rank:recorded:q"}, "a filter cannot be 'qe:rank:recorded:q'"),
+        ({"spec": "mbr:rank:chrf", "filter": "qe:recorded:q"}, "filter does not go with mbr:rank:chrf"),
+        ({"spec": "mbr:rank:chrf", "variant": "prune"}, "mbr does not go with mbr:rank:chrf"),
         ({"spec": "mbr:chrf", "keep": 5}, "keep goes with filter .as in filter='qe:likelihood' keep=64"),
         ({"spec": "mbr:chrf", "filter": "qe:recorded:q", "keep": 0}, "at least 1 candidate, not 0"),
     ],

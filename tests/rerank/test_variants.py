@@ -57,7 +57,7 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, prune, sample)"),
+        ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, model, prune, sample)"),
         ("nonsense", "unknown kind of MBR 'nonsense' (there is aggregate"),
         ("prun", "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
         ("prune:confidnce=0.9", "unknown option of prune MBR 'confidnce' (did you mean 'confidence'?)"),

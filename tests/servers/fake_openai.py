@@ -77,6 +77,10 @@ class Server:
     peak: int = 0
     cancelled: int = 0
     """Requests whose client went away before the answer."""
+    dead: bool = False
+    """Every connection is dropped, until it is set back: what was under way too."""
+    refusal: tuple[int, str] | None = None
+    """Status and message for every request, until it is set back."""
 
 
 def text_of(prompt: str, seed: int) -> str:
@@ -110,13 +114,13 @@ class _Service:
             server.running -= 1
 
     async def _answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        if (refusal := self._refusal(request, body)) is not None:
+        if (refusal := self._server.refusal or self._refusal(request, body)) is not None:
             status, message = refusal
             return web.json_response({"error": {"message": message, "code": status}}, status=status)
         fault = self._fault()
         await asyncio.sleep(self._faults.stall_seconds if fault == "stall" else self._faults.seconds)
         retry_after = {"Retry-After": self._faults.retry_after} if self._faults.retry_after else {}
-        if fault == "drop":
+        if fault == "drop" or self._server.dead:
             assert request.transport is not None
             request.transport.abort()
         if fault == "too_many":
@@ -180,10 +184,12 @@ def prompt_of(body: dict[str, Any]) -> str:
     return body["prompt"] if "prompt" in body else json.dumps(body["messages"], ensure_ascii=False)
 
 
-async def _run(app: web.Application, server: Server, ready: Callable[[], None], stop: asyncio.Event) -> None:
+async def _run(
+    app: web.Application, server: Server, ready: Callable[[], None], stop: asyncio.Event, port: int = 0
+) -> None:
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
     server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     ready()
     await stop.wait()
@@ -191,10 +197,12 @@ async def _run(app: web.Application, server: Server, ready: Callable[[], None], 
 
 
 @contextmanager
-def _in_thread(app: web.Application, server: Server) -> Iterator[Server]:
+def _in_thread(app: web.Application, server: Server, port: int = 0) -> Iterator[Server]:
     loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     thread = threading.Thread(
-        target=lambda: loop.run_until_complete(_run(app, server, ready.set, stop)), daemon=True, name="fake-openai"
+        target=lambda: loop.run_until_complete(_run(app, server, ready.set, stop, port)),
+        daemon=True,
+        name="fake-openai",
     )
     thread.start()
     try:
@@ -207,10 +215,10 @@ def _in_thread(app: web.Application, server: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def fake_server(faults: Faults | None = None) -> Iterator[Server]:
+def fake_server(faults: Faults | None = None, port: int = 0) -> Iterator[Server]:
     """Runs in a thread until the end of the block."""
     server = Server()
-    with _in_thread(_Service(faults or Faults(), server).app(), server):
+    with _in_thread(_Service(faults or Faults(), server).app(), server, port):
         yield server
 
 

@@ -24,7 +24,7 @@ def quick(*words: Any, **settings: Any) -> Client:
     return Client(*words, policy=Policy(backoff_seconds=0.01, pause_seconds=0.01), **settings)
 
 
-def generator(url: str, sampling: Sampling | None = None, **settings: Any) -> OpenAIGenerator:
+def generator(url: str | list[str], sampling: Sampling | None = None, **settings: Any) -> OpenAIGenerator:
     settings = {"languages": ("en", "pt"), "client": quick, "base_url": url} | settings
     return OpenAIGenerator("m", sampling or Sampling(seed=3), **settings)
 

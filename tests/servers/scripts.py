@@ -37,10 +37,14 @@ class SlowTime(Time):
         self.now = max(self.now, end)
 
 
-def client(url: str, time: Time | None = None, **settings: Any) -> Client:
-    time = time or Time()
+def client(url: str | list[str], time: Time | None = None, **settings: Any) -> Client:
+    time, urls = time or Time(), [url] if isinstance(url, str) else url
     return Client(
-        Address(url, KEY), sleep=time.sleep, clock=lambda: time.now, jitter=lambda ceiling: ceiling, **settings
+        [Address(one, KEY) for one in urls],
+        sleep=time.sleep,
+        clock=lambda: time.now,
+        jitter=lambda ceiling: ceiling,
+        **settings,
     )
 
 

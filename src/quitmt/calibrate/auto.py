@@ -2,7 +2,7 @@
 
 Exact MBR needs no profile for a loss: the threshold of the ``loss`` rule is the expected loss itself, in units of the
 score. QE has no such rule, so without a profile only the rerankers measured here (``known/``) can be asked for a loss.
-A cost that nothing is known of is a fixed number of candidates.
+A cost of which no curve is known is met by steering (``paced``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from quitmt import stop
+from quitmt.calibrate import paced
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.errors import UsageError, said, setting
@@ -35,19 +36,15 @@ class Wish:
 
     max_loss: str | None = None
     """A number in units of the score, or of standard deviations: ``0.0005``, ``0.02sd``."""
-    max_cost: float | None = None
-    """Candidates a segment, on average."""
+    max_cost: float | str | None = None
+    """Candidates a segment, on average, or tokens: ``60``, ``3000tokens``."""
 
     def __post_init__(self) -> None:
         if self.max_loss is not None and self.max_cost is not None:
             both = f"{setting('stop.max_loss')} and {setting('stop.max_cost')}"
             raise UsageError(f"{both} are two different wishes", hint="give one of them")
-        if self.max_cost is not None and not isinstance(self.max_cost, int | float):
-            raise UsageError(f"{setting('stop.max_cost')} must be a number, not {self.max_cost!r}")
-        if self.max_cost is not None and not (math.isfinite(self.max_cost) and self.max_cost >= 1):
-            raise UsageError(
-                f"{setting('stop.max_cost')} must be at least 1 candidate a segment, not {self.max_cost:g}"
-            )
+        if self.max_cost is not None:
+            paced.price(self.max_cost)
 
 
 def loss_in(text: str, spread: float | None) -> float:
@@ -92,8 +89,10 @@ def rule(
     *,
     k: int = 8,
     n: int = 512,
+    steer: bool = True,
 ) -> Granted:
-    """``reranker`` is the name it goes by, or of an object the beginning of its signature."""
+    """``reranker`` is the name it goes by, or of an object the beginning of its signature. Unless ``steer``, no rule is
+    given that makes segments depend on each other."""
 
     def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
         return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
@@ -104,12 +103,11 @@ def rule(
     if known and (known.step, known.budget) != (k, n):
         known = replace(known, curve=())  # its spread holds all the same
     if wish.max_cost is not None:
-        point = known.within_cost(wish.max_cost) if known else None
+        cost, tokens = paced.price(wish.max_cost)
+        point = known.within_cost(cost) if known and not tokens else None
         if point is not None:
             return granted(point.rule, known)
-        shape = f"{setting('stop.k', k)} {setting('stop.n', n)}"
-        log.warning(said(f"no curve of {reranker} with {shape} is known: every segment gets the same number"))
-        return granted(f"fixed:{min(n, int(wish.max_cost))}")
+        return _paced(reranker, traits, cost, tokens=tokens, k=k, n=n, steer=steer)
     if traits.gives_rivals:
         plain, most = (f"{PLAIN},", PLAIN_MOST) if traits.judges_itself else ("loss:", MOST)
         if wish.max_loss is None:
@@ -122,6 +120,21 @@ def rule(
         limit = loss_in(wish.max_loss, known.spread)
         return granted(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)
     raise _unknown_loss(reranker, traits, k, n)
+
+
+def _paced(reranker: str, traits: RerankerTraits, cost: float, *, tokens: bool, k: int, n: int, steer: bool) -> Granted:
+    kind = paced.kind(traits, PLAIN if traits.judges_itself else "loss", headroom(reranker))
+    rule = None
+    if kind is not None and steer:
+        rule = paced.steered(kind[0], cost, tokens=tokens, learns_top=kind[1], k=k, n=n)
+    if rule is None:
+        fixed = paced.fixed(cost, tokens=tokens, k=k, n=n)
+        if fixed.budget < n:
+            shape = f"{setting('stop.k', k)} {setting('stop.n', n)}"
+            log.warning(said(f"no curve of {reranker} with {shape} is known: every segment gets the same number"))
+        return Granted(fixed, f"fixed:{fixed.budget}")
+    name = kind[0].partition(":")[0] if kind else ""
+    return Granted(rule, f"{name}, paced to {cost:g} {'tokens' if tokens else 'candidates'} per segment on average")
 
 
 def tell_basis(reranker: str, generator: str | None) -> None:
@@ -181,7 +194,11 @@ def headroom(reranker: str) -> str | None:
 
 def _of_profile(profile: Profile, wish: Wish) -> str:
     if wish.max_cost is not None:
-        return _found(profile.within_cost(wish.max_cost), f"{wish.max_cost:g} candidates a segment").rule
+        cost, tokens = paced.price(wish.max_cost)
+        if tokens:
+            hint = f"give a number of candidates, or leave out {setting('stop.profile')}"
+            raise UsageError(f"{setting('stop.max_cost')}: the curve of a profile is in candidates", hint=hint)
+        return _found(profile.within_cost(cost), f"{cost:g} candidates a segment").rule
     if wish.max_loss is not None:
         limit = loss_in(wish.max_loss, profile.spread)
         return _found(profile.within_loss(limit), f"a mean loss of {limit:g}").rule

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,11 +56,47 @@ class Request:
                 self.rule(spec)
 
     def rule(self, spec: str) -> Threshold:
+        return rule_without_threshold(spec, self.step, self.budget)
+
+    def thresholds(self, rule: Threshold) -> Floats:
+        """Known before any data are: thresholds around the loss that is allowed, or from its share of the budget on. A
+        perfect score may be many times that loss away and shared by few candidates, so shares go further up."""
+        unit, up = (self.max_loss / rule.budget, 16) if rule.limit == "share" else (self.max_loss, 6)
+        return doublings(unit, -12, up)
+
+
+class Asked(Protocol):
+    """What a replay has to know of a request."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def budget(self) -> int: ...
+
+    @property
+    def rules(self) -> tuple[str, ...]: ...
+
+    def rule(self, spec: str) -> Threshold:
         """The rule of a kind that has thresholds, at whatever threshold."""
-        found = stop.load_threshold(spec, k=self.step, n=self.budget)
-        if f"{found.limit}=" in spec:
-            raise UsageError(f"{spec} has a threshold already, which is what calibration chooses")
-        return found
+        ...
+
+    def thresholds(self, rule: Threshold) -> Floats:
+        """Which of them are tried, growing. They may not depend on the pools."""
+        ...
+
+
+def rule_without_threshold(spec: str, step: int, budget: int) -> Threshold:
+    found = stop.load_threshold(spec, k=step, n=budget)
+    if f"{found.limit}=" in spec:
+        raise UsageError(f"{spec} has a threshold already, which is what calibration chooses")
+    return found
+
+
+def doublings(unit: float, low: int, high: int) -> Floats:
+    """Around a unit, evenly on a logarithmic scale."""
+    powers = np.arange(low * STEPS_A_DOUBLING, high * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
+    return np.asarray(unit * 2.0**powers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +144,7 @@ def spread(observed: Sequence[Observed]) -> float:
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
-def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
+def replayed(observed: Sequence[Observed], request: Asked) -> list[Family]:
     """All rules of a request on all pools."""
     pools = np.array([len(one.best) for one in observed], np.int64)
     found = []
@@ -118,16 +154,8 @@ def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
             continue
         rule = request.rule(spec)
         signals = [one.signals(rule) for one in observed]
-        found.append(families.threshold(spec, rule, _thresholds(rule, request.max_loss), signals, pools))
+        found.append(families.threshold(spec, rule, request.thresholds(rule), signals, pools))
     return found
-
-
-def _thresholds(rule: Threshold, max_loss: float) -> Floats:
-    """Known before any data are: thresholds around the loss that is allowed, or from its share of the budget on. A
-    perfect score may be many times that loss away and shared by few candidates, so shares go further up."""
-    unit, up = (max_loss / rule.budget, 16) if rule.limit == "share" else (max_loss, 6)
-    doublings = np.arange(-12 * STEPS_A_DOUBLING, up * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
-    return np.asarray(unit * 2.0**doublings)
 
 
 def tested(found: Sequence[Family], losses: Floats, request: Request) -> tuple[list[Point], list[Point]]:

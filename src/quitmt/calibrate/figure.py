@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quitmt.calibrate.drawing import UNDATED, encoded, legend_below, looks, panels, require, styled
-from quitmt.calibrate.profile import Profile
+from quitmt.calibrate.profile import Point, Profile, Promise, QualityPromise
 from quitmt.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 @styled
 def curve(profile: Profile) -> Figure:
-    """Mean loss, and the share of segments that lose more than allowed. Rules that keep the promise are drawn large."""
-    figure, axes = panels(1, 2, str(profile.promise), width=4.0, height=3.0)
+    """Mean loss of score, and what the promise is about: the share of segments that lose more than allowed, or the
+    difference in quality by each metric. Rules that keep the promise are drawn large."""
+    views: list[Callable[[Point], float]] = [lambda point: point.mean_loss, *_promised(profile.promise)]
+    figure, axes = panels(1, len(views), str(profile.promise), width=4.0, height=3.0)
     kinds = list(dict.fromkeys(point.rule.partition(":")[0] for point in profile.curve))
     for kind, look in zip(kinds, looks(len(kinds)), strict=True):
         own = [point for point in profile.curve if point.rule.partition(":")[0] == kind]
-        sizes = [point.mean_size for point in own]
-        for panel, heights in zip(axes, ([one.mean_loss for one in own], [one.exceeding for one in own]), strict=True):
-            panel.plot(sizes, heights, color=look.colour, linestyle=look.line, label=kind)
-            kept = [(size, height) for size, height, one in zip(sizes, heights, own, strict=True) if one.proven]
-            drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": "", "markersize": 4}
-            panel.plot(
-                [size for size, _ in kept], [height for _, height in kept], label=f"{kind}, promise kept", **drawn
-            )
+        kept = [point for point in own if point.proven]
+        drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": "", "markersize": 4}
+        for panel, view in zip(axes, views, strict=True):
+            line = [one.mean_size for one in own], [view(one) for one in own]
+            panel.plot(*line, color=look.colour, linestyle=look.line, label=kind)
+            panel.plot([one.mean_size for one in kept], [view(one) for one in kept], label=f"{kind}, kept", **drawn)
     chosen = next(point for point in profile.curve if point.rule == profile.rule)
-    for panel, height in zip(axes, (chosen.mean_loss, chosen.exceeding), strict=True):
-        panel.plot([chosen.mean_size], [height], "k*", markersize=12, label=f"chosen: {chosen.rule}", linestyle="")
+    for panel, view in zip(axes, views, strict=True):
+        panel.plot([chosen.mean_size], [view(chosen)], "k*", markersize=12, label=f"chosen: {chosen.rule}")
         panel.set_xscale("log", base=2)
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel("mean candidates a segment")
-    axes[0].set_yscale("symlog", linthresh=max(profile.promise.max_loss / 1e3, 1e-9))
+    largest = max(point.mean_loss for point in profile.curve)
+    limit = profile.promise.max_loss if isinstance(profile.promise, Promise) else largest
+    axes[0].set_yscale("symlog", linthresh=max(limit / 1e3, 1e-9))
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("mean loss, in units of the score")
-    axes[1].axhline(profile.promise.risk, color="#777777", linewidth=0.8)
-    axes[1].set_ylabel(f"share that loses more than {profile.promise.max_loss:.3g}")
+    _label(axes[1:], profile.promise)
     legend_below(figure, axes)
     return figure
+
+
+def _promised(promise: Promise | QualityPromise) -> list[Callable[[Point], float]]:
+    """What each panel after the first one shows."""
+    if isinstance(promise, Promise):
+        return [lambda point: point.exceeding or 0.0]
+
+    def by(metric: str) -> Callable[[Point], float]:
+        return lambda point: (point.quality or {})[metric]
+
+    return [by(metric) for metric in promise.metrics]
+
+
+def _label(axes: Sequence[Axes], promise: Promise | QualityPromise) -> None:
+    grey: dict[str, Any] = {"color": "#777777", "linewidth": 0.8}
+    if isinstance(promise, Promise):
+        axes[0].axhline(promise.risk, **grey)
+        axes[0].set_ylabel(f"share that loses more than {promise.max_loss:.3g}")
+        return
+    for panel, metric in zip(axes, promise.metrics, strict=True):
+        panel.axhline(-promise.margin, **grey)
+        if not promise.not_worse:
+            panel.axhline(promise.margin, **grey)
+        panel.set_ylabel(f"{metric}: rule − whole pool, in sd")
 
 
 def check(path: str) -> None:

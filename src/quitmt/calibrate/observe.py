@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -134,6 +135,13 @@ def _observe_qe(reranker: Qe, pools: Sequence[Observable]) -> list[Observed]:
         place = np.maximum.accumulate(np.where(record, np.arange(len(every)), 0))[anchors:]
         best, score = np.where(place < anchors, -1 - place, place - anchors), running[anchors:]
         final = np.concatenate([every[anchors:], every[:anchors][::-1]])
-        standings = [Standing(n, int(best[n - 1]), float(score[n - 1])) for n in range(1, len(best) + 1)]
+        standings = [
+            Standing(n, int(best[n - 1]), float(score[n - 1]), scores=partial(_first, final, n))
+            for n in range(1, len(best) + 1)
+        ]
         found.append(Observed(best, score, final, standings))
     return found
+
+
+def _first(scores: Floats, count: int) -> Floats:
+    return scores[:count]

@@ -32,9 +32,14 @@ class Point:
     """Candidates a segment."""
     mean_loss: float
     """In units of the score."""
-    exceeding: float
-    """The share of segments that lose more than the promise allows."""
+    exceeding: float | None
+    """The share of segments that lose more than the promise allows; None where it is about quality."""
     proven: bool
+    quality: dict[str, float] | None = None
+    """Of a promise about quality, by metric: rule − whole pool in σ, positive where the rule is better."""
+    segments: int | None = None
+    """Of a promise about quality: about how many segments the proof would take; None if the promise is not even kept on
+    these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,32 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityPromise:
+    """The mean quality is that of the whole pool, within a margin."""
+
+    margin: float
+    """In standard deviations over segments of the whole pool's quality."""
+    not_worse: bool
+    """Only not worse; else equivalent."""
+    confidence: float
+    segments: int
+    test: str
+    """``t`` or ``bounded``: what is taken for granted (``tost``)."""
+    metrics: dict[str, float]
+    """By metric: that standard deviation."""
+    signatures: dict[str, str]
+    """By metric."""
+
+    def __str__(self) -> str:
+        names = list(self.metrics)
+        by = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        sure, within = f"with {100 * self.confidence:.10g}% confidence", f"{self.margin:.10g} sd"
+        if self.not_worse:
+            return f"{sure}, the mean quality is not worse than the whole pool's by more than {within} by {by}"
+        return f"{sure}, the mean quality is equivalent to the whole pool's within {within} by {by}"
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     rule: str
     """The cheapest one that keeps the promise."""
@@ -65,7 +96,7 @@ class Profile:
     """Signature."""
     source_language: str | None
     target_language: str | None
-    promise: Promise
+    promise: Promise | QualityPromise
     spread: float
     """Standard deviation over segments of the whole pool's best score: the sd of ``--max-loss 0.02sd``."""
     curve: tuple[Point, ...]
@@ -124,7 +155,10 @@ class Profile:
         return min(found, key=lambda one: (one.mean_loss, one.mean_size), default=None)
 
     def to_json(self) -> str:
-        return json.dumps({"profile": VERSION, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+        fields = {"profile": VERSION, **asdict(self)}
+        if isinstance(self.promise, Promise):
+            fields["curve"] = [{k: v for k, v in point.items() if v is not None} for point in fields["curve"]]
+        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
 
 def _cost(point: Point) -> float:
@@ -168,7 +202,8 @@ def parse(text: str) -> Profile:
     version = fields.pop("profile")
     if version not in (FIRST, VERSION):
         raise ValueError("another version")
-    promise = _checked(Promise(**fields.pop("promise")))
+    promised = fields.pop("promise")
+    promise = _checked(QualityPromise(**promised)) if "metrics" in promised else _checked(Promise(**promised))
     curve = tuple(_checked(Point(**point)) for point in fields.pop("curve"))
     found = _checked(Profile(promise=promise, curve=curve, **fields))
     if version == VERSION:
@@ -184,15 +219,26 @@ def _explicit(rule: str) -> str:
     return f"{name}:{','.join([*missing, *filter(None, [options])])}" if name == "loss" else rule
 
 
-Part = TypeVar("Part", Profile, Promise, Point)
+Part = TypeVar("Part", Profile, Promise, QualityPromise, Point)
 
 
 def _checked(part: Part) -> Part:
     """A file may hold anything: every field must be of its type, and no number NaN or infinite."""
-    for name, wanted in get_type_hints(type(part)).items():
+    hints: dict[str, Any] = get_type_hints(type(part))
+    for name, wanted in hints.items():
         value = getattr(part, name)
         allowed = [get_origin(one) or one for one in (get_args(wanted) if isinstance(wanted, UnionType) else (wanted,))]
         number = float in allowed and type(value) is int
         if not (number or type(value) in allowed) or (isinstance(value, float) and not math.isfinite(value)):
             raise TypeError(f"{name} is {value!r}")
+        if isinstance(value, dict) and name != "recipe":
+            _check_values(value, hints[name])
     return part
+
+
+def _check_values(found: dict[Any, Any], hint: Any) -> None:
+    key, wanted = get_args(next(kind for kind in (hint, *get_args(hint)) if get_origin(kind) is dict))
+    for name, value in found.items():
+        number = wanted is float and type(value) in (int, float) and math.isfinite(value)
+        if type(name) is not key or not (number or (wanted is not float and type(value) is wanted)):
+            raise TypeError(f"{name} is {value!r}")

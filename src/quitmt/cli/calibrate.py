@@ -14,12 +14,12 @@ from typing import Any
 from tqdm import tqdm
 
 from quitmt import generate, stop
-from quitmt.calibrate import auto, choose, observe, profile
+from quitmt.calibrate import auto, choose, observe, profile, quality
 from quitmt.calibrate import figure as profile_figure
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import Observed
-from quitmt.calibrate.profile import Point, Profile
-from quitmt.cli import options
+from quitmt.calibrate.profile import Point, Profile, Promise, QualityPromise
+from quitmt.cli import options, promises
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
@@ -34,8 +34,16 @@ from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
-Find the cheapest stopping rule that keeps a promise. You need 100 full pools or so, of segments like those to come. A
-promise, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
+Find the cheapest stopping rule that keeps a promise. You need 100 full pools or so, of segments like those to come.
+A promise is about quality, with references, as --equivalent 0.02sd -m chrf++ --references FILE:
+
+  with 95% confidence, the mean quality is equivalent to the whole pool's within 0.02 sd by chrF++
+
+--not-worse says only that it is not worse: better is no failure. The sd is that of the whole pool's quality over
+segments. Rules are tested one after the other, from the most careful on, by two one-sided tests (TOST), until one
+fails. By several metrics, the promise holds for every one.
+
+Or a promise is about the reranker's score, without references, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
 
   with 90% confidence, no more than 10% of segments lose more than 0.01 of score
 
@@ -51,6 +59,7 @@ The profile says what it is for, and translate --profile warns if that differs."
 EXAMPLES = """\
 examples:
   quitmt translate sample.en --stop full --keep-pools pools.jsonl -o /dev/null
+  quitmt calibrate pools.jsonl --references sample.ref.pt -m chrf++ --equivalent 0.02sd -o chrf.json
   quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json --plot chrf.svg
   quitmt translate news.en --profile chrf.json -o news.pt
   quitmt translate news.en --profile chrf.json --max-cost 100 -o news.pt    # another point of its curve
@@ -75,14 +84,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--plot", metavar="FILE", help="the curve as a picture: .svg, .pdf or .png (needs quitmt[lab])")
     parser.add_argument(
         "--max-loss",
-        required=True,
         metavar="L",
-        help="what a segment may lose: units of the score, or, as 0.1sd, its standard deviation over segments",
+        help="a promise about the score: what a segment may lose, in units of the score, or, as 0.1sd, in standard "
+        "deviations over segments",
     )
     parser.add_argument(
-        "--risk", type=float, default=0.1, metavar="A", help="share of segments that may lose more (0.1)"
+        "--risk", type=float, metavar="A", help="with --max-loss: share of segments that may lose more (0.1)"
     )
-    parser.add_argument("--confidence", default="0.9", metavar="C", help="of the promise (0.9), or none: on average")
+    told = "of the promise (0.95 for quality, else 0.9); with --max-loss also none: on average"
+    parser.add_argument("--confidence", metavar="C", help=told)
     parser.add_argument(
         "--rule",
         action="append",
@@ -90,6 +100,7 @@ def add_parser(commands: Any) -> None:
         help="loss, race, headroom or fixed, with settings or without; may be repeated "
         "(loss and fixed with mbr, headroom and fixed with qe)",
     )
+    promises.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
     options.add_recipe(parser, "rerank.name", *scoring, "stop.k", "stop.n", *languages)
@@ -108,13 +119,11 @@ def act(args: argparse.Namespace) -> int:
     check(recipe, given)
     whole = effective(recipe, given)
     step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET
-    confidence = _confidence(args.confidence)
-    auto.loss_in(args.max_loss, 1.0)  # before any work
+    asked = _asked(args, step, budget, tuple(args.rule or choose.default_rules(recipe.rerank.name)))
     if args.plot:
         profile_figure.check(args.plot)
-    rules = tuple(args.rule or choose.default_rules(recipe.rerank.name))
-    asked = Request(1.0, args.risk, confidence, step, budget, rules)
     _check_outputs(args)
+    judging = promises.prepare(args, recipe, asked) if isinstance(asked, quality.Request) else None
     traits = reranking_of(recipe.rerank).traits
     thresholds = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
     for rule in thresholds:
@@ -122,14 +131,17 @@ def act(args: argparse.Namespace) -> int:
     reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
     pools = asyncio.run(_collected(args.pools, budget))
-    generators = {profile.seedless(pool.generator) for pool in pools}
-    if len(generators) > 1:
-        raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
+    generator = _generator(pools)
+    if judging is not None:
+        judging.check(pools)
     observed = _observed(reranker, pools, thresholds, quiet=args.quiet)
-    request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
-    generator = generators.pop()
     source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
-    found = choose.calibrate(observed, request, source)
+    if isinstance(asked, quality.Request):
+        assert judging is not None
+        found = promises.calibrated(judging, asked, observed, pools, source, quiet=args.quiet)
+    else:
+        request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
+        found = choose.calibrate(observed, request, source)
     print(described(found))
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
@@ -138,6 +150,21 @@ def act(args: argparse.Namespace) -> int:
     if args.plot:
         profile_figure.save(found, args.plot)
     return 0
+
+
+def _asked(args: argparse.Namespace, step: int, budget: int, rules: tuple[str, ...]) -> Request | quality.Request:
+    if promises.is_asked(args):
+        return promises.request_of(args, _confidence(args.confidence, promises.CONFIDENCE), (step, budget), rules)
+    auto.loss_in(args.max_loss, 1.0)  # before any work
+    risk = 0.1 if args.risk is None else args.risk
+    return Request(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
+
+
+def _generator(pools: Sequence[RecordedPool]) -> str:
+    generators = {profile.seedless(pool.generator) for pool in pools}
+    if len(generators) > 1:
+        raise InputError(f"the pools come from different models: {', '.join(sorted(generators))}")
+    return generators.pop()
 
 
 def _same(recipe: Recipe, generator: str) -> list[str]:
@@ -160,8 +187,9 @@ def _check_outputs(args: argparse.Namespace) -> None:
         raise UsageError("two outputs would go to the same file")
     if "-" in paths:
         raise UsageError("a profile and its picture go to files, not to standard output")
-    if os.path.realpath(args.pools) in map(os.path.realpath, paths):
-        raise UsageError(f"{args.pools} is an input of this run and would be overwritten", hint="write to another file")
+    for given in (args.pools, *(args.references or ())):
+        if os.path.realpath(given) in map(os.path.realpath, paths):
+            raise UsageError(f"{given} is an input of this run and would be overwritten", hint="write to another file")
     for path in map(Path, paths):
         if path.is_file():
             Output(str(path)).close()
@@ -170,9 +198,9 @@ def _check_outputs(args: argparse.Namespace) -> None:
             path.unlink(missing_ok=True)
 
 
-def _confidence(text: str) -> float | None:
-    if text == "none":
-        return None
+def _confidence(text: str | None, usual: float) -> float | None:
+    if text is None or text == "none":
+        return usual if text is None else None
     try:
         return float(text)
     except ValueError:
@@ -209,14 +237,17 @@ def _observed(
 def described(found: Profile) -> str:
     """The curve, the choice, and what the promise costs."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
+    if isinstance(found.promise, QualityPromise):
+        return "\n".join(promises.lines(found, found.promise, _shown(found.curve, chosen), chosen))
+    promise = found.promise
     lines = [
-        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {found.promise.max_loss:.3g}':>14}  promise",
-        *(_row(point, chosen, found) for point in _shown(found.curve, chosen)),
+        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {promise.max_loss:.3g}':>14}  promise",
+        *(_row(point, chosen, promise) for point in _shown(found.curve, chosen)),
         "",
         f"{found.rule}: {found.promise}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
     ]
-    cheaper = [point for point in found.curve if point.exceeding <= found.promise.risk]
+    cheaper = [point for point in found.curve if point.exceeding is not None and point.exceeding <= promise.risk]
     least = min(cheaper, key=lambda point: point.mean_size)
     if least.mean_size < chosen.mean_size:
         kept = f"{least.rule} keeps to it on these segments with {least.mean_size:.0f}"
@@ -229,8 +260,8 @@ def kind_of(rule: str) -> str:
     return "fixed" if rule.startswith("fixed:") else without_options(rule)
 
 
-def _row(point: Point, chosen: Point, found: Profile) -> str:
-    tested = found.promise.confidence is not None or kind_of(point.rule) == kind_of(chosen.rule)
+def _row(point: Point, chosen: Point, promise: Promise) -> str:
+    tested = promise.confidence is not None or kind_of(point.rule) == kind_of(chosen.rule)
     unproven = "not proven" if tested else "not tested"
     mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
     numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>14.1%}"

@@ -20,14 +20,18 @@ from quitmt.evaluate.report import MetricScores, Report, parse
 from quitmt.files.outputs import Output
 
 DESCRIPTION = """\
-Compare systems with a base: is a cheaper one as good? A paired bootstrap over segments gives the difference of the mean
+Compare systems with a base: is a cheaper one as good, is a dearer one better? A paired bootstrap over segments gives the difference of the mean
 segment scores with its 95% interval, and a mark for equivalence within a margin (TOST). Beside it stands how many
 segments are better, equal and worse. BASE and OTHER are translations, as in quitmt score. Or BASE alone is a file that
 quitmt score --format json --segments wrote. Then nothing is scored again."""
 
 EXAMPLES = """\
 examples:
-  quitmt compare full.pt quit.pt -r news.ref.pt
+  quitmt translate news.en --anchors greedy --stop fixed:1 -o greedy.pt      # greedy decoding
+  quitmt translate news.en --anchors beam:4 --stop fixed:1 -o beam.pt        # beam search
+  quitmt translate news.en --anchors none --stop fixed:1 -o sample.pt        # one sample
+  quitmt compare greedy.pt beam.pt sample.pt quit.pt full.pt -r news.ref.pt  # is reranking worth it at all?
+  quitmt compare full.pt quit.pt -r news.ref.pt                              # is stopping early as good?
   quitmt compare full.pt quit.pt fixed.pt -s news.en -r news.ref.pt -m chrf++ comet metricx
   quitmt score -t full.pt quit.pt -r news.ref.pt --format json --segments -o scores.json
   quitmt compare scores.json                      # its first system with the others

@@ -21,14 +21,15 @@ Translate a few sentences with the embedded model in four ways, and see what eac
 candidates of the paper, QUIT as published, and quitmt's default."""
 
 SENTENCES = (
-    "Police are looking into how the tickets were sold twice.",
-    "Scientists dropped the sensor into the crater from a drone.",
-    "We missed the last ferry and spent the night on the pier.",
-    "The nurse handed the old man his glasses and asked whether he had slept well.",
+    "The minister stepped down over a tax scandal.",
+    "The players were booed off the pitch after losing at home.",
+    "He shrugged and went back to his newspaper.",
+    "The boy skinned his knee playing in the yard.",
     "Residents were told to boil their water until further notice.",
 )
-"""Ours, from 32 that we wrote for this: four of the nine where greedy decoding and all 512 candidates differ, and one
-of the others, where reranking only costs."""
+"""Ours, from 98 that we wrote for this. Greedy decoding and all 512 candidates differ in 22 of them. Here are two of
+those where the default finds what all 512 find, one where only all 512 find it, and two where reranking only costs: by
+other random numbers, the first of these was one that it helps."""
 
 PAPER = preset("paper")
 WAYS: Mapping[str, Mapping[str, Any]] = {
@@ -112,4 +113,19 @@ def summary(rows: Sequence[Sequence[Shown]]) -> str:
             f"   {column[0].way:<8} the same {same} of {len(rows)} times, {used:>5} candidates ({used / cost:.1%}), "
             f"{took:.1f} s ({took / seconds:.0%})"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, closing(ways)])
+
+
+def closing(ways: Sequence[Sequence[Shown]]) -> str:
+    """One sentence: what the default gained, and what it cost."""
+    by_name = {column[0].way: column for column in ways}
+    default, greedy, reference = by_name["default"], by_name["greedy"], by_name[REFERENCE]
+    changed = sum(
+        one.outcome.translation != other.outcome.translation for one, other in zip(default, greedy, strict=True)
+    )
+    used, all_used = (sum(one.outcome.cost for one in column) for column in (default, reference))
+    took, all_took = (sum(one.seconds for one in column) for column in (default, reference))
+    return (
+        f"The default changed {changed} of {len(default)} greedy translations, with {all_used / used:.0f} times fewer "
+        f"candidates and in {all_took / took:.1f} times less time than {REFERENCE}."
+    )

@@ -32,6 +32,7 @@ COMMANDS = {
     "batch": "translate files of any size on many machines, with Ray",
     "serve": "serve translations over HTTP, by the APIs that clients already speak",
     "rerank": "choose from recorded candidates",
+    "export": "make training data of scored candidates",
     "recipe": "print what a run would be made of, ready to save",
     "score": "score translations by chrF++, COMET, … or a function of yours",
     "compare": "test whether systems are equivalent",

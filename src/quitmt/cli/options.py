@@ -15,7 +15,7 @@ from quitmt import generate, stop
 from quitmt.errors import UsageError, speak
 from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
-from quitmt.names import Option
+from quitmt.names import TEXTS, Option
 from quitmt.recipe import files
 from quitmt.recipe.effective import reranking_of
 from quitmt.recipe.fields import Declared, fields_of
@@ -112,9 +112,11 @@ def _add_engine(group: Any) -> None:
             told = f"{takers}: {'do not ' if option.default else ''}{option.meaning}"
             group.add_argument(flags[name], dest=f"model.options.{name}", action=action, default=None, help=told)
         else:
-            told = f"{takers}: {option.meaning}{_default(option)}"
+            several = option.type is TEXTS
+            told = f"{takers}: {option.meaning}{_default(option)}{'; may be repeated' if several else ''}"
             group.add_argument(
                 flags[name],
+                action="append" if several else "store",
                 dest=f"model.options.{name}",
                 type=_parser(option),
                 metavar=option.metavar or name.upper(),
@@ -150,7 +152,7 @@ def _parser(option: Option) -> Callable[[str], Any]:
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """What the flags and the file say. From here on, messages name settings by where they came from."""
     file = files.load(args.recipe) if args.recipe is not None else None
-    given = {name: value for name, value in vars(args).items() if "." in name and value is not None}
+    given = {name: _single(value) for name, value in vars(args).items() if "." in name and value is not None}
     if file and args.preset is not None:
         hint = f'write preset = "{args.preset}" at the top of the file'
         raise UsageError("--preset and --recipe do not go together", hint=hint)
@@ -162,6 +164,11 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
         recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
     speak(_speaker(file, given))
     return recipe
+
+
+def _single(value: Any) -> Any:
+    """What may be repeated, and was not, is no list."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
@@ -233,7 +240,7 @@ def as_flag(field: str, example: str | None) -> str:
     return flag if example is None else f"{flag} {shlex.quote(example) if ' ' in example else example}"
 
 
-def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
+def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="translations, a line each (stdout)")
     group.add_argument(
@@ -243,8 +250,14 @@ def add_output(parser: argparse.ArgumentParser, *, pools: bool = False) -> None:
         const=STDOUT,
         help="full outcomes as JSON lines to FILE as well; without FILE: in place of the translations",
     )
-    if pools:
-        group.add_argument("--keep-pools", metavar="FILE", help="record the sampled candidates, for quitmt rerank")
+    group.add_argument(
+        "--nbest-text", metavar="FILE", help="n-best lists (--nbest) in the format of Moses and Marian to FILE as well"
+    )
+    group.add_argument(
+        "--keep-pools",
+        metavar="FILE",
+        help="record the candidates that were used, with their scores, for quitmt rerank and quitmt export",
+    )
     group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
     group.add_argument(
         "--resume",

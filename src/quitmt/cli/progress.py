@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from quitmt.engine.slots import Observer
 from quitmt.remarks import ADVICE
-from quitmt.types import Outcome, Segment, Standing, Verdict
+from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
 FIRST = 5
@@ -42,6 +42,39 @@ class Remarks:
                 yield f"{remark} in {count} segment{'s' * (count > 1)} ({', '.join(first)}{more}): {advice}"
 
 
+class Bill:
+    """What a run cost in seconds and tokens, and what its full budgets would have cost by an estimate."""
+
+    def __init__(self) -> None:
+        self._generate = self._rerank = 0.0
+        self._most = 0.0
+        self._tokens: int | None = 0
+        """None as soon as one candidate's are not known."""
+
+    def add(self, finished: Finished, possible: int) -> None:
+        """``possible`` candidates might have been generated for it."""
+        outcome = finished.outcome
+        self._generate += outcome.seconds.generate
+        self._rerank += outcome.seconds.rerank
+        self._most += outcome.seconds.generate / outcome.cost * possible
+        used = [*finished.anchors, *finished.candidates]
+        if self._tokens is None or len(used) < outcome.cost or any(one.tokens is None for one in used):
+            self._tokens = None
+        else:
+            self._tokens += sum(one.tokens or 0 for one in used)
+
+    def line(self) -> str | None:
+        """None where nothing was generated: a recorded pool has been paid for."""
+        if not self._generate:
+            return None
+        tokens = f", {self._tokens:,} tokens" if self._tokens else ""
+        paid = f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
+        if self._most <= self._generate:
+            return paid
+        # An upper bound: the first candidates are the dearest, for later ones share what is encoded and begun.
+        return f"{paid}; all candidates would take at most {self._most:.1f} s (estimate: each as dear as these)"
+
+
 class Progress:
     """Counts outcomes; draws a bar only where somebody is looking."""
 
@@ -66,6 +99,7 @@ class Progress:
         self._drawn = 0.0
         self._waiting = False
         self._remarks = Remarks()
+        self._bill = Bill()
 
     @property
     def segments(self) -> int:
@@ -97,13 +131,17 @@ class Progress:
             self._waiting = True
             print(f"quitmt: waiting: {reason}", file=sys.stderr)
 
-    def add(self, outcome: Outcome, position: int = 0) -> None:
+    def add(self, finished: Finished, position: int = 0) -> None:
+        outcome = finished.outcome
         self._remarks.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
         if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
-            self._possible += (outcome.budget or self._budget) + outcome.anchors
+            possible = (outcome.budget or self._budget) + outcome.anchors
+            self._possible += possible
+            if outcome.cost:
+                self._bill.add(finished, possible)
         if outcome.error and self.first_error is None:
             self.first_error = outcome.error
         if outcome.effort:
@@ -132,3 +170,5 @@ class Progress:
                 f"({self._saved():.1%} saved); {stops}{share}",
                 file=sys.stderr,
             )
+            if paid := self._bill.line():
+                print(f"quitmt: {paid}", file=sys.stderr)

@@ -17,6 +17,7 @@ from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.recipe.build import Built, build
 from quitmt.recipe.effective import Given
+from quitmt.rerank.ranked import score_name
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
@@ -34,6 +35,7 @@ examples:
   quitmt rerank pools.jsonl --rerank qe:recorded:kiwi -w 4
   quitmt rerank pools.jsonl --rerank qe:0.7*recorded:kiwi+0.3*likelihood
   quitmt rerank pools.jsonl --rerank mbr:chrf --filter qe:recorded:kiwi --keep 32
+  quitmt rerank pools.jsonl --rerank qe:kiwi --stop full --keep-pools scored.jsonl -o best.txt  # keep all scores
   quitmt rerank samples.txt --num-candidates 64 --sources news.en"""
 
 
@@ -48,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
     model = ("model.source_language", "model.target_language", "model.anchors")
-    limits = ("run.in_flight", "run.deadline", "run.run_deadline")
+    limits = ("run.in_flight", "run.nbest", "run.deadline", "run.run_deadline")
     options.add_recipe(parser, *model, "rerank", "stop", *limits)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)
@@ -64,12 +66,15 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)
     progress = Progress(built.rule.budget, quiet=args.quiet)
-    driver = built.driver(progress.observer)
+    results.check_nbest(args, built)
+    driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
     inputs = [path for path in (args.pools, args.sources, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
-    return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator)
+    outputs.score_name = score_name(built.recipe.rerank.name)
+    known = outputs.generators if outputs.pools else None
+    return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator, known)
 
 
 def origins(anchors: str | None) -> frozenset[str] | None:
@@ -95,8 +100,13 @@ def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
     return read_plain_pools(args.pools, args.num_candidates, args.sources)
 
 
-async def items(pools: AsyncIterator[RecordedPool], generator: RecordedGenerator) -> AsyncIterator[tuple[Item, int]]:
+async def items(
+    pools: AsyncIterator[RecordedPool], generator: RecordedGenerator, generators: dict[str, str] | None = None
+) -> AsyncIterator[tuple[Item, int]]:
+    """Each pool as a segment; ``generators`` takes the signature of what sampled it, by id."""
     async for pool in pools:
+        if generators is not None:
+            generators[pool.segment.id] = pool.generator
         yield generator.add(pool), checksum(pool)
 
 

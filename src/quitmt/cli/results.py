@@ -35,7 +35,17 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
         for name, value in fields.items()
         if (section, name) != ("stop", "profile")  # the rule it gave is in the signature, wherever the file lies
     }
-    return {**found, "what produces the results": driver.signature}
+    # In outcomes, though nothing else depends on it. Runs without it are as they were before there was such a thing.
+    nbest = {"run.nbest": built.recipe.run.nbest} if built.recipe.run.nbest else {}
+    return {**found, **nbest, "what produces the results": driver.signature}
+
+
+def check_nbest(args: argparse.Namespace, built: Built) -> None:
+    if args.nbest_text and not built.recipe.run.nbest:
+        raise UsageError("--nbest-text needs to know how many candidates are wanted", hint="give --nbest 16, say")
+    if args.nbest_text and getattr(args, "split", False):
+        hint = "split the file first, or take --jsonl, which has the sentences of each line"
+        raise UsageError("--nbest-text goes by lines, and --split by sentences", hint=hint)
 
 
 def former_names() -> dict[str, str]:
@@ -51,9 +61,10 @@ def former_names() -> dict[str, str]:
 
 
 def open_results(
-    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str]
+    args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str], *, before: int = 0
 ) -> tuple[Outputs, Journal | None]:
-    """Open everything that will be written, before any work is done; ``settings`` are for the journal."""
+    """Open everything that will be written, before any work is done; ``settings`` are for the journal, and so is how
+    many lines of the input are ``before`` those of this run."""
     _check_paths(args, [*inputs, *([args.recipe] if args.recipe else [])])
     files = _files(args)
     was_there = bool(files) and Path(files[0]).is_file()
@@ -61,14 +72,14 @@ def open_results(
     try:
         # Outputs first: only who has them to himself may read the journal.
         _open_outputs(args, outputs)
-        return outputs, _open_journal(args, settings, files, was_there=was_there)
+        return outputs, _open_journal(args, settings, files, was_there=was_there, before=before)
     except QuitmtError:
         outputs.abandon()
         raise
 
 
 def _named(args: argparse.Namespace) -> list[str]:
-    paths = (args.output, args.jsonl, getattr(args, "keep_pools", None))
+    paths = (args.output, args.jsonl, args.keep_pools, args.nbest_text)
     return [path for path in paths if path and path != STDOUT]
 
 
@@ -90,16 +101,16 @@ def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
 
 
 def _open_journal(
-    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool
+    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool, before: int
 ) -> Journal | None:
     """The journal beside the first file that is written; none if everything goes to standard output."""
     if not files:
         if args.resume:
             raise UsageError("--resume needs a file to continue", hint="write the output to one with -o FILE")
         return None
-    pools = bool(getattr(args, "keep_pools", None))
+    pools = bool(args.keep_pools)
     settings = {**settings, "--keep-pools": pools, "version": __version__}
-    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names())
+    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names(), before=before)
     done = journal.start(resume=args.resume)
     if args.quiet:
         return journal
@@ -112,11 +123,11 @@ def _open_journal(
 
 
 def _open_outputs(args: argparse.Namespace, outputs: Outputs) -> None:
-    pools = getattr(args, "keep_pools", None)
     if args.jsonl == STDOUT:
         outputs.outcomes = Output(args.output)
     else:
         outputs.outcomes = Output(args.jsonl) if args.jsonl else None
         main = Output(args.output)
         outputs.show, outputs.text = (main, None) if args.show else (None, main)
-    outputs.pools = Output(pools) if pools else None
+    outputs.pools = Output(args.keep_pools) if args.keep_pools else None
+    outputs.nbest = Output(args.nbest_text) if args.nbest_text else None

@@ -11,8 +11,10 @@ from quitmt.cli.progress import Progress
 from quitmt.cli.show import describe
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Driver, Item, in_order
+from quitmt.engine.ranking import with_scores
 from quitmt.errors import InputError, OutputError
 from quitmt.files.journal import Journal
+from quitmt.files.nbest import nbest_lines
 from quitmt.files.outcomes import format_outcome
 from quitmt.files.outputs import Output, one_line
 from quitmt.files.pools import format_pool
@@ -33,10 +35,17 @@ class Outputs:
     budget: int
     generator: str = ""
     """Signature, for the pools."""
+    generators: dict[str, str] = field(default_factory=dict)
+    """The same by id, of pools in flight that were read from a file."""
+    score_name: str | None = None
+    """Of the scores that pools are kept with, if any."""
+    written: int = 0
+    """Segments so far: n-best lists count them from 0."""
     text: Output | None = None
     show: Output | None = None
     outcomes: Output | None = None
     pools: Output | None = None
+    nbest: Output | None = None
     lines: Lines | None = None
     """Of a run that was split into sentences, which are put together again."""
 
@@ -52,12 +61,21 @@ class Outputs:
             self.show.write(describe(outcome, self.budget))
         if self.outcomes:
             self.outcomes.write(format_outcome(outcome))
+        generator = self.generators.pop(outcome.id, self.generator)
         if self.pools and finished.candidates:
-            pool = RecordedPool(finished.segment, tuple(finished.candidates), self.generator, tuple(finished.anchors))
+            pool = RecordedPool(finished.segment, tuple(finished.candidates), generator, tuple(finished.anchors))
             self.pools.write(format_pool(pool))
+        if self.nbest and outcome.stop is not Verdict.FAILED:
+            for line in nbest_lines(self.written, outcome.nbest):
+                self.nbest.write(line)
+        self.written += 1
+
+    def scored(self, finished: Finished) -> Finished:
+        """With what pools are kept with."""
+        return with_scores(finished, self.score_name) if self.pools and self.score_name else finished
 
     def all(self) -> list[Output]:
-        return [output for output in (self.text, self.show, self.outcomes, self.pools) if output]
+        return [output for output in (self.text, self.show, self.outcomes, self.pools, self.nbest) if output]
 
     def flush(self) -> None:
         for output in self.all():
@@ -112,9 +130,10 @@ class Run:
             async for position, one in finished:
                 check = self._checks.pop(position, None)
                 self._kept.pop(position, None)
+                one = self.outputs.scored(one) if check is not None else one
                 if self.journal and check is not None:
                     self.journal.add(position, one, check)
-                self.progress.add(one.outcome, position)
+                self.progress.add(one, position)
                 yield position, one
 
     async def _keep_regularly(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from quitmt.cli.shard import WHOLE, Part
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.files.lines import read_lines
@@ -24,16 +26,23 @@ class Lines:
     """With how many results each waits for."""
     _found: list[Finished] = field(default_factory=list)
 
-    async def items(self, path: str, signature: str, context: int) -> AsyncIterator[tuple[Item, int]]:
+    async def items(
+        self, path: str, signature: str, context: int, part: Part = WHOLE
+    ) -> AsyncIterator[tuple[Item, int]]:
         """As ``quitmt.cli.translate.items``. A line without sentences is one result, of which nothing is used."""
-        number, before = 0, Context(context)
-        async for line in read_lines(path):
-            number += 1
-            passage = split(line, self.source, first=number)
-            sentences = [Segment(one.id or "", one.text) for one in passage.sentences] or [Segment(str(number), "")]
-            self._passages.append((passage, len(sentences)))
-            for sentence in sentences:
-                yield item(number, sentence, signature, before), zlib.crc32(sentence.source.encode())
+        number, before = part.skipped(context), Context(context)
+        async with aclosing(read_lines(path, number)) as lines:
+            async for line in lines:
+                if number >= part.lines.stop:
+                    break
+                number += 1
+                passage = split(line, self.source, first=number)
+                found = [Segment(one.id or "", one.text) for one in passage.sentences] or [Segment(str(number), "")]
+                sentences = [(item(number, one, signature, before), zlib.crc32(one.source.encode())) for one in found]
+                if number > part.lines.start:
+                    self._passages.append((passage, len(sentences)))
+                    for sentence in sentences:
+                        yield sentence
 
     def add(self, finished: Finished) -> str | None:
         """The line that is complete with it, if one is: blank if a sentence of it failed."""

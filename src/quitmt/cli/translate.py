@@ -6,12 +6,14 @@ import argparse
 import sys
 import zlib
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
-from quitmt.cli import options, results
+from quitmt.cli import options, results, shard
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
+from quitmt.cli.shard import WHOLE, Part
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
@@ -20,6 +22,7 @@ from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
 
 DESCRIPTION = """\
@@ -37,6 +40,7 @@ examples:
   quitmt translate --src pt --tgt en carta.pt               # the other direction
   quitmt translate letter.en --split -o letter.pt           # lines that are paragraphs
   quitmt translate news.en -o news.pt --recipe my.toml      # a run that is described in a file (quitmt recipe)
+  quitmt translate news.en --shard 3/8 -o news.3.pt         # the third of eight parts; cat puts them together
   quitmt translate news.en --stop full --keep-pools pools.jsonl -o full.pt   # sample once, replay with rerank"""
 
 
@@ -58,7 +62,12 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="translate a line of several sentences sentence by sentence; most translation models know only sentences",
     )
-    options.add_output(parser, pools=True)
+    parser.add_argument(
+        "--shard", type=shard.parse, metavar="I/N",
+        help="translate only part I of N of the file, with the ids of the whole: the outputs of all parts, one after "
+        "the other, are the output of the whole",
+    )  # fmt: skip
+    options.add_output(parser)
     parser.set_defaults(prepare=prepare)
 
 
@@ -75,9 +84,11 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         split("Is it installed?", None)
     built = build(options.recipe_of(args))
     results.tell(built, quiet=args.quiet)
-    lines = None if args.split else count_lines(args.input)
+    part = shard.part_of(args.input, args.shard)
+    lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
-    driver = built.driver(progress.observer)
+    results.check_nbest(args, built)
+    driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:
         raise UsageError("standard input is closed", hint="name a file to translate")
     if args.input == STDIN and sys.stdin.isatty():
@@ -86,14 +97,14 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.anchors_from and not takes_anchors:
         raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")
     inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
-    settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {})
-    outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
-    outputs.generator = built.generator.signature
+    settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {}) | part.settings
+    outputs, journal = results.open_results(args, settings, built.rule.budget, inputs, before=part.lines.start)
+    outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
     context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
     if args.split:
         outputs.lines = Lines(*built.recipe.model.languages)
-        return run, outputs.lines.items(args.input, driver.signature, context)
-    return run, items(args.input, driver.signature, context, args.anchors_from)
+        return run, outputs.lines.items(args.input, driver.signature, context, part)
+    return run, items(args.input, driver.signature, context, args.anchors_from, part)
 
 
 def is_outcomes(path: str) -> bool:
@@ -107,20 +118,29 @@ def is_outcomes(path: str) -> bool:
 
 
 async def items(
-    path: str, signature: str, context: int = 0, anchors: Sequence[str] = ()
+    path: str, signature: str, context: int = 0, anchors: Sequence[str] = (), part: Part = WHOLE
 ) -> AsyncIterator[tuple[Item, int]]:
-    """The lines as segments, each with the ``context`` lines before it, and with the same line of the files of
-    ``anchors``; a blank line begins a new document, or is no anchor."""
-    number, before, drafts = 0, Context(context), [(name, read_lines(name)) for name in anchors]
-    async for line in read_lines(path):
-        number += 1
-        own = [draft for name, lines in drafts if (draft := await _line(name, lines, number)).strip()]
-        segment = Segment(str(number), line, anchors=tuple(own))
-        yield item(number, segment, signature, before), zlib.crc32("\n".join([line, *own]).encode())
+    """The lines of a part as segments, each with the ``context`` lines before it, and with the same line of the files
+    of ``anchors``; a blank line begins a new document, or is no anchor."""
+    number = skip = part.skipped(context)
+    before = Context(context)
+    async with AsyncExitStack() as stack:
+        files = [aclosing(read_lines(name, skip)) for name in (path, *anchors)]
+        lines, *drafts = [await stack.enter_async_context(file) for file in files]
+        async for line in lines:
+            if number >= part.lines.stop:
+                break
+            number += 1
+            found = [await _line(name, draft, number, skip) for name, draft in zip(anchors, drafts, strict=True)]
+            own = tuple(draft for draft in found if draft.strip())
+            one = item(number, Segment(str(number), line, anchors=own), signature, before)
+            if number > part.lines.start:
+                yield one, zlib.crc32("\n".join([line, *own]).encode())
 
 
-async def _line(path: str, lines: AsyncIterator[str], number: int) -> str:
+async def _line(path: str, lines: AsyncIterator[str], number: int, skipped: int) -> str:
     found = await anext(lines, None)
     if found is None:
-        raise InputError(f"{path} has {number - 1} lines, fewer than the input", hint="a line for each, blank or not")
+        few = f"{'at most ' if skipped == number - 1 > 0 else ''}{number - 1} lines"
+        raise InputError(f"{path} has {few}, fewer than the input", hint="a line for each, blank or not")
     return found

@@ -27,7 +27,7 @@ from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
-from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
 from quitmt.remarks import APART, remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
@@ -47,7 +47,8 @@ Items = Iterable[Item | Begun | Submission] | AsyncIterable[Item | Begun | Submi
 class Driver:
     """One run over a stream of segments. ``in_flight`` of them are worked on at a time.
 
-    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes. Unless
+    ``clock`` is what deadlines go by: the event loop's, if none is given. ``recipe`` is carried by all outcomes, and so
+    are the ``nbest`` best candidates; with ``ranked`` all scores are kept beside the outcome. Unless
     ``ordered``, nobody puts them back in order, and the run may get ahead of a slow one as far as it likes.
     """
 
@@ -64,6 +65,8 @@ class Driver:
         clock: Clock | None = None,
         recipe: Mapping[str, Any] | None = None,
         ordered: bool = True,
+        nbest: int = 0,
+        ranked: bool = False,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
@@ -79,15 +82,17 @@ class Driver:
             speculate=speculate,
             anytime=bool(deadlines),
             anchored=traits_of(generator, GeneratorTraits).anchored,
+            ranked=ranked or nbest > 0,
         )
         self._deadlines, self._clock, self._recipe = deadlines, clock, recipe
-        self._in_flight, self._ordered = in_flight, ordered
+        self._in_flight, self._ordered, self._nbest = in_flight, ordered, nbest
         self._active: dict[str, tuple[int, Segment]] = {}
         """By id, with positions, in the order of the input."""
         self._passing: list[tuple[int, Finished]] = []
         self._admitted = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reranking = False
+        self._steering = protocols.steering(rule)
 
     @property
     def wasted(self) -> Wasted:
@@ -182,6 +187,9 @@ class Driver:
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
             finished.append((position, self._remarked(one)))
+        if self._steering is not None:
+            for position, one in finished:
+                self._steering.add(position, one.outcome)
         self._room.set()
         return [(position, self._stamped(one)) for position, one in finished]
 
@@ -201,10 +209,13 @@ class Driver:
         return replace(one, outcome=replace(outcome, remarks=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:
-        """With the recipe that it was made by; what an earlier run finished has its own."""
-        if self._recipe is None or one.outcome.recipe is not None:
-            return one
-        return replace(one, outcome=replace(one.outcome, recipe=self._recipe))
+        """With the recipe that it was made by, and its n-best list; what an earlier run finished has its own."""
+        outcome = one.outcome
+        if self._nbest and one.ranked:
+            outcome = replace(outcome, nbest=tuple(one.ranked[: self._nbest]))
+        if self._recipe is not None and outcome.recipe is None:
+            outcome = replace(outcome, recipe=self._recipe)
+        return one if outcome is one.outcome else replace(one, outcome=outcome)
 
     async def _feed(self, items: Items) -> None:
         if isinstance(items, AsyncIterable):
@@ -235,6 +246,8 @@ class Driver:
             known, anchors, item = item.candidates, item.anchors, item.segment
         elif isinstance(item, Submission):
             terms, limit, item = self._terms(item), item.limit, item.segment
+        if self._steering is not None:
+            terms = self._steered(self._steering, item)
         if isinstance(item, Segment) and self._timers.over:
             late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
@@ -261,6 +274,13 @@ class Driver:
             ranked=order.ranked,
         )
 
+    def _steered(self, steering: Steering, item: Item) -> Terms:
+        """Of the next position, which may have been finished before: what its rule would be matters for the next."""
+        blank = isinstance(item, Finished) and item.outcome.stop is Verdict.STABLE and not item.outcome.size
+        rule, reranker = steering.next(self._admitted, blank=blank), traits_of(self._reranker, RerankerTraits)
+        anytime = bool(self._deadlines)
+        return Terms.of(rule, reranker, signature=self.signature, speculate=self._speculate, anytime=anytime)
+
     def _available(self, segment: Segment) -> int | None:
         try:
             found = protocols.available(self._generator, segment)
@@ -284,6 +304,8 @@ class Driver:
     def has_room(self) -> bool:
         """Whether one more may be begun."""
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
+            return False
+        if self._steering is not None and not self._steering.ready:
             return False
         if not self._ordered:
             return True

@@ -26,12 +26,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
+from quitmt.engine.ranking import listed
 from quitmt.engine.slots import Observer, Slot, Wasted, given
 from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError, setting
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
-from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
+from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Ranked, Segment, Standing, Verdict
 
 
 class Engine(Generic[State]):
@@ -45,11 +46,14 @@ class Engine(Generic[State]):
         speculate: bool = False,
         anytime: bool = False,
         anchored: bool = False,
+        ranked: bool = False,
     ) -> None:
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._terms = Terms.of(rule, self._traits, signature=signature, speculate=speculate, anytime=anytime)
+        self._terms = Terms.of(
+            rule, self._traits, signature=signature, speculate=speculate, anytime=anytime, ranked=ranked
+        )
         self._observer = observer
         self.wasted = Wasted()
         self._slots: dict[str, Slot[State]] = {}
@@ -311,12 +315,16 @@ class Engine(Generic[State]):
         if verdict is not Verdict.FAILED:
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
         outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
-        self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot)))
+        self._finished.append(
+            Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot, verdict, used))
+        )
 
-    def _ranked(self, slot: Slot[State]) -> Sequence[tuple[int, float]]:
-        """The winner as its standing has it, then the others; nobody else while the reranker is at work on them."""
+    def _ranked(self, slot: Slot[State], verdict: Verdict, used: Sequence[Candidate]) -> Sequence[Ranked]:
+        """The winner as its standing has it, then the others; nobody else while the reranker is at work on them, after
+        it failed, or where it has seen more candidates than are used and the scores depend on these."""
         if not slot.terms.ranked or slot.standing is None:
             return ()
-        best, size = slot.standing.best, slot.standing.size
-        others = () if slot.reranking else ranked(self._reranker, slot.state)
-        return [(best, slot.standing.score), *(one for one in others if one[0] != best and one[0] < size)]
+        beyond = slot.reranked > len(used) and not self._traits.running_best
+        unsure = slot.reranking or beyond or verdict is Verdict.FAILED
+        others = [] if unsure else ranked(self._reranker, slot.state)
+        return listed([(slot.standing.best, slot.standing.score), *others], slot.anchors or (), used)

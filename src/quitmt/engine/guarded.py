@@ -64,6 +64,12 @@ class GuardedWatch:
         self._blame(f"gave {_shown(verdict)} as its verdict, which must be None or one of {allowed}")
         return None
 
+    @property
+    def kept_signals(self) -> tuple[float, ...] | None:
+        """What a steered rule saw; None for all others."""
+        found = self._asked("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
+        return None if found is None else tuple(found)
+
     def horizon(self, size: int) -> int:
         """A horizon only says how much may be asked for at once, so a whole number that makes no sense does no harm: it
         is rounded up to a step, above ``size``, within the budget. Whatever else is a mistake, and a fault."""

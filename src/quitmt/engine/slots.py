@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic
 from quitmt.engine.guarded import GuardedWatch
 from quitmt.errors import QuitmtError
 from quitmt.protocols import State
-from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict, at
+from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict, at, tokens_of
 
 if TYPE_CHECKING:
     from quitmt.engine.terms import Terms
@@ -90,13 +90,15 @@ class Slot(Generic[State]):
         chosen = Candidate("") if index is None else at(index, anchors, self.pool)
         # Where the candidates ended it is their number; whoever stopped before need not know that they would.
         budget = len(self.pool) if verdict is Verdict.EXHAUSTED else self.watch.rule.budget
+        size, signals = standing.size if standing else 0, self.watch.kept_signals
+        made = [one for one in anchors if one.origin != GIVEN]
         return Outcome(
             id=self.segment.id,
             source=self.segment.source,
             translation=chosen.text,
             index=index,
             score=standing.score if standing else None,
-            size=standing.size if standing else 0,
+            size=size,
             stop=verdict,
             trajectory=tuple(self.trajectory),
             seconds=Seconds(self.generate_seconds, self.rerank_seconds),
@@ -105,7 +107,9 @@ class Slot(Generic[State]):
             effort=effort,
             budget=budget,
             origin=chosen.origin,
-            anchors=sum(one.origin != GIVEN for one in anchors),
+            anchors=len(made),
+            signals=signals or (),
+            tokens=None if signals is None else tokens_of([*made, *self.pool[:size]]),
         )
 
 

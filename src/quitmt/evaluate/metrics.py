@@ -171,6 +171,8 @@ class Entry:
     """Called with what follows the colon of ``name:…``."""
     is_judge: bool = False
     """A chat model, which must be told the languages and takes the options of its engine."""
+    span: float | None = None
+    """How far two scores can be apart; None if the scale has no ends, or they are not known."""
 
 
 def _chrf(argument: str, _: Setup) -> Metric:
@@ -224,12 +226,17 @@ def _titled(title: str, model: str) -> str:
     return f"{title}:{model.rstrip('/').rpartition('/')[2]}" if model else title
 
 
+SPANS = {"metricx": 25.0}
+"""Of scoring models: MetricX is clamped to 0–25; COMET's regressions have no ends."""
+
 TABLE = {
-    "chrf": Entry("chrF: character 6-grams", False, True, _chrf),
-    "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words),
-    "bleu": Entry("BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu),
+    "chrf": Entry("chrF: character 6-grams", False, True, _chrf, span=100.0),
+    "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words, span=100.0),
+    "bleu": Entry(
+        "BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu, span=100.0
+    ),
     **{
-        name: Entry(kind.meaning, kind.needs_source, kind.needs_reference, _scored(name))
+        name: Entry(kind.meaning, kind.needs_source, kind.needs_reference, _scored(name), span=SPANS.get(name))
         for name, kind in KINDS.items()
     },
     "gemba": Entry(
@@ -239,6 +246,7 @@ TABLE = {
         False,
         _gemba,
         is_judge=True,
+        span=25.0,
     ),
 }
 

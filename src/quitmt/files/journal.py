@@ -35,7 +35,8 @@ HEADER = b'{"settings"'
 
 
 class Journal:
-    """``former`` are names that settings had in journals of earlier versions, and the names they have now."""
+    """``former`` are names that settings had in journals of earlier versions, and the names they have now; ``before``
+    is how many lines of the input come before position 0, for messages."""
 
     def __init__(
         self,
@@ -44,8 +45,9 @@ class Journal:
         *,
         keep_candidates: bool = False,
         former: Mapping[str, str] = MappingProxyType({}),
+        before: int = 0,
     ) -> None:
-        self.path, self._former = path, former
+        self.path, self._former, self._before = path, former, before
         self._settings = as_read_back(settings)
         self._keep_candidates = keep_candidates
         self._places = array("q")
@@ -171,7 +173,8 @@ class Journal:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, QuitmtError):
                 raise
-            log.warning("line %d of the input is done again: its line in %s is damaged", position + 1, self.path)
+            line = self._before + position + 1
+            log.warning("line %d of the input is done again: its line in %s is damaged", line, self.path)
             return None
 
     def drawn(self, position: int, segment: Segment, check: int) -> Begun | None:
@@ -191,8 +194,9 @@ class Journal:
         entry: dict[str, Any] = json.loads(self._file.readline())
         self._file.seek(0, os.SEEK_END)
         if entry["check"] != check:
+            line = self._before + position + 1
             raise InputError(
-                f"cannot resume: line {position + 1} of the input has changed since the run that {self.path} holds",
+                f"cannot resume: line {line} of the input has changed since the run that {self.path} holds",
                 hint="delete that file to start over",
             )
         return entry

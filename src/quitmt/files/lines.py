@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 from quitmt.errors import InputError
@@ -22,18 +22,20 @@ STDIN = "-"
 GZIP = b"\x1f\x8b"
 
 
-async def read_lines(path: str) -> AsyncIterator[str]:
-    """The lines of a file (``-`` is standard input), without their line breaks."""
+async def read_lines(path: str, skip: int = 0) -> AsyncGenerator[str]:
+    """The lines of a file (``-`` is standard input), without their line breaks; the first ``skip`` are passed over, and
+    need not even be UTF-8."""
     number, pieces = 0, list[bytes]()
     async for chunk in _decompressed(_chunks(path), path):
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             number += 1
-            yield _decoded(b"".join([*pieces, line]) if pieces else line, path, number)
+            if number > skip:
+                yield _decoded(b"".join([*pieces, line]) if pieces else line, path, number)
             pieces.clear()
         if rest:  # joined when its line is whole: a long line must not be copied with every chunk
             pieces.append(rest)
-    if pieces:
+    if pieces and number >= skip:
         yield _decoded(b"".join(pieces), path, number + 1)
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from quitmt.types import Effort, Outcome, Seconds, Verdict
+from quitmt.types import Effort, Outcome, Ranked, Seconds, Verdict
 
 
 def format_outcome(outcome: Outcome) -> str:
@@ -14,8 +14,8 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``budget``, ``anchors``, ``origin``, ``remarks``, ``effort``, ``recipe`` and
-    ``error`` only where there are any."""
+    """In the order people read them; ``budget``, ``anchors``, ``origin``, ``nbest``, ``remarks``, ``effort``,
+    ``signals``, ``tokens``, ``recipe`` and ``error`` only where there are any."""
     fields: dict[str, Any] = {
         "id": outcome.id,
         "source": outcome.source,
@@ -36,14 +36,30 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         fields["anchors"] = outcome.anchors
     if outcome.origin:
         fields["origin"] = outcome.origin
+    if outcome.nbest:
+        fields["nbest"] = [nbest_fields(one) for one in outcome.nbest]
     if outcome.remarks:
         fields["remarks"] = outcome.remarks
     if outcome.effort is not None:
         fields["effort"] = asdict(outcome.effort)
+    if outcome.signals:
+        fields["signals"] = outcome.signals
+    if outcome.tokens is not None:
+        fields["tokens"] = outcome.tokens
     if outcome.recipe is not None:
         fields["recipe"] = outcome.recipe
     if outcome.error is not None:
         fields["error"] = outcome.error
+    return fields
+
+
+def nbest_fields(one: Ranked) -> dict[str, Any]:
+    """An entry of an n-best list; ``log_probability`` and ``origin`` only where there are any."""
+    fields: dict[str, Any] = {"index": one.index, "text": one.text, "score": one.score, "count": one.count}
+    if one.log_probability is not None:
+        fields["log_probability"] = one.log_probability
+    if one.origin:
+        fields["origin"] = one.origin
     return fields
 
 
@@ -53,5 +69,6 @@ def from_fields(fields: dict[str, Any]) -> Outcome:
     known["trajectory"] = tuple(known["trajectory"])
     known["seconds"] = Seconds(**known["seconds"])
     known["effort"] = Effort(**known["effort"]) if "effort" in known else None
-    known["remarks"] = tuple(known.get("remarks", ()))
+    known["nbest"] = tuple(Ranked(**one) for one in known.get("nbest", ()))
+    known["remarks"], known["signals"] = (tuple(known.get(name, ())) for name in ("remarks", "signals"))
     return Outcome(**known)

@@ -2,8 +2,9 @@
 
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
-Source, scores and generator (the signature of what sampled it) are optional; a "reference" is for evaluation and is not
-read here. Candidates that are not samples are a list of their own, also optional, in their order:
+Source, scores and generator (the signature of what sampled it) are optional, and a score may be null where a candidate
+has none; a "reference" is for evaluation and is not read here. Candidates that are not samples are a list of their own,
+also optional, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +28,7 @@ _LARGEST = sys.float_info.max
 
 async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
     """The pools of a JSONL file; blank lines are skipped, an id may occur once."""
-    ids, number = _Seen(), 0
+    ids, number = Seen(), 0
     async for line in read_lines(path):
         number += 1
         if not line.strip():
@@ -61,7 +62,32 @@ async def read_plain_pools(path: str, num_candidates: int, sources: str | None =
         raise InputError(f"{sources} has more than {count} lines, but {name_of(path)} has only {count} pools")
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a line of JSON says of a pool, checked, as the lists that stand there."""
+
+    id: str
+    source: str
+    texts: list[str]
+    scores: dict[str, list[float | None]]
+    generator: str
+    anchors: list[str]
+    origins: list[str]
+    anchor_scores: dict[str, list[float | None]]
+
+
 def parse_pool(line: str) -> RecordedPool:
+    found = columns_of(parse_object(line, "pool"))
+    anchors = (
+        replace(one, origin=origin)
+        for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
+    )
+    segment = Segment(found.id, found.source)
+    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors))
+
+
+def parse_object(line: str, what: str) -> dict[str, Any]:
+    """A line as a JSON object with nothing in it that could not be written again."""
     try:
         fields = json.loads(line, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -71,42 +97,51 @@ def parse_pool(line: str) -> RecordedPool:
             raise
         raise InputError("a number has too many digits") from None
     except RecursionError:
-        raise InputError("not a pool: nested too deeply") from None
+        raise InputError(f"not a {what}: nested too deeply") from None
     if not isinstance(fields, dict):
-        raise InputError(f"a pool must be a JSON object, not {type(fields).__name__}")
+        raise InputError(f"a {what} must be a JSON object, not {type(fields).__name__}")
     if "\\ud" in line.lower():
         _check_text(fields)
+    return fields
+
+
+def columns_of(fields: dict[str, Any]) -> Columns:
     if fields.get("candidates") == []:
         raise InputError("the pool has no candidates")
-    return RecordedPool(
-        Segment(_id(fields), _text(fields, "source")),
-        _candidates(fields, "candidates", "scores"),
-        _text(fields, "generator"),
-        _anchors(fields) if fields.get("anchors") is not None else (),
-    )
+    number, source = id_of(fields), _text(fields, "source")
+    texts = _texts(fields, "candidates")
+    scores, generator = _scores(fields, "scores", len(texts)), _text(fields, "generator")
+    anchors = _texts(fields, "anchors") if fields.get("anchors") is not None else []
+    anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
+    return Columns(number, source, texts, scores, generator, anchors, _origins(fields, len(anchors)), anchor_scores)
 
 
-def _candidates(fields: dict[str, Any], name: str, scores_name: str) -> tuple[Candidate, ...]:
-    texts = _texts(fields, name)
-    scores = _scores(fields, scores_name, len(texts))
+def _candidates(texts: list[str], scores: dict[str, list[float | None]]) -> tuple[Candidate, ...]:
     if not scores:
         return tuple(Candidate(text) for text in texts)
     names, columns = list(scores), zip(*scores.values(), strict=True)
+    if any(None in values for values in scores.values()):
+        return tuple(Candidate(t, scores=_known(names, c)) for t, c in zip(texts, columns, strict=True))
     return tuple(Candidate(t, scores=dict(zip(names, c, strict=True))) for t, c in zip(texts, columns, strict=True))
 
 
-def _anchors(fields: dict[str, Any]) -> tuple[Candidate, ...]:
-    anchors = _candidates(fields, "anchors", "anchor_scores")
-    origins = fields.get("origins") or [GIVEN] * len(anchors)
+def _known(names: list[str], values: Iterable[float | None]) -> dict[str, float]:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _origins(fields: dict[str, Any], count: int) -> list[str]:
+    if fields.get("anchors") is None:
+        return []
+    origins = fields.get("origins") or [GIVEN] * count
     if not isinstance(origins, list) or not all(isinstance(one, str) and one for one in origins):
         raise InputError('"origins" must be a list of texts, one for each anchor')
-    if len(origins) != len(anchors):
-        raise InputError(f"there are {len(origins)} origins for {len(anchors)} anchors")
-    return tuple(replace(one, origin=origin) for one, origin in zip(anchors, origins, strict=True))
+    if len(origins) != count:
+        raise InputError(f"there are {len(origins)} origins for {count} anchors")
+    return origins
 
 
 def format_pool(recorded: RecordedPool) -> str:
-    """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers every candidate has."""
+    """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers its candidates have."""
     segment, candidates, anchors = recorded.segment, recorded.candidates, recorded.anchors
     pool: dict[str, Any] = {"id": segment.id, "source": segment.source, "candidates": [c.text for c in candidates]}
     if scores := _numbers(candidates):
@@ -121,23 +156,18 @@ def format_pool(recorded: RecordedPool) -> str:
 
 
 def _numbers(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
-    """What all of them have."""
+    """Log-probabilities and tokens that all of them have, and scores that any of them has."""
     scores: dict[str, list[Any]] = {}
     if candidates and all(c.log_probability is not None for c in candidates):
         scores["log_probability"] = [c.log_probability for c in candidates]
     if candidates and all(c.tokens is not None for c in candidates):
         scores["tokens"] = [c.tokens for c in candidates]
-    for name in _common(c.scores or {} for c in candidates):
-        scores[name] = [(c.scores or {})[name] for c in candidates]
+    for name in sorted({name for c in candidates for name in c.scores or ()}):
+        scores[name] = [(c.scores or {}).get(name) for c in candidates]
     return scores
 
 
-def _common(scores: Iterable[Any]) -> list[str]:
-    sets = [set(names) for names in scores]
-    return sorted(set.intersection(*sets)) if sets else []
-
-
-def _id(fields: dict[str, Any]) -> str:
+def id_of(fields: dict[str, Any]) -> str:
     found = fields.get("id")
     if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
         return str(found)
@@ -161,7 +191,7 @@ def _texts(fields: dict[str, Any], name: str) -> list[str]:
     return texts
 
 
-def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, list[float]]:
+def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, list[float | None]]:
     scores, of_what = fields.get(name_of_all), "anchor" if name_of_all == "anchor_scores" else "candidate"
     if scores is None:
         return {}
@@ -172,7 +202,7 @@ def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, l
             found = len(values) if isinstance(values, list) else "no"
             raise InputError(f"the scores {name!r} are {found} for {count} {of_what}s")
         for index, value in enumerate(values):
-            if type(value) not in (int, float) or not abs(value) <= _LARGEST:
+            if value is not None and (type(value) not in (int, float) or not abs(value) <= _LARGEST):
                 raise InputError(f"the score {name!r} of {of_what} {index} is {value!r}, not a finite number")
     return scores
 
@@ -197,7 +227,7 @@ def _check_text(value: Any) -> None:
             _check_text(inner)
 
 
-class _Seen:
+class Seen:
     """Which ids have occurred, in 8 bytes each: a set of a few recent hashes and a sorted array of the others."""
 
     RECENT = 1 << 16

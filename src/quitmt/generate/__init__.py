@@ -12,16 +12,18 @@ from quitmt.bergamot import store
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.prompts import template
-from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, Name, Names, Option
+from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, TEXTS, Name, Names, Option
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 
 Languages = tuple[str | None, str | None]
 
 OPTIONS = {
-    "base_url": Option(TEXT, None, "where the server is, such as http://localhost:8000/v1", "URL"),
+    "base_url": Option(
+        TEXTS, None, "where the server is, such as http://localhost:8000/v1; several share the work", "URL"
+    ),
     "api": Option(TEXT, "chat", "which of the server's interfaces", choices=("chat", "completions")),
-    "concurrency": Option(INT, 256, "requests in flight at most", "N"),
+    "concurrency": Option(INT, 256, "requests in flight at most, at each server", "N"),
     "timeout": Option(FLOAT, 120.0, "for one request", "SECONDS"),
     "patience": Option(FLOAT, 300.0, "how long a request that fails is tried again", "SECONDS"),
     "prompt": Option(TEXT, None, "of chat models: a template by name or file (follows the model)", "NAME"),

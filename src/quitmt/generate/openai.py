@@ -31,9 +31,10 @@ from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.answers import APIS, Choice, read_choices
 from quitmt.generate.remote.bodies import Bodies
-from quitmt.generate.remote.client import Client, Refused
+from quitmt.generate.remote.client import Client
 from quitmt.generate.remote.errands import Errand, stretches
-from quitmt.generate.remote.refusals import explained, is_final
+from quitmt.generate.remote.link import Refused
+from quitmt.generate.remote.refusals import explained
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
@@ -67,7 +68,8 @@ class _Known:
 
 
 class OpenAIGenerator:
-    """Samples from ``model`` on the server at ``base_url``; both that and the key may come from the environment."""
+    """Samples from ``model`` on the server at ``base_url``, or on several that are alike; both that and the key may
+    come from the environment."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class OpenAIGenerator:
         sampling: Sampling,
         *,
         languages: tuple[str | None, str | None],
-        base_url: str | None = None,
+        base_url: str | Sequence[str] | None = None,
         prompt: str | None = None,
         clean: bool = True,
         max_tokens: int | None = None,
@@ -97,10 +99,10 @@ class OpenAIGenerator:
         self._known = _Known()
         self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean, takes_seeds=True)
         self._choices_a_request = choices_a_request
-        address = Address(_url(base_url), os.environ.get("OPENAI_API_KEY", "").strip() or None)
-        self._client = client(address, concurrency=concurrency, timeout=timeout, patience=patience)
+        addresses = _addresses(base_url, os.environ.get("OPENAI_API_KEY", "").strip() or None)
+        self._client = client(addresses, concurrency=concurrency, timeout=timeout, patience=patience)
         self._client.probe = (APIS[api], self._bodies.probe())
-        self._concurrency = concurrency
+        self._concurrency = concurrency * len(addresses)
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         """By the identity of their segment: another run may have one with the same id and text."""
 
@@ -135,9 +137,13 @@ class OpenAIGenerator:
         return self._client.waiting
 
     async def check(self) -> None:
-        """Ask for one short translation, so that a wrong address, key, model or setting is known before a run."""
+        """Ask for one short translation, so that a wrong address, key, model or setting is known before a run. Of
+        several servers each is asked: none may refuse, and one may be away."""
+        segment = Segment("check", "Hello.")
         async with self._client.connected():
-            await self._post(Segment("check", "Hello."), 0, 1)
+            if self._client.several and (refused := await self._client.survey()):
+                raise self._explained(refused[0], segment)
+            await self._post(segment, 0, 1)
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         answers: asyncio.Queue[Draw | asyncio.Task[None]] = asyncio.Queue()
@@ -271,8 +277,8 @@ class OpenAIGenerator:
     def _explained(self, refused: Refused, segment: Segment) -> QuitmtError:
         bodies = self._bodies
         path = APIS[bodies.api]
-        error = explained(refused, self._client.address, path, bodies.model, bodies.sampling, segment)
-        if not self._known.worked and is_final(refused.status):
+        error = explained(refused, path, bodies.model, bodies.sampling, segment)
+        if not self._known.worked and refused.is_final:
             self._client.refusal = error
         return error
 
@@ -286,12 +292,17 @@ def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
     return prompt
 
 
-def _url(base_url: str | None) -> str:
-    url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
-    if not url:
+def _addresses(base_url: str | Sequence[str] | None, key: str | None) -> list[Address]:
+    urls = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+    if not urls:
         hint = f"give {setting('model.options.base_url')}, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
         raise UsageError("an openai: model needs the address of its server", hint=hint)
-    return url
+    found: dict[str, Address] = {}
+    for url in [urls] if isinstance(urls, str) else urls:
+        address = Address(url, key)
+        if found.setdefault(address.url, address) is not address:
+            raise UsageError(f"{setting('model.options.base_url')} names {address.url} twice")
+    return list(found.values())
 
 
 def _first(errors: BaseExceptionGroup[QuitmtError]) -> QuitmtError:

@@ -233,7 +233,8 @@ def replayed(
 
     by_window = tuple(window(rules.k, w, rules.alpha) for w in windows)
     by_alpha = tuple(window(rules.k, w, alpha) for w in rules.alpha_windows for alpha in rules.alphas)
-    by_step = tuple(window(k, w, rules.alpha) for k in rules.steps for w in rules.alpha_windows)
+    able = [(k, w) for k in rules.steps for w in rules.alpha_windows if k * w < budget]
+    by_step = tuple(window(k, w, rules.alpha) for k, w in able or [(min(rules.steps), min(rules.alpha_windows))])
     others = beyond.replayed(study, one)
     return Replays(
         replay.unaccelerated(one, budget),

@@ -36,6 +36,8 @@ class Score:
     """Against Unaccelerated."""
     fixed: Comparison | None = None
     """Against Fixed-N* at equal mean cost."""
+    greedy: Comparison | None = None
+    """Against greedy decoding."""
 
     @property
     def mark(self) -> str:

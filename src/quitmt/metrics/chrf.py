@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +66,17 @@ class ChrfArena:
     def add(self, texts: Sequence[str]) -> None:
         """Append texts."""
         stripped = ["".join(text.split()) for text in texts]
-        added = np.array([len(text) for text in stripped], np.int64)
+        self.add_points([len(text) for text in stripped], lambda: _code_points("".join(stripped)))
+
+    def add_points(self, sizes: Sequence[int], points_of: Callable[[], Points]) -> None:
+        """Append texts of so many points; ``points_of`` gives all of them, one text after the other."""
+        added = np.array(sizes, np.int64)
         text, start, longest = len(self.lengths), 0, int(added.max())
         self.lengths = np.concatenate((self.lengths, added)) if text else added
         if self.failure or longest > MOST_FEATURES:  # before as much is allocated
             self._fail(longest)
             return
-        points = np.frombuffer("".join(stripped).encode("utf-32-le", "surrogatepass"), "<u4")
+        points = points_of()
         self.points.append(points)
         nodes = np.zeros((longest + 1, len(self.cursor) - kernels.NEXT_COLUMN + 1), np.int32)
         while text < len(self.lengths) and self._make_room(int(self.lengths[text]), len(points) - start):
@@ -174,7 +178,7 @@ class Chrf:
     def compare(self, arena: ChrfArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         """As the protocol says. Some 64 rows at once are best: whole matrices of a large pool are fresh memory, and the
         page faults of two of 512 × 512 cost half as much again as the comparing."""
-        down, across = _span(rows, arena), _span(columns, arena)
+        down, across = span(rows, arena), span(columns, arena)
         forward = np.empty((len(down), len(across)))
         backward = np.empty_like(forward)
         kernels.compare(
@@ -193,7 +197,7 @@ class Chrf:
 
     def block(self, arena: ChrfArena, rows: Ints, columns: range) -> Matrix:
         """u(row as hypothesis, column as reference), and not the other way round."""
-        across = _span(columns, arena)
+        across = span(columns, arena)
         found = np.empty((len(rows), len(across)))
         scratch = np.empty((self.order, len(across)), np.int64), np.empty(len(across))
         kernels.compare_rows(
@@ -216,7 +220,7 @@ class Chrf:
 
     def against(self, arena: ChrfArena, rows: range, weights: Matrix) -> Matrix:
         """chrF of the arena's first texts against weighted means of its n-gram counts (Vamvas & Sennrich 2024)."""
-        assert _span(rows, arena).start == 0
+        assert span(rows, arena).start == 0
         nodes, starts = arena.ngrams(), np.concatenate(([0], np.cumsum(arena.lengths)))
         size = int(arena.cursor[kernels.FEATURES_USED])
         found, counts = np.empty((len(rows), len(weights))), np.zeros(size, np.int32)
@@ -231,12 +235,16 @@ class Chrf:
         return found
 
 
+def _code_points(text: str) -> Points:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
 def _enlarged(size: int, needed: int) -> int:
     """The size itself if it is enough, else at least twice that: growing costs a constant for each item."""
     return size if needed <= size else max(needed, 2 * size)
 
 
-def _span(texts: range, arena: ChrfArena) -> range:
+def span(texts: range, arena: ChrfArena) -> range:
     """The same range, if it is one that arenas know: ascending by one, within the texts encoded so far."""
     if arena.failure:
         raise arena.failure

@@ -191,7 +191,7 @@ def add_texts(
 
 
 @kernel()
-def _count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int, stop: int, matches: Ints) -> None:
+def count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int, stop: int, matches: Ints) -> None:
     """Into ``matches[n, j]`` the matches of order n + 1 between texts ``row`` and ``start`` + j."""
     for n in range(len(matches)):
         for j in range(stop - start):
@@ -256,7 +256,7 @@ def compare(
             start = (row if shared else left) if part else left
             stop = left + width if part else (begin if shared else left)
             if start < stop:
-                _count_matches(bits, orders, cursor[WORDS_USED], row, start, stop, matches)
+                count_matches(bits, orders, cursor[WORDS_USED], row, start, stop, matches)
                 _score(
                     matches, lengths, row, start, stop, factor, forward[i, start - left :], backward[i, start - left :]
                 )
@@ -284,7 +284,7 @@ def compare_rows(
     width = forward.shape[1]
     for i in range(len(rows)):
         row = rows[i]
-        _count_matches(bits, orders, cursor[WORDS_USED], row, left, left + width, matches)
+        count_matches(bits, orders, cursor[WORDS_USED], row, left, left + width, matches)
         _score(matches, lengths, row, left, left + width, factor, forward[i], backward)
         if left <= row < left + width:  # what a text alone has takes no bit
             forward[i, row - left] = 1.0 if lengths[row] > 0 else 0.0

@@ -45,7 +45,7 @@ class Vote:
     ('7 + 5 = 12', 0.25)
     """
 
-    traits = UtilityTraits(encodes_whole=True)
+    traits = UtilityTraits(encodes_whole=True, votes=True)
 
     def __init__(self, answer: Callable[[str], Hashable | None] = final_answer, *, name: str | None = None) -> None:
         self._answer = answer

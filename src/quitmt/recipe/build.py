@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt import generate, rerank, stop
-from quitmt.calibrate import auto
+from quitmt.calibrate import auto, paced
 from quitmt.calibrate.auto import Granted
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
@@ -17,6 +17,7 @@ from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
+from quitmt.generate.beams import GrowingBeams
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import (
@@ -48,7 +49,8 @@ class Built:
     granted: Granted | None = None
     """How a wish was granted, if there was one."""
 
-    def driver(self, observer: Observer | None = None, clock: Clock | None = None) -> Driver:
+    def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
+        """With ``ranked``, segments come with the scores of all their candidates."""
         run = self.recipe.run
         return Driver(
             self.generator,
@@ -60,27 +62,29 @@ class Built:
             deadlines=Deadlines(run.deadline, run.run_deadline),
             clock=clock,
             recipe=self.recipe.of_results(),
+            nbest=run.nbest or 0,
+            ranked=ranked,
         )
 
     def session(self, clock: Clock | None = None) -> Session:
-        """The same for a server, which has deadlines of its own."""
+        """The same for a server, which has deadlines of its own, and no order of segments by which to pace them."""
         run = self.recipe.run
         return Session(
             self.generator,
             self.reranker,
-            self.rule,
+            paced.unsteered(self.rule),
             in_flight=run.in_flight or IN_FLIGHT,
             speculate=run.speculate,
             clock=clock,
         )
 
     def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:
-        """The rule for a wish in place of the recipe's own rule and wishes."""
+        """The rule for a wish in place of the recipe's own rule and wishes, for a segment that belongs to no run."""
         if max_loss is None and max_cost is None:
-            return self.rule
+            return paced.unsteered(self.rule)
         wish = {"stop.rule": "auto", "stop.max_loss": max_loss, "stop.max_cost": max_cost}
         recipe = self.recipe.changed(wish)
-        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING))
+        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING), steer=False)
         assert granted is not None
         stop.check_fits(granted.rule, traits_of(self.reranker, RerankerTraits), recipe.rerank.name)
         return granted.rule
@@ -113,6 +117,8 @@ def build_generator(model: ModelRecipe) -> Generator:
     name, *_ = generate.resolve(model.name, *model.languages)
     sampling = sampling_of(model)
     generator = generate.load(name, sampling, languages=model.languages, options=model.options)
+    if model.beams is not None:
+        return GrowingBeams(generator, model.beams)
     anchors = anchor_names.parse(model.anchors) if model.anchors is not None else ()
     return Anchored(generator, anchors, sampling) if anchors else generator
 

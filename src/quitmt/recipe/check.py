@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,9 @@ from quitmt import generate, stop
 from quitmt.calibrate.auto import Wish
 from quitmt.engine.deadlines import Deadlines
 from quitmt.errors import QuitmtError, UsageError, place, placed, setting
+from quitmt.generate.anchors import Anchor
 from quitmt.generate.anchors import parse as parse_anchors
+from quitmt.generate.beams import check as check_beams
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.effective import (
@@ -26,7 +28,7 @@ from quitmt.recipe.effective import (
     sampling_of,
     title_of,
 )
-from quitmt.recipe.recipe import OBJECT, Recipe
+from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe
 from quitmt.sampling import Sampling
 from quitmt.stop.window import Quit
 
@@ -80,9 +82,29 @@ def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
         name, *languages = generate.resolve(model.name, *model.languages)
         generate.check(name, sampling, (languages[0], languages[1]), model.options, installed=installed)
     generate.check_anchors(name, anchors)
+    if model.beams is not None:
+        _check_beams(model, name, anchors)
     backend = generate.find(name)
     if model.context and not (backend and backend.prompted):
         raise UsageError(f"{setting('model.context')} goes with chat models, not with {name}")
+
+
+def _check_beams(model: ModelRecipe, name: str, anchors: Sequence[Anchor]) -> None:
+    assert model.beams is not None
+    check_beams(model.beams)
+    for setting_name in SAMPLING:
+        if getattr(model, setting_name) is not None:
+            told = f"{setting('model.beams')} searches, and {setting(f'model.{setting_name}')} is for sampling"
+            raise UsageError(told, hint="leave one of them out")
+    if anchors:
+        raise UsageError(
+            f"{setting('model.beams')} and {setting('model.anchors')} do not go together: beams begin "
+            "with the best hypotheses",
+            hint=f"give {setting('model.anchors', 'none')}",
+        )
+    backend = generate.find(name)
+    if backend is None or "beam" in backend.lacks:
+        raise UsageError(f"{name} has no beam search for {setting('model.beams')}")
 
 
 def _check_rerank(recipe: Recipe, given: Given, *, installed: bool) -> None:
@@ -148,6 +170,8 @@ def _check_run(recipe: Recipe) -> None:
     run = recipe.run
     with placed("run.deadline"):
         Deadlines(run.deadline)
+    if run.nbest is not None and run.nbest < 1:
+        raise UsageError(f"{setting('run.nbest')} must be a whole number of at least 1, not {run.nbest}")
     with placed("run.run_deadline"):
         Deadlines(None, run.run_deadline)
     if run.in_flight is not None and run.in_flight < 1:

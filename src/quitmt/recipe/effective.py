@@ -92,6 +92,8 @@ def _with_defaults(model: ModelRecipe, given: Given, *, takes_anchors: bool) -> 
     backend = None if given.generator is not None else _backend(model)
     if backend is None:  # it samples as it likes, or has done so
         return model
+    if model.beams is not None:  # nothing is sampled
+        return replace(model, anchors=model.anchors or NONE)
     changes: dict[str, Any] = {}
     if model.temperature is None:
         changes["temperature"] = backend.temperature
@@ -133,14 +135,15 @@ def hardware_of(recipe: RerankRecipe) -> Hardware | None:
     return Hardware(recipe.device, recipe.dtype, recipe.batch_tokens) if reranking_of(recipe).neural else None
 
 
-def granted_of(recipe: Recipe, given: Given, known: Profile | None) -> Granted | None:
-    """The rule for a wish, if the recipe has one."""
+def granted_of(recipe: Recipe, given: Given, known: Profile | None, *, steer: bool = True) -> Granted | None:
+    """The rule for a wish, if the recipe has one; see ``auto.rule``."""
     own = recipe.stop
     if own.rule != "auto":
         return None
     wish = Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
     k, n = own.k or STEP, own.n or BUDGET
-    return auto.rule(title_of(recipe, given), reranker_traits(recipe, given, installed=False), wish, known, k=k, n=n)
+    traits = reranker_traits(recipe, given, installed=False)
+    return auto.rule(title_of(recipe, given), traits, wish, known, k=k, n=n, steer=steer)
 
 
 def reranker_traits(recipe: Recipe, given: Given, *, installed: bool = True) -> RerankerTraits:
@@ -166,5 +169,6 @@ def profile_of(own: StopRecipe, given: Given) -> Profile | None:
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:
     if given.generator is not None:
         return RECORDED_IN_FLIGHT if recorded else IN_FLIGHT
-    backend = _backend(model)
-    return backend.in_flight if backend else IN_FLIGHT
+    backend, servers = _backend(model), model.options.get("base_url")
+    count = len(servers) if isinstance(servers, list | tuple) else 1
+    return backend.in_flight * max(1, count) if backend else IN_FLIGHT

@@ -81,6 +81,10 @@ class ModelRecipe:
         "at temperature T), with commas; or none",
         flag="--anchors", metavar="LIST", group=SAMPLING, shown="what the engine is best with",
     )  # fmt: skip
+    beams: int | None = declared(
+        None, "search and do not sample: the hypotheses of a beam of size B, then the new ones of a beam of 2B, 4B, …",
+        flag="--beams", metavar="B", group=SAMPLING,
+    )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
         0, "chat models: how many of the lines before they see too", flag="--context", metavar="N", group=ENGINE
@@ -147,9 +151,10 @@ class StopRecipe:
         None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
         flag="--max-loss", metavar="L", group=STOPPING,
     )  # fmt: skip
-    max_cost: float | None = declared(
-        None, "auto: candidates per segment to aim at, on average", flag="--max-cost", metavar="N", group=STOPPING
-    )
+    max_cost: str | float | None = declared(
+        None, "auto: candidates per segment to aim at, on average; or tokens, as 3000tokens", flag="--max-cost",
+        metavar="N", group=STOPPING,
+    )  # fmt: skip
     profile: str | None = declared(
         None, "auto: the rule that keeps the promise of quitmt calibrate", flag="--profile", metavar="FILE",
         group=STOPPING,
@@ -172,6 +177,8 @@ class StopRecipe:
     def __post_init__(self) -> None:
         if self.max_loss is not None:
             object.__setattr__(self, "max_loss", _loss(str(self.max_loss)))
+        if isinstance(self.max_cost, str):
+            object.__setattr__(self, "max_cost", _cost(self.max_cost))
 
     @property
     def of_quit(self) -> bool:
@@ -194,6 +201,10 @@ class RunRecipe:
     speculate: bool = declared(
         False, "ask for the next window while the last one is being reranked: keeps an engine busy, wastes some tokens",
         flag="--speculate", group=RUNNING,
+    )  # fmt: skip
+    nbest: int | None = declared(
+        None, "put the N best distinct candidates with their scores into each outcome", flag="--nbest", metavar="N",
+        group=RUNNING,
     )  # fmt: skip
     deadline: float | None = declared(
         None, "of each segment, from when it is begun", flag="--deadline", metavar="SECONDS", group=DEADLINES
@@ -300,6 +311,16 @@ def _loss(text: str) -> str:
         return f"{field_text(float(number))}{text[len(number) :]}"
     except ValueError:
         return text
+
+
+def _cost(text: str) -> str | float:
+    """A number of candidates, however it was written, or a text with the number of tokens."""
+    number = text.strip().removesuffix("tokens").strip()
+    try:
+        found = float(number)
+    except ValueError:
+        return text
+    return f"{field_text(found)}tokens" if text.strip() != number else found
 
 
 ELSEWHERE = frozenset(("base_url", "device", "concurrency", "timeout", "batch", "patience"))

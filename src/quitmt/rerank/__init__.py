@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 from quitmt.errors import UsageError, place, placed, setting
 from quitmt.metrics.devices import Hardware
@@ -13,9 +14,11 @@ from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.anchors import SUPPORTS, Support, check_support
+from quitmt.rerank.ensemble import Ensemble
 from quitmt.rerank.filtered import KEEP, Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.rerank.terms import BY_POOL, parse
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
 
@@ -39,6 +42,11 @@ class Reranking:
         return self.name.partition(":")[0]
 
     @property
+    def by_pool(self) -> bool:
+        """Whether it combines metrics by their ranks or scaled scores within a pool."""
+        return parse(self.name.partition(":")[2]).way in BY_POOL
+
+    @property
     def neural(self) -> bool:
         """Whether there is a scoring model in it, the only ones that have a device."""
         return specs.is_neural(self.name) or (self.filter is not None and specs.is_neural(self.filter))
@@ -48,17 +56,23 @@ class Reranking:
         """Who judges a candidate where nothing else is said; None for QE, which has no judges."""
         if self.kind != "mbr":
             return None
-        entry, _ = specs.find(self.name)
-        if entry and entry.support:
-            return entry.support
+        if found := [entry.support for entry, _ in specs.metrics_of(self.name) if entry and entry.support]:
+            return found[0]
+        if self.variant.partition(":")[0] == "model":  # without itself, a sample would lack its own probability
+            return "all"
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @property
     def traits(self) -> RerankerTraits:
         """Those of what it names, known before anything is loaded; ``check`` comes first."""
         needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
+        if self.by_pool:
+            kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
+            return RerankerTraits(kind, needs_source=needs_source, standings_cost=True, takes_anchors=True)
         if self.kind == "qe":
-            return RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
+            return RerankerTraits(
+                "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+            )
         if self.filter is not None:
             return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
@@ -71,6 +85,8 @@ class Reranking:
             gives_rivals=True,
             takes_anchors=True,
             judges_itself=self.support in (None, "all"),
+            gives_scores=True,
+            votes=specs.is_vote(self.name) and self.support in (None, "all"),
         )
 
     def check(self, *, installed: bool = True) -> None:
@@ -93,12 +109,21 @@ class Reranking:
         if self.support == "anchor" and (self.variant != "exact" or self.filter is not None):
             hint = f"give {setting('rerank.support', 'others')}"
             raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
+        self._check_pool_ways()
         with placed("rerank.variant"):
             method = variants.load(self.variant)
         if self.kind == "qe":
             self._check_qe()
         elif self.filter is not None:
             self._check_filter(exact=method is None)
+
+    def _check_pool_ways(self) -> None:
+        if self.filter is not None and parse(self.filter.partition(":")[2]).way in BY_POOL:
+            hint = "a sum is one: qe:A*X+B*Y"
+            raise UsageError(f"{place('rerank.filter')}a filter cannot be {self.filter!r}", hint=hint)
+        if self.by_pool and (self.filter is not None or self.variant != "exact"):
+            other = setting("rerank.variant" if self.filter is None else "rerank.filter")
+            raise UsageError(f"{other} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
 
     def _check_qe(self) -> None:
         if self.variant != "exact":
@@ -132,6 +157,9 @@ def load(
     Reranking(spec, variant, filter, keep, support).check()
     kind, _, metric = spec.partition(":")
     judges: Support = support if support in SUPPORTS else "all"  # type: ignore[assignment]
+    if (terms := parse(metric)).way in BY_POOL:
+        single = partial(load, languages=languages, hardware=hardware, support=support)
+        return Ensemble([single(f"{kind}:{name}") for name in terms.metrics], terms.factors, terms.way)
     if kind == "qe":
         return Qe(specs.estimator(metric, languages, hardware))
     if filter is not None:

@@ -23,7 +23,7 @@ from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTrai
 from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
-from quitmt.rerank.rivals import rivals
+from quitmt.rerank.rivals import rivals, sample_scores
 from quitmt.rerank.sums import add_up, leader, walk
 from quitmt.types import Candidate, Effort, Segment, Standing
 
@@ -81,7 +81,8 @@ class Pool(Generic[Arena]):
             if score == -np.inf:  # a single sample, and no anchor but itself
                 score = float(utilities[best, best])
             told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
-            found.append(Standing(self.walked, int(self.index[best]), score, told))
+            scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes, 0)
+            found.append(Standing(self.walked, int(self.index[best]), score, told, scores))
         return found
 
     def scores(self, size: int, texts: int) -> Floats:
@@ -116,6 +117,8 @@ class Mbr(Generic[Arena]):
             gives_rivals=True,
             takes_anchors=True,
             judges_itself=support == "all",
+            gives_scores=True,
+            votes=own.votes and support == "all",
         )
         self.apart = own.apart
         self.signature = f"mbr:{utility.signature}{field(support)}"

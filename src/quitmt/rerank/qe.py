@@ -7,8 +7,10 @@ are any.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
@@ -21,7 +23,7 @@ from quitmt.types import Candidate, Segment, Standing
 class Ranking:
     """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
 
-    __slots__ = ("anchored", "best", "first", "score", "scored", "size")
+    __slots__ = ("anchored", "best", "first", "score", "scored", "size", "values")
 
     def __init__(self, segment: Segment) -> None:
         self.scored = Scored(segment)
@@ -31,6 +33,8 @@ class Ranking:
         self.score = -np.inf
         self.first: dict[str, tuple[int, float]] = {}
         """Distinct text → the index of the candidate it came with, and its score."""
+        self.values: list[float] = []
+        """The score of each sample."""
 
     def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate]) -> None:
         check_first(self.scored.segment, anchors, self.size or self.anchored)
@@ -44,7 +48,11 @@ class Ranking:
         self.first.setdefault(text, (self.size, score))
         if score > self.score:
             self.best, self.score = self.size, score
+        self.values.append(score)
         self.size += 1
+
+    def standing(self) -> Standing:
+        return Standing(self.size, self.best, self.score, scores=partial(_first, self.values, self.size))
 
 
 class Qe:
@@ -53,7 +61,9 @@ class Qe:
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
         needs_source = traits_of(estimator, EstimatorTraits).needs_source
-        self.traits = RerankerTraits("qe", needs_source=needs_source, running_best=True, takes_anchors=True)
+        self.traits = RerankerTraits(
+            "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+        )
         self.signature = f"qe:{estimator.signature}"
 
     def open(self, segment: Segment) -> Ranking:
@@ -82,5 +92,9 @@ def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
     for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(update.candidates):
-            found.append(Standing(ranking.size, ranking.best, ranking.score))
+            found.append(ranking.standing())
     return found
+
+
+def _first(values: list[float], size: int) -> npt.NDArray[np.float64]:
+    return np.array(values[:size])

@@ -1,4 +1,4 @@
-"""Candidates in the order of their scores."""
+"""Candidates in the order of their scores, and the name that scores are kept under."""
 
 from __future__ import annotations
 
@@ -7,9 +7,33 @@ from collections.abc import Iterable
 
 
 def best_first(scored: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-    """From (index, score): the best first, ties by the lower index; those that a method ruled out are left out.
+    """From (index, score): the best first, ties to anchors in their order, then to the lowest index; those that a
+    method ruled out are left out.
 
-    >>> best_first([(0, 0.5), (1, 0.7), (2, 0.7), (3, -math.inf)])
-    [(1, 0.7), (2, 0.7), (0, 0.5)]
+    >>> best_first([(0, 0.5), (1, 0.7), (2, 0.7), (3, -math.inf), (-2, 0.7), (-1, 0.7)])
+    [(-1, 0.7), (-2, 0.7), (1, 0.7), (2, 0.7), (0, 0.5)]
     """
-    return sorted((one for one in scored if math.isfinite(one[1])), key=lambda one: (-one[1], one[0]))
+    finite = (one for one in scored if math.isfinite(one[1]))
+    return sorted(finite, key=lambda one: (-one[1], one[0] >= 0, abs(one[0])))
+
+
+def score_name(reranker: str) -> str | None:
+    """The name that a reranker's scores are kept under in a pool, so that ``qe:recorded:NAME`` finds them; None where
+    they came from there. What would be a sum, or a place on somebody's disk, is not part of it.
+
+    >>> score_name("qe:kiwi"), score_name("qe:kiwi:some/model"), score_name("mbr:chrf:order=4")
+    ('kiwi', 'kiwi', 'mbr:chrf')
+    >>> score_name("qe:0.7*metricx+0.3*kiwi"), score_name("qe:recorded:kiwi")
+    ('0.7metricx,0.3kiwi', None)
+    """
+    kind, _, rest = reranker.partition(":")
+    if rest.startswith("recorded:") and "+" not in rest:
+        return None
+    terms = [term.strip().replace("*", "") for term in rest.split("+")]
+    short = ",".join(_short(term) for term in terms)
+    return short if kind == "qe" else f"{kind}:{short}"
+
+
+def _short(term: str) -> str:
+    name, _, argument = term.partition(":")
+    return f"{name}:{argument}" if name.endswith("recorded") else name

@@ -85,6 +85,21 @@ def _rivals(
 
 
 @kernel()
+def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, votes: float, first: int) -> Floats:
+    """The score of each sample by all of them; −inf for one that nobody judges."""
+    sums, counted = np.zeros(texts), np.zeros(len(order))
+    for judge in order:
+        for text in range(texts):
+            sums[text] += utilities[judge, text]
+    judges = len(order) - others + votes
+    for place, text in enumerate(order):
+        own = others * utilities[text, text] if others else 0.0
+        total = sums[text] - own + votes * utilities[first, text]
+        counted[place] = total / judges if judges > 0 else -np.inf
+    return counted
+
+
+@kernel()
 def _highest(scores: Floats, counts: Floats, most: int) -> Floats:
     """The scores of the best candidates, from the best one down; identical ones each for itself."""
     top = np.full(most, -np.inf)

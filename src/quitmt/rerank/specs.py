@@ -2,15 +2,13 @@
 
     mbr:NAME, mbr:NAME:ARGUMENT, mbr:NAME:OPTION=VALUE,… or mbr:MODULE:ATTRIBUTE       a utility
     qe:…                                                                               the same, a quality estimator
-    qe:WEIGHT*METRIC+WEIGHT*METRIC…             a sum, where a metric without a weight counts once
 
-Our own names win over modules of the same name. A ``+`` always separates metrics, so no model in such a text has one.
+Several metrics are combined as ``quitmt.rerank.terms`` says. Our own names win over modules of the same name.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,8 @@ from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.metrics.scorer import KINDS
 from quitmt.names import Name, Names
 from quitmt.protocols import EstimatorTraits, QualityEstimator, Utility, UtilityTraits, traits_of
+from quitmt.rerank.terms import parse
+from quitmt.rerank.weighted import Weighted
 
 Languages = tuple[str | None, str | None]
 
@@ -54,6 +54,24 @@ def _chrf(order: int = 6, beta: float = 2.0) -> Any:
     from quitmt.metrics.chrf import Chrf
 
     return Chrf(order, beta)
+
+
+def _chrf_plus(order: int = 6, beta: float = 2.0, words: int = 2) -> Any:
+    from quitmt.metrics.words import ChrfPlus
+
+    return ChrfPlus(order, beta, words)
+
+
+def _bleu(tokenize: str = "13a") -> Any:
+    from quitmt.metrics.words import Bleu
+
+    return Bleu(tokenize)
+
+
+def _ter() -> Any:
+    from quitmt.metrics.ter import Ter
+
+    return Ter()
 
 
 def _vote(argument: str, _: Place) -> Any:
@@ -122,6 +140,11 @@ RERANKERS = Names(
     "reranker",
     {
         "mbr:chrf": MetricName("the candidate the others agree with most, by chrF (exact)", _chrf),
+        "mbr:chrf++": MetricName("… by chrF++: chrF with n-grams of words too (exact)", _chrf_plus),
+        "mbr:bleu": MetricName(
+            "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)", _bleu
+        ),
+        "mbr:ter": MetricName("… by 1 − TER; slow: some thousand pairs of candidates per second", _ter),
         "mbr:comet": _neural("… by COMET-22, or another checkpoint", "comet", "utility"),
         "mbr:xcomet": _neural("… by xCOMET-XXL, or XL", "xcomet", "utility"),
         "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", "utility"),
@@ -146,19 +169,25 @@ RERANKERS = Names(
             argument="MODEL",
             check=_check_likelihood,
             needs_source=True,
-            perfect="headroom:share=0.002",
+            perfect="headroom:reach=16,share=0.005",
         ),
         "qe:kiwi": _neural(
-            "the candidate that CometKiwi-22 likes best, or another one", "kiwi", "estimator", "headroom:share=0.002"
+            "the candidate that CometKiwi-22 likes best, or another one",
+            "kiwi",
+            "estimator",
+            "headroom:reach=16,share=0.005",
         ),
         "qe:xcomet": _neural(
-            "… xCOMET-XXL without a reference (also xcomet-qe)", "xcomet-qe", "estimator", "headroom:share=0.002"
+            "… xCOMET-XXL without a reference (also xcomet-qe)",
+            "xcomet-qe",
+            "estimator",
+            "headroom:reach=16,share=0.005",
         ),
         "qe:metricx": _neural(
             "… MetricX-24-XXL without a reference (also metricx-qe); from 0 down to -25",
             "metricx-qe",
             "estimator",
-            "headroom:top=0,share=0.05",
+            "headroom:top=0,reach=16,share=0.125",
         ),
         "qe:recorded": MetricName(
             "the candidate with the highest recorded score NAME of its pool",
@@ -174,7 +203,10 @@ OWN = {
     "mbr:MODULE:NAME": "… by a function of yours, u(hypothesis, reference) or u(source, hypothesis, reference), or a "
     "Utility object, of a module that is installed or in the current directory",
     "qe:MODULE:NAME": "… the highest score(source, candidate), a function of yours, or a QualityEstimator object",
+    "mbr:A*X+B*Y": "… by a sum of several utilities: mbr:0.5*chrf+0.5*comet",
     "qe:A*X+B*Y": "… the highest sum of several: qe:0.7*kiwi+0.3*likelihood",
+    "mbr:scaled:A*X+B*Y": "… of several scores (mbr: or qe:), each in standard deviations over the candidates",
+    "mbr:rank:A*X+B*Y": "… of several ranks (mbr: or qe:), each the share of the candidates that one beats",
 }
 ALIASES = {"qe:xcomet-qe": "qe:xcomet", "qe:metricx-qe": "qe:metricx"}
 
@@ -185,17 +217,17 @@ def listed() -> dict[str, str]:
 
 
 def utility(spec: str, hardware: Hardware | None = None) -> Utility[Any]:
-    """The utility behind ``mbr:``."""
-    return _metric(f"mbr:{spec}", Place(hardware=hardware))  # type: ignore[no-any-return]
+    """The utility behind ``mbr:``, which may be a sum of several."""
+    terms = parse(spec)
+    found = [_metric(f"mbr:{name}", Place(hardware=hardware)) for name in terms.metrics]
+    return found[0] if terms.single else Weighted(found, terms.factors)
 
 
 def estimator(spec: str, languages: Languages, hardware: Hardware | None = None) -> QualityEstimator:
-    """The quality estimator behind ``qe:``, which may be a combination of several."""
-    terms = [_term(text, spec) for text in spec.split("+")]
-    found = [_metric(f"qe:{name}", Place(languages, hardware)) for _, name in terms]
-    if len(terms) == 1 and terms[0][0] is None:
-        return found[0]  # type: ignore[no-any-return]
-    return Combined(found, [1.0 if weight is None else weight for weight, _ in terms])
+    """The quality estimator behind ``qe:``, which may be a sum of several."""
+    terms = parse(spec)
+    found = [_metric(f"qe:{name}", Place(languages, hardware)) for name in terms.metrics]
+    return found[0] if terms.single else Combined(found, terms.factors)
 
 
 def find(spec: str) -> tuple[MetricName | None, str]:
@@ -249,9 +281,7 @@ def metrics_of(spec: str) -> list[tuple[MetricName | None, str]]:
     kind, _, rest = spec.partition(":")
     if not rest:
         raise unknown_reranker(spec)
-    if kind != "qe":
-        return [find(spec)]
-    return [find(f"qe:{_term(text, rest)[1]}") for text in rest.split("+")]
+    return [find(f"{kind}:{name}") for name in parse(rest).metrics]
 
 
 def check(spec: str, *, installed: bool = True) -> None:
@@ -276,6 +306,11 @@ def is_neural(spec: str) -> bool:
     return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
 
 
+def is_vote(spec: str) -> bool:
+    """Whether a spec names a vote, which counts answers."""
+    return spec.split(":")[:2] == ["mbr", "vote"]
+
+
 def needs_source(spec: str) -> bool:
     """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
     return any(_needs_source(entry, rest, spec) for entry, rest in metrics_of(spec))
@@ -298,19 +333,3 @@ def _metric(spec: str, place: Place) -> Any:
     if entry.argument:
         return entry.factory(rest, place)
     return entry.factory(**names.parsed(rest, entry.options, _named(spec)))
-
-
-def _term(text: str, spec: str) -> tuple[float | None, str]:
-    """A metric and its weight; None if there is none."""
-    weight, star, name = text.strip().rpartition("*")
-    if not name.strip():
-        raise UsageError(f"a metric is missing in {spec!r}", hint="write WEIGHT*METRIC+WEIGHT*METRIC")
-    if not star:
-        return None, name
-    try:
-        value = float(weight)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(f"{weight!r} in {spec!r} is not a weight", hint="it must be a number, such as 0.7*kiwi")
-    return value, name.strip()

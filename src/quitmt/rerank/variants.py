@@ -42,6 +42,10 @@ METHODS = {
         f"the mean of the support as the one reference, then exact MBR among the top={TOP}; top=0 for the mean alone",
         "quitmt.rerank.aggregate:Aggregate",
     ),
+    "model": Name(
+        "model-based MBR: each distinct sample judges by its probability, or with length=yes by that of its mean token",
+        "quitmt.rerank.model:ModelWeights",
+    ),
 }
 COMBINED = {"A+exact, A+prune": f"A chooses the top={TOP}, then exact MBR or pruning among them, as in lowrank+prune"}
 SHORT_LISTS = ("lowrank", "sample", "centroid", "aggregate")

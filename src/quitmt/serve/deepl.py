@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import Field
 
+from quitmt.detect import primary
 from quitmt.generate.languages import name as language_name
 from quitmt.serve.bodies import Body, read
-from quitmt.serve.detect import primary
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Translated

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
@@ -61,6 +61,13 @@ class ScoredText(BaseModel):
     score: float
 
 
+class RankedText(ScoredText):
+    index: int = Field(description="Of the sample, from 0 upwards; of an anchor from -1 downwards.")
+    count: int = Field(description="How many of the samples have this text.")
+    log_probability: float | None
+    origin: str = Field(description="Of the anchor with this text, if there is one.")
+
+
 class Spent(BaseModel):
     generate: float
     rerank: float
@@ -79,7 +86,7 @@ class Sentence(BaseModel):
     seconds: Spent
     trajectory: list[float]
     remarks: list[str]
-    nbest: list[ScoredText]
+    nbest: list[RankedText]
     signature: str
 
 
@@ -227,8 +234,7 @@ def _translation(one: Translated, nbest: int) -> dict[str, Any]:
 
 def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
     outcome = finished.outcome
-    ranked = finished.ranked[:nbest] if nbest > 1 else ()
-    best = [(at(index, finished.anchors, finished.candidates).text, score) for index, score in ranked]
+    best = finished.ranked[:nbest] if nbest > 1 else ()
     return {
         "id": outcome.id,
         "source": outcome.source,
@@ -242,7 +248,7 @@ def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
         "seconds": {"generate": outcome.seconds.generate, "rerank": outcome.seconds.rerank},
         "trajectory": list(outcome.trajectory),
         "remarks": list(outcome.remarks),
-        "nbest": [{"text": text, "score": score} for text, score in best],
+        "nbest": [asdict(one) for one in best],
         "signature": outcome.signature,
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from quitmt.detect import Detector, primary
 from quitmt.engine.session import Session
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting, speaking
 from quitmt.generate.languages import name as language_name
@@ -18,7 +19,6 @@ from quitmt.loops.call import in_thread
 from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
 from quitmt.recipe import Recipe, files
 from quitmt.recipe.build import Built, build
-from quitmt.serve.detect import Detector, primary
 from quitmt.serve.refusals import bad
 
 EMBEDDED = ("embedded:en-pt", "embedded:pt-en")

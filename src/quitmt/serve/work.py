@@ -22,7 +22,7 @@ from quitmt.serve.limits import Limits, later
 from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
-from quitmt.types import Candidate, Finished, Segment, Standing, Verdict, at
+from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
 AUTO = "auto"
 GAP = "\ue000"
@@ -229,9 +229,9 @@ def _alternatives(made: Translated, prepared: Prepared, count: int) -> list[tupl
     best = [one.outcome.translation for one in made.sentences]
     top = made.score or 0.0
     costs = sorted(
-        (one.ranked[0][1] - score, rank, place, at(index, one.anchors, one.candidates).text)
+        (one.ranked[0].score - other.score, rank, place, other.text)
         for place, one in enumerate(made.sentences)
-        for rank, (index, score) in enumerate(one.ranked[1 : 2 * count], start=1)
+        for rank, other in enumerate(one.ranked[1 : 2 * count], start=1)
     )
     found = {made.text: top}
     for cost, _, place, text in costs:

@@ -53,12 +53,25 @@ RULES = Names(
         "headroom": _entry(
             "with qe: stop when (top - best score) / candidates is at most share", "quitmt.stop.headroom:Headroom"
         ),
+        "pandora": _entry(
+            "a rival: stop when one more is expected to add less than it costs to the chance of having the best one "
+            "(UCB Pandora's box)",
+            "quitmt.stop.pandora:Pandora",
+        ),
+        "beacon": _entry(
+            "a rival: stop when one more is expected to add less than it costs to the score (BEACON)",
+            "quitmt.stop.beacon:Beacon",
+        ),
+        "consistency": _entry(
+            "with mbr:vote: stop when the leading answer will hardly lose (Adaptive-Consistency)",
+            "quitmt.stop.consistency:Consistency",
+        ),
     },
     group="quitmt.rules",
     plug_in=_plug_in,
 )
-THRESHOLDS = ("loss", "race", "headroom")
-"""Our rules with a threshold."""
+THRESHOLDS = ("loss", "race", "headroom", "pandora", "beacon", "consistency")
+"""The rules with a threshold: ours, then those of others."""
 
 
 def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512, single: bool = False) -> StoppingRule:
@@ -114,6 +127,21 @@ def check_fits(rule: StoppingRule, reranker: RerankerTraits, name: str) -> None:
     if wanted.needs_running_best and not reranker.running_best:
         hint = "its best score is a running maximum; with MBR take loss, or another rule"
         raise UsageError(f"the rule {own} is for QE, not for {name}", hint=hint)
+    if wanted.needs_votes and not reranker.votes:
+        votes = f"{setting('rerank.name', 'mbr:vote')} with {setting('rerank.support', 'all')}"
+        raise UsageError(f"the rule {own} counts answers, and {name} has none", hint=f"take {votes}, or another rule")
+    if wanted.needs_scores and not reranker.gives_scores:
+        hint = f"take a qe: or an exact mbr: reranker, or {setting('stop.rule', 'fixed:64')}"
+        raise UsageError(f"the rule {own} needs the scores of all candidates, and {name} does not tell them", hint=hint)
+    if wanted.compares_scores and not reranker.comparable:
+        hint = f"take {setting('stop.rule', 'fixed:64')}, or another rule"
+        if reranker.gives_scores and own == "quit":
+            hint = f"take {setting('stop.rule', 'quit:watch=advantage')}, or another rule"
+        told = "its scores are relative to their pool, and their best one moves with the pool's size"
+        raise UsageError(
+            f"the rule {own} compares scores of growing pools, and {name} says that they do not compare: {told}",
+            hint=hint,
+        )
 
 
 def fits(rule: StoppingRule, reranker: RerankerTraits) -> bool:

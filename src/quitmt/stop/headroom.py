@@ -2,13 +2,19 @@
 
 For QE, where the best score is a running maximum and its window range follows the law of records whatever the scores
 are: a segment whose best candidate is nearly perfect has little to gain, a bad one is worth more candidates.
+
+Unless its candidates hardly differ: a line of code or of emoji has scores near 0 and would get the whole budget, though
+nothing can come of it. With ``reach``, what is left is at most so many times what the best candidate has above the mean
+one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
@@ -26,17 +32,26 @@ class Headroom(Threshold):
     share: float = 2e-3
     top: float = 1.0
     """The perfect score."""
+    reach: float = 0.0
+    """0 is no bound."""
     minimum: int = 16
     looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._check(share=self.share)
+        self._check(share=self.share, reach=self.reach)
         if not math.isfinite(self.top):
             raise UsageError(f"top of the headroom rule must be a number, not {self.top}")
-        name = f"headroom|k:{self.step}|c:{text(self.share)}|top:{text(self.top)}|{self._shared}"
+        reach = f"|reach:{text(self.reach)}" if self.reach else ""
+        name = f"headroom|k:{self.step}|c:{text(self.share)}|top:{text(self.top)}{reach}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
     def signal(self, standing: Standing) -> float:
-        return (self.top - standing.score) / standing.size
+        mean = -math.inf if standing.mean is None else standing.mean
+        return float(self.room(standing.score, mean)) / standing.size
+
+    def room(self, best: Any, mean: Any) -> Any:
+        """What may be left above the best score; of arrays, too."""
+        left = self.top - best
+        return np.minimum(left, self.reach * (best - mean)) if self.reach else left

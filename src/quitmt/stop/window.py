@@ -3,6 +3,10 @@
 Steps of k candidates, windows of w steps that do not overlap. At the end of a window, if its best scores R lie within
 alpha of each other, the segment is stable; else the window is emptied. A last window with fewer than w steps is never
 tested.
+
+This needs scores that mean the same on a larger pool. Of a reranker whose scores are relative to their pool the rule
+may watch the ``advantage`` in place of the best score: how far it is above the mean of all samples' scores, in their
+standard deviations. That does not change when all scores of a pool are shifted or stretched.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ import math
 from dataclasses import dataclass, field
 
 from quitmt.errors import UsageError, place
+from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.types import Standing, Verdict
 
+BEST, ADVANTAGE = "best", "advantage"
 MOST = 10_000_000
 """Of candidates, steps and looks: more than anybody samples, and few enough to count with."""
 
@@ -33,6 +39,8 @@ class Quit:
     budget: int = 512
     single: bool = False
     """Allow a window of one step, whose range is 0: it always stops at the first step."""
+    watch: str = BEST
+    """``best`` or ``advantage``."""
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,8 +51,15 @@ class Quit:
             raise UsageError(f"{place('stop.alpha')}alpha must be a number of at least 0, not {self.alpha}")
         if self.window == 1 and not self.single:
             raise UsageError(f"{place('stop.w')}w = 1 always stops at the first step", hint="use w of 2 or more")
+        if self.watch not in (BEST, ADVANTAGE):
+            raise UsageError(f"quit watches {BEST} or {ADVANTAGE}, not {self.watch!r}")
         name = f"quit|k:{self.step}|w:{self.window}|a:{text(self.alpha)}|n:{self.budget}"
+        name += "" if self.watch == BEST else f"|watch:{self.watch}"
         object.__setattr__(self, "signature", name)
+
+    @property
+    def traits(self) -> RuleTraits:
+        return RuleTraits(compares_scores=True) if self.watch == BEST else RuleTraits(needs_scores=True)
 
     def open(self) -> _Window:
         return _Window(self)
@@ -63,9 +78,10 @@ class _Window:
         self._length, self._low, self._high = 0, math.inf, -math.inf
 
     def observe(self, standing: Standing) -> Verdict | None:
+        watched = standing.score if self._rule.watch == BEST else advantage(standing)
         self._length += 1
-        self._low = min(self._low, standing.score)
-        self._high = max(self._high, standing.score)
+        self._low = min(self._low, watched)
+        self._high = max(self._high, watched)
         if self._length == self._rule.window:
             if self._high - self._low <= self._rule.alpha:
                 return Verdict.STABLE
@@ -75,6 +91,15 @@ class _Window:
     def horizon(self, size: int) -> int:
         span = self._rule.step * self._rule.window
         return min(self._rule.budget, (size // span + 1) * span)
+
+
+def advantage(standing: Standing) -> float:
+    """Of the best candidate over all samples, in standard deviations; infinite if they are not told."""
+    scores = standing.scores() if standing.scores is not None else None
+    if scores is None:
+        return math.inf
+    spread = float(scores.std())
+    return (standing.score - float(scores.mean())) / spread if spread > 0 else 0.0
 
 
 def check_count(name: str, value: int) -> None:

@@ -19,7 +19,8 @@ from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, po
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.circuit import Policy
-from quitmt.generate.remote.client import Client, Refused, Reply
+from quitmt.generate.remote.client import Client
+from quitmt.generate.remote.link import Refused, Reply
 from quitmt.generate.remote.reading import Unusable
 
 
@@ -271,7 +272,7 @@ def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture) -> No
         one = client(server.base_url)
         (error,) = post(one)
     assert server.headers[-1]["Authorization"] == f"Bearer {KEY}"
-    shown = [str(error), repr(error), repr(one), repr(one.address), caplog.text]
+    shown = [str(error), repr(error), repr(one), repr(one.addresses), caplog.text]
     while error is not None:
         shown.append(repr(error))
         error = error.__cause__ or error.__context__

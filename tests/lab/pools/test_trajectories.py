@@ -237,3 +237,17 @@ def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monke
     found = compute("mbr:chrf", pools[:1], SETTINGS, LANGUAGES, tmp_path)
     assert calls == [16, 20]
     assert found.rerank_seconds.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("rule", ["pandora:minimum=4", "beacon:minimum=4"])
+def test_rules_that_look_at_all_scores_see_those_of_a_live_run(
+    rule: str, pools: list[FullPool], tmp_path: Path
+) -> None:
+    """QE has no table of signals: they are made from its scores."""
+    found = compute("qe:recorded:q", pools, SETTINGS, LANGUAGES, tmp_path, rules=[rule], step=4, budget=20)
+    reranker: Any = rerank.load("qe:recorded:q")
+    for pool, signals in zip(pools, found.signals[rule], strict=True):
+        own = stop.load_threshold(rule, k=4, n=20)
+        looks = [size for size in own.sizes() if size < 20 and size <= len(pool.candidates)]
+        [standings] = reranker.extend([Update(reranker.open(pool.segment), pool.candidates, 1)])
+        assert signals.tolist() == [own.signal(standings[size - 1]) for size in looks]

@@ -27,7 +27,9 @@ class Policy:
     """The longest first wait; it doubles with each attempt. The wait itself is drawn between nothing and that."""
     backoff_ceiling_seconds: float = 30.0
     failures: int = 5
-    """This many failures in a row, of at least two senders, open the circuit."""
+    """This many failures in a row open the circuit, if they are of at least …"""
+    senders: int = 2
+    """… so many senders."""
     grace_seconds: float = 30.0
     """A server that answers, though badly (429, 500), must have done so for this long: each request waits by itself."""
     pause_seconds: float = 0.5
@@ -64,6 +66,16 @@ class Circuit:
         return self._until is not None
 
     @property
+    def is_gone(self) -> bool:
+        """Open, and not by a false alarm: a probe has failed, or the server refuses everything."""
+        return self._gone
+
+    @property
+    def failures(self) -> int:
+        """In a row."""
+        return self._failures
+
+    @property
     def patience(self) -> float:
         longest = self._policy.patience_seconds
         return longest if self.known else min(longest, self._policy.first_patience_seconds)
@@ -89,8 +101,18 @@ class Circuit:
         self._probing, self.given_up = False, False
         self._pause = self._policy.pause_seconds
 
-    def failed(self, now: float, sender: Hashable, *, probe: bool, reached: bool = False, heard: bool = False) -> None:
-        """``reached``: the server itself answered, but badly; ``heard``: something in its place did."""
+    def failed(
+        self,
+        now: float,
+        sender: Hashable,
+        *,
+        probe: bool,
+        reached: bool = False,
+        heard: bool = False,
+        refusing: bool = False,
+    ) -> None:
+        """``reached``: the server itself answered, but badly; ``heard``: something in its place did; ``refusing``: it
+        would say so to any request, so that one is enough."""
         self.known = self.known or reached or heard
         self._failures += 1
         self._senders.add(sender)
@@ -102,8 +124,9 @@ class Circuit:
             self.given_up = now - self.failing_since >= self.patience
             self._gone = True
             self._count(now)
-        elif self.is_open or not self._opens(now, reached):
+        elif self.is_open or not (refusing or self._opens(now, reached)):
             return
+        self._gone = self._gone or refusing
         self._moment = now
         self._until = now + self._pause
 
@@ -116,7 +139,7 @@ class Circuit:
             return True
         assert self.failing_since is not None
         in_time = not reached or now - self.failing_since >= self._policy.grace_seconds
-        return in_time and self._failures >= self._policy.failures and len(self._senders) > 1
+        return in_time and self._failures >= self._policy.failures and len(self._senders) >= self._policy.senders
 
     def abandoned(self, probe: bool) -> None:
         """A request was cancelled before anything was known; somebody else may probe."""

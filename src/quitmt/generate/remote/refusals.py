@@ -6,7 +6,7 @@ import re
 
 from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
 from quitmt.generate.remote.address import Address
-from quitmt.generate.remote.client import Refused
+from quitmt.generate.remote.link import Refused
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
 
@@ -14,15 +14,8 @@ _TOO_LONG = re.compile(r"context (length|window|size)|too long|maximum.*(length|
 _NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|not available)|unknown model", re.IGNORECASE)
 
 
-def is_final(status: int) -> bool:
-    """Whether it would be said to any request: about the key, the address or the model, not about this one segment."""
-    return status in (401, 403, 404, 405) or status < 400
-
-
-def explained(
-    refused: Refused, address: Address, path: str, model: str, sampling: Sampling, segment: Segment
-) -> QuitmtError:
-    status, message = refused.status, refused.message
+def explained(refused: Refused, path: str, model: str, sampling: Sampling, segment: Segment) -> QuitmtError:
+    status, message, address = refused.status, refused.message, refused.address
     if status in (401, 403):
         wrong = "refuses the key in OPENAI_API_KEY" if address.has_key else "wants a key"
         return UsageError(f"the server at {address.url} {wrong}", hint="set OPENAI_API_KEY to a key of that server")

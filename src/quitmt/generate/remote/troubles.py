@@ -50,6 +50,12 @@ def refused_for_now(url: str, status: int, message: str, retry_after: str | None
     return Trouble(str(status), _RESULTS.get(status, Sign.BAD), reason, hint, _wait_seconds(retry_after))
 
 
+def refusing(url: str, status: int, message: str) -> Trouble:
+    """Of one of several servers: the others may not."""
+    said = f": {message}" if message else ""
+    return Trouble(str(status), Sign.REFUSING, f"the server at {url} answers {status}{said}", _CHECK_ADDRESS)
+
+
 def _said_by(error: BaseException) -> str:
     """An error of the connection in words: the system's own where there are any, never its request."""
     if (certificate := getattr(error, "certificate_error", None)) is not None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.recipe import StopRecipe
 from quitmt.recipe.build import build_reranker
 from quitmt.recipe.effective import build_rule
+from quitmt.rerank import specs
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
@@ -89,19 +91,26 @@ def compute(
 
 
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
-    """The rules with a threshold that can be used with a reranker, by their names in the study."""
+    """The rules with a threshold that can be used with a reranker, and that can stop before the budget is used up, by
+    their names in the study."""
     loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
-    mbr = spec.startswith("mbr:")
-    traits = RerankerTraits("mbr", gives_rivals=True) if mbr else RerankerTraits("qe", running_best=True)
-    return {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and stop.fits(rule, traits)}
+    traits = RerankerTraits("qe", running_best=True, gives_scores=True)
+    if spec.startswith("mbr:"):
+        traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.is_vote(spec))
+    able = {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and rule.minimum < budget}
+    return {name: rule for name, rule in able.items() if stop.fits(rule, traits)}
 
 
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
     looks = list(rule.sizes())[:-1]
     return tuple(
-        np.array([rule.signal(Standing(n, 0, scores[n - 1])) for n in looks if n <= size])
-        for scores, size in zip(found.score.tolist(), found.sizes.tolist(), strict=True)
+        np.array([rule.signal(Standing(n, 0, best[n - 1], scores=partial(_first, own, n))) for n in looks if n <= size])
+        for best, own, size in zip(found.score.tolist(), found.final, found.sizes.tolist(), strict=True)
     )
+
+
+def _first(scores: Floats, count: int) -> Floats:
+    return scores[:count]
 
 
 def _fill(

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.report.choices import BestAtCost, Overview
 from quitmt.lab.report.options import Way
+from quitmt.lab.report.paper_tables import GREEDY_NOTE
 from quitmt.lab.report.tables import Cell, Column, Table, columns_in_use
 from quitmt.lab.rows import MetricColumn
 
 FEW = 100
 """Segments, below which intervals say little about others."""
-GREEDY_NOTE = "− greedy: the difference to greedy decoding, paired by segment, with its 95% interval (bootstrap)."
 COST_NOTE = "Candidates: samples and anchors per segment; of a beam search its hypotheses."
 SECONDS_NOTE = (
     "Seconds per segment. Estimated: from a replay of the whole pools. Live: measured in a run of the rule. Greedy and "
@@ -50,6 +50,23 @@ def _sentences(found: Overview) -> Iterator[str]:
             f"best of all is {gain} {found.judged.heading} from greedy."
         )
     yield from _pools(found)
+
+
+def verdict(found: Overview | None) -> Iterator[str]:
+    """Is it worth it at all? Nothing where that is not known."""
+    if found is None or found.greedy is None:
+        return
+    best = found.choices[-1]
+    if not best.option.reranker or best.greedy is None:
+        yield f"Is reranking worth it here? No: {best.option.name} is the best of all, and it reranks nothing."
+        return
+    judged = found.judged
+    gain = f"{_versus(best.greedy, judged)} {judged.heading}, for {best.option.cost:.1f} candidates per segment"
+    shown = _direction(best.greedy, judged)
+    answer = "Yes: the best is shown to be better than greedy decoding" if shown > 0 else "It is not shown"
+    if shown <= 0:
+        answer += ": no configuration is better than greedy decoding beyond chance"
+    yield f"Is reranking worth it here? {answer} ({gain})."
 
 
 def _pools(found: Overview) -> Iterator[str]:

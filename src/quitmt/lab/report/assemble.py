@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quitmt.evaluate.equivalence import Comparison, compare
+from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
 from quitmt.lab.paper import values as paper_values
 from quitmt.lab.replay import runtime
 from quitmt.lab.replay.prr import window_prr
 from quitmt.lab.replay.significance import direction, pair_of
 from quitmt.lab.results import Results
-from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
+from quitmt.lab.rows import ONE_SAMPLE, MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
 
 RERANK = "rerank"
+GREEDY = "greedy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def assemble(results: Results) -> Assembled:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Criterion:
     """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
 
@@ -144,9 +145,25 @@ class RerankerRows:
         wanted = {(base.key, other.key): (base, other) for base, other in pairs}
         keys = [(*key, judge) for key in wanted for judge in self._judges]
         scored = [pair_of(*wanted[base, other], judge.quality) for base, other, judge in keys]
+        against_greedy = self._against_greedy([own.unaccelerated, *against_base, *own.alphas_fixed, *own.steps_fixed])
+        keys += [(GREEDY, key, judge) for key, judge in against_greedy]
+        scored += against_greedy.values()
         settings = self._results.study.evaluate
         found = compare(scored, resamples=settings.resamples, rng=settings.seed)
         return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
+
+    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Criterion], Pair]:
+        """By the key of a rule and a judge; nothing if greedy decoding is not among the baselines."""
+        column = next((at for at, one in enumerate(self._results.baselines) if one.name == GREEDY), None)
+        if column is None:
+            return {}
+        greedy = {key_of(self._results.quality[m]): of[:, column] for m, of in self._results.baseline_quality.items()}
+        judges = [judge for judge in self._judges if judge.name in greedy]
+        return {
+            (rule.key, judge): Pair(greedy[judge.name], judge.values(rule), judge.lower_is_better)
+            for rule in rules
+            for judge in judges
+        }
 
     def _row(
         self,
@@ -161,7 +178,8 @@ class RerankerRows:
         for judge in self._judges:
             to_base = self._compared[base.key, replayed.key, judge.name] if replayed.key != base.key else None
             to_fixed = self._compared[fixed.key, replayed.key, judge.name] if fixed is not None else None
-            scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed)
+            greedy = self._compared.get((GREEDY, replayed.key, judge.name))
+            scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed, greedy)
         whole = runtime.estimated(self._trajectories, base)
         seconds = _estimated(self._trajectories, replayed, rerank)
         run_live = {one.key for one in (base, *self._replays.windows, *self._replays.beyond)}
@@ -213,7 +231,7 @@ def _prr(results: Results) -> list[Prr]:
 
 def _runtimes(results: Results) -> list[RuntimeRow]:
     """Estimated and live seconds, of the same segments."""
-    found = []
+    found = _alone(results)
     for spec, replays in results.replays.items():
         live = {one.rule: one for one in results.live.get(spec, [])}
         count = min((len(one.sizes) for one in live.values()), default=len(results.pools))
@@ -226,6 +244,23 @@ def _runtimes(results: Results) -> list[RuntimeRow]:
             measured = live[one.name].seconds if one.name in live else None
             printed = paper_values.seconds(results.study, spec, one)
             found.append(RuntimeRow(spec, one.name, known, measured, printed))
+    return found
+
+
+def _alone(results: Results) -> list[RuntimeRow]:
+    """Greedy, beam searches and one sample. The first are measured as they are decoded, which is as live as it gets."""
+    sizes = [len(one.sizes) for own in results.live.values() for one in own]
+    count = min(sizes, default=len(results.pools))
+    found = []
+    for baseline in results.baselines:
+        seconds = float(baseline.seconds[:count].sum())
+        if np.isfinite(seconds):
+            live = RuleSeconds(seconds, 0.0, live=True) if sizes else None
+            found.append(RuntimeRow("", baseline.name, RuleSeconds(seconds, 0.0, live=False), live))
+    one = next(iter(results.trajectories.values()))
+    seconds = float((one.generate_seconds / one.sizes)[:count].sum())
+    if found and np.isfinite(seconds):
+        found.append(RuntimeRow("", ONE_SAMPLE, RuleSeconds(seconds, 0.0, live=False)))
     return found
 
 

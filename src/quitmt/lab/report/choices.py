@@ -15,7 +15,8 @@ import numpy as np
 from quitmt.evaluate.equivalence import Comparison, Pair, compare, draws
 from quitmt.lab.frames import Floats
 from quitmt.lab.replay.frontier import halves
-from quitmt.lab.report.options import GREEDY, Way
+from quitmt.lab.report.assemble import GREEDY
+from quitmt.lab.report.options import Way
 from quitmt.lab.rows import MetricColumn
 from quitmt.lab.study import Study
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from quitmt.calibrate.drawing import Look, legend_below, panels, styled
 from quitmt.lab.frames import Floats, Ints
-from quitmt.lab.report.figures import metric_label
+from quitmt.lab.report.figures import levels, metric_label
 from quitmt.lab.report.palette import colour, family, look
 from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow, RuntimeRow
 
@@ -41,8 +41,13 @@ class Trace:
 
 
 @styled
-def quality_against_cost(frontiers: Mapping[str, CostCurves], rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
-    """A panel a reranker: the fixed-N frontier, and every rule on it.
+def quality_against_cost(
+    frontiers: Mapping[str, CostCurves],
+    rows: Sequence[RuleRow],
+    metric: MetricColumn,
+    alone: Sequence[RuleRow] = (),
+) -> Figure:
+    """A panel a reranker: the fixed-N frontier, every rule on it, and as level lines what reranks nothing.
 
     Bars are the 95% interval of the paired difference to Fixed-N* at equal mean cost, drawn around the rule: a bar that
     does not reach the frontier is a difference that shows.
@@ -62,6 +67,7 @@ def quality_against_cost(frontiers: Mapping[str, CostCurves], rows: Sequence[Rul
             for number, row in enumerate(sorted(mine, key=lambda row: row.mean_size)):
                 # Labels of neighbours go below and above in turn: windows crowd where pools are nearly whole.
                 _point(panel, row, metric, name, own, label_above=bool(number % 2))
+        levels(panel, alone, metric)
         panel.set_xlabel("mean candidates a segment")
         panel.set_ylabel(metric_label(metric))
         panel.set_title(reranker)
@@ -124,7 +130,7 @@ def runtime_breakdown(rows: Sequence[RuntimeRow]) -> Figure:
     titles = {"estimated": "Estimated from a replay", "live": "Measured live"}
     tall = max(2.0, 0.3 * len(rows) + 1.0)
     figure, axes = panels(1, len(bases), "Where the time goes", width=4.6, height=tall, sharey=True)
-    names = [f"{row.reranker}, {row.rule}" for row in rows]
+    names = [f"{row.reranker}, {row.rule}" if row.reranker else row.rule for row in rows]
     for panel, basis in zip(axes, bases, strict=True):
         left = [0.0] * len(rows)
         for part, shade, hatch in (("generation", "#cccccc", ""), ("reranking", "white", "////")):
@@ -145,7 +151,7 @@ def runtime_breakdown(rows: Sequence[RuntimeRow]) -> Figure:
 
 
 @styled
-def alpha_tradeoff(rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
+def alpha_tradeoff(rows: Sequence[RuleRow], metric: MetricColumn, alone: Sequence[RuleRow] = ()) -> Figure:
     """What the threshold α costs, and what it buys: a line a reranker and window."""
     series: dict[tuple[str, int], list[RuleRow]] = {}
     for row in sorted(rows, key=lambda row: (row.reranker, row.settings["w"], row.settings["alpha"])):
@@ -166,5 +172,6 @@ def alpha_tradeoff(rows: Sequence[RuleRow], metric: MetricColumn) -> Figure:
         panel.set_title(reranker)
         panel.set_xlabel("mean candidates a segment")
         panel.set_ylabel(metric_label(metric))
-    legend_below(figure, [cost], 3)
+        levels(panel, alone, metric)
+    legend_below(figure, [cost, *trades], 3)
     return figure

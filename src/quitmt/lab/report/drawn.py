@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from quitmt.lab.report.cost_figures import Trace
 from quitmt.lab.report.figures import Evolution
 from quitmt.lab.report.frontier_rows import Frontier
 from quitmt.lab.results import Results
-from quitmt.lab.rows import UNACCELERATED, MetricColumn
+from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow
 
 EVOLUTIONS = 6
 """Single segments in the figure of score evolution."""
@@ -28,7 +28,10 @@ def shown_windows(results: Results) -> tuple[int, ...]:
     return tuple(w for w in rules.windows if w in rules.alpha_windows) or rules.windows
 
 
-def all_figures(results: Results, rows: Assembled, frontier: Frontier) -> Iterator[tuple[str, str, Any]]:
+def all_figures(
+    results: Results, rows: Assembled, frontier: Frontier, alone: Sequence[RuleRow] = ()
+) -> Iterator[tuple[str, str, Any]]:
+    """``alone`` are greedy, beam searches and one sample."""
     study = results.study
     budget = study.model.budget
     shown = shown_windows(results)
@@ -39,18 +42,18 @@ def all_figures(results: Results, rows: Assembled, frontier: Frontier) -> Iterat
     metric_of_all = judged(rows)
     yield "stopping", "Where segments stop", figures.stopping_distribution(stops, budget=budget)
     base = [row for row in rows.main if row.rule == UNACCELERATED]
-    yield "windows", "The window", figures.window_sweep(rows.windows, base, rows.metrics, budget=budget)
+    yield "windows", "The window", figures.window_sweep(rows.windows, base, rows.metrics, budget=budget, alone=alone)
     yield "evolution", "The best score of single segments", figures.score_evolution(_evolutions(results))
     middle = study.rules.alpha_windows[len(study.rules.alpha_windows) // 2]
-    steps = figures.step_sizes(rows.steps, metric_of_all, w=middle, product=study.rules.k * middle)
+    steps = figures.step_sizes(rows.steps, metric_of_all, w=middle, product=study.rules.k * middle, alone=alone)
     yield "steps", "The step", steps
     for metric in rows.metrics:
-        figure = cost_figures.quality_against_cost(_bought(frontier, metric), rows.main, metric)
+        figure = cost_figures.quality_against_cost(_bought(frontier, metric), rows.main, metric, alone)
         yield f"cost-{_file_name(metric.name)}", f"{metric.heading} against cost", figure
     yield "regret", "Regret against cost", cost_figures.regret_against_cost(_traces(results, frontier))
     if any(row.estimated or row.live for row in rows.runtimes):
         yield "runtime", "Where the time goes", cost_figures.runtime_breakdown(rows.runtimes)
-    yield "alpha", "The threshold", cost_figures.alpha_tradeoff(rows.alphas, metric_of_all)
+    yield "alpha", "The threshold", cost_figures.alpha_tradeoff(rows.alphas, metric_of_all, alone)
 
 
 def _file_name(name: str) -> str:

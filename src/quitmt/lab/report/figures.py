@@ -86,7 +86,12 @@ def _histogram(panel: Axes, stops: Ints, budget: int, bins: int) -> None:
 
 @styled
 def window_sweep(
-    rows: Sequence[RuleRow], base: Sequence[RuleRow], metrics: Sequence[MetricColumn], *, budget: int
+    rows: Sequence[RuleRow],
+    base: Sequence[RuleRow],
+    metrics: Sequence[MetricColumn],
+    *,
+    budget: int,
+    alone: Sequence[RuleRow] = (),
 ) -> Figure:
     """Mean N and each metric against w, a line a reranker.
 
@@ -122,6 +127,7 @@ def window_sweep(
             panel.set_ylim(0, budget)
         else:
             panel.set_ylabel(metric_label(metric_or_none))
+            levels(panel, alone, metric_or_none)
             panel.set_title(shown[0] if metric_or_none.name == "rerank" else "")
     for panel in axes[len(wanted) :]:
         panel.set_axis_off()
@@ -137,6 +143,15 @@ def _with_bars(row: RuleRow, metric: MetricColumn) -> tuple[float, float, float]
     low, high = score.base.interval
     # A bootstrap interval can miss the difference itself by a hair; a bar cannot be shorter than nothing.
     return score.value, max(0.0, score.base.difference - low), max(0.0, high - score.base.difference)
+
+
+def levels(panel: Axes, alone: Sequence[RuleRow], metric: MetricColumn) -> None:
+    """What reranks nothing, as level lines: greedy, beam searches, one sample."""
+    lines = (":", (0, (1, 3)), (0, (1, 5)), (0, (1, 7)))
+    for number, row in enumerate(alone):
+        if metric.name in row.scores:
+            style: dict[str, Any] = {"color": "black", "linestyle": lines[number % len(lines)], "linewidth": 0.9}
+            panel.axhline(row.scores[metric.name].value, label=row.rule, **style)
 
 
 def metric_label(metric: MetricColumn) -> str:
@@ -171,7 +186,14 @@ def score_evolution(curves: Sequence[Evolution]) -> Figure:
 
 
 @styled
-def step_sizes(rows: Sequence[RuleRow], metric: MetricColumn | None = None, *, w: int, product: int) -> Figure:
+def step_sizes(
+    rows: Sequence[RuleRow],
+    metric: MetricColumn | None = None,
+    *,
+    w: int,
+    product: int,
+    alone: Sequence[RuleRow] = (),
+) -> Figure:
     """Mean N, and a metric if there is one, against k: at a fixed window w, and at a fixed k·w."""
     kept = [
         (f"window w={w}", [row for row in rows if row.settings["w"] == w]),
@@ -197,5 +219,7 @@ def step_sizes(rows: Sequence[RuleRow], metric: MetricColumn | None = None, *, w
     axes[0].set_ylim(bottom=0)
     if metric:
         axes[2].set_ylabel(metric_label(metric))
+        for panel in axes[2:]:
+            levels(panel, alone, metric)
     legend_below(figure, axes)
     return figure

@@ -25,7 +25,6 @@ from quitmt.lab.report.frontier_rows import Frontier
 from quitmt.lab.results import Results
 from quitmt.lab.rows import UNACCELERATED
 
-GREEDY = "greedy"
 FIXED, QUIT = "Fixed N", "QUIT"
 POINTS = 24
 """Of each curve."""
@@ -171,6 +170,11 @@ def _more(results: Results, one: Trajectories, curves: Sequence[Curve]) -> Itera
                 threshold = float(f"{curve.thresholds[place]:.3g}")
                 name = f"{curve.rule}{',' if ':' in curve.rule else ':'}{rules[curve.rule].limit}={threshold:g}"
                 yield replayed_sizes(name, one, curve.size[place].astype(np.int64), budget, {"limit": threshold})
+
+
+def way_of(results: Results, one: Trajectories, name: str, size: Ints) -> Way:
+    """A rule of which only is known how many samples it used."""
+    return _option(results, one, replayed_sizes(name, one, size, results.study.model.budget, {}), in_table=False)
 
 
 def _option(

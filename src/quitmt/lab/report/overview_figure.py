@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quitmt.calibrate.drawing import panels, styled
+from quitmt.lab.report.assemble import GREEDY
 from quitmt.lab.report.figures import metric_label
-from quitmt.lab.report.options import GREEDY, Series, Way
+from quitmt.lab.report.options import Series, Way
 from quitmt.lab.report.palette import family, look
 from quitmt.lab.rows import MetricColumn
 

@@ -25,6 +25,7 @@ FIXED_NOTE = (
     "− Fixed-N*: the difference to a fixed number of candidates at equal mean cost, paired by segment, with its 95% "
     "interval."
 )
+GREEDY_NOTE = "− greedy: the difference to greedy decoding, paired by segment, with its 95% interval (bootstrap)."
 ESTIMATED_NOTE = "Estimated: from a replay of recorded pools. Live: measured in a run of the rule."
 
 
@@ -111,7 +112,7 @@ def runtime(rows: Sequence[RuntimeRow]) -> Table:
     base = {row.reranker: row for row in rows if row.rule == UNACCELERATED}
     table = []
     for row in rows:
-        cells = [Cell(row.reranker), Cell(row.rule)]
+        cells = [Cell(row.reranker or None), Cell(row.rule)]
         for basis in ("estimated", "live"):
             seconds = row.seconds(basis)
             whole = base[row.reranker].seconds(basis) if row.reranker in base else None
@@ -146,6 +147,9 @@ def _rule_table(
     ]
     for metric in metrics:
         columns.append(Column(metric.name, metric.heading, metric.decimals, metric.lower_is_better))
+        columns.append(
+            Column(f"{metric.name}_minus_greedy", "− greedy", metric.decimals, metric.lower_is_better, signed=True)
+        )
         heading = f"{metric.heading} − Fixed-N*"
         columns.append(
             Column(f"{metric.name}_minus_fixed", heading, metric.decimals, metric.lower_is_better, signed=True)
@@ -158,6 +162,8 @@ def _rule_table(
         notes += (MARKS_NOTE,)
     if any(key.endswith("_minus_fixed") for key in keys):
         notes += (FIXED_NOTE,)
+    if any(key.endswith("_minus_greedy") for key in keys):
+        notes += (GREEDY_NOTE,)
     if any(column.basis for column in used):
         notes += (ESTIMATED_NOTE,)
     return Table(name, title, tuple(used), tuple(shown), notes)
@@ -173,6 +179,8 @@ def _rule_cells(row: RuleRow, lead: Sequence[Cell], metrics: Sequence[MetricColu
     for metric in metrics:
         score = row.scores.get(metric.name)
         cells.append(beside(metric.name, score.value, score.mark) if score else Cell(None))
+        greedy = score.greedy if score else None
+        cells.append(Cell(greedy.difference, interval=greedy.interval) if greedy else Cell(None))
         fixed = score.fixed if score else None
         cells.append(Cell(fixed.difference, interval=fixed.interval) if fixed else Cell(None))
     worse, better = row.worse_better or (None, None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +22,8 @@ from typing import Any
 
 from quitmt._version import __version__
 from quitmt.calibrate import drawing
-from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, paper_tables, tables
+from quitmt.evaluate.equivalence import Comparison
+from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, paper_tables, promised, tables
 from quitmt.lab.report import page as report
 from quitmt.lab.report.agreement import agreements
 from quitmt.lab.report.assemble import Assembled, assemble, key_of
@@ -88,8 +89,13 @@ def _opening(arms: Sequence[Chapter]) -> Everything:
     frontiers = [arm.frontier for arm in arms]
     options = options_of(first, frontiers, shown_windows(first))
     found = overview(options, arms[0].rows.metrics[1:], first.study)
-    shown = (advice.choices_table(found), advice.options_table(found)) if found else ()
-    return Everything(advice.sentences(found), shown, series_of(first, frontiers), options, found)
+    metrics = arms[0].rows.metrics[1:]
+    proven = promised.proofs([arm.results for arm in arms], options, metrics)
+    said = (*advice.verdict(found), *promised.sentences(proven), *advice.sentences(found))
+    shown: tuple[tables.Table, ...] = ()
+    if found:
+        shown = advice.choices_table(found), promised.table(proven, metrics), advice.options_table(found)
+    return Everything(said, shown, series_of(first, frontiers), options, found)
 
 
 def _write(arm: Chapter, opening: Everything, folder: Path, links: dict[str, str]) -> Path:
@@ -103,7 +109,7 @@ def _write(arm: Chapter, opening: Everything, folder: Path, links: dict[str, str
         metric = opening.found.judged
         figure = quality_against_all_costs(opening.series, opening.options, metric)
         first.append(_picture("overview", f"{metric.heading} against cost, of everything", figure, folder))
-    for name, title, figure in all_figures(results, rows, frontier):
+    for name, title, figure in all_figures(results, rows, frontier, _baseline_rows(results, opening)):
         pictures.append(_picture(name, title, figure, folder))
     sentences = facts.sentences(_facts(results, rows, frontier))
     page = folder / "report.html"
@@ -166,9 +172,17 @@ def _alone(results: Results, opening: Everything) -> list[Way]:
 def _baseline_rows(results: Results, opening: Everything) -> list[RuleRow]:
     found = []
     for one in _alone(results, opening):
-        scores = {name: Score(float(values.mean())) for name, values in one.quality.items()}
+        against = _against(opening, one)
+        scores = {name: Score(float(of.mean()), greedy=against.get(name)) for name, of in one.quality.items()}
         found.append(RuleRow("", one.rule, one.cost, float("nan"), scores, dataset=results.test_set.name))
     return found
+
+
+def _against(opening: Everything, option: Way) -> Mapping[str, Comparison]:
+    """Its comparisons with greedy."""
+    found = opening.found
+    places = [at for at, one in enumerate(found.options) if one is option] if found else []
+    return found.against[places[0]] if found and places else {}
 
 
 def _baseline_notes(rows: Assembled, opening: Everything) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from quitmt.evaluate.metrics import TABLE
 from quitmt.lab.study import Study
 from quitmt.metrics.scorer import KINDS
 from quitmt.rerank import specs
+from quitmt.rerank.terms import parse
 
 METRICS = frozenset({name.partition(":")[2] for name in specs.RERANKERS} | {*KINDS})
 """What ``mbr:`` and ``qe:`` know by themselves."""
@@ -51,7 +52,7 @@ def _foreign(spec: str, known: frozenset[str]) -> bool:
 
 def _terms(spec: str) -> list[str]:
     """The metrics behind ``mbr:`` and ``qe:``, without their weights."""
-    return [term.rpartition("*")[2].strip() for term in spec.partition(":")[2].split("+")]
+    return list(parse(spec.partition(":")[2]).metrics)
 
 
 def _answers(term: str) -> bool:

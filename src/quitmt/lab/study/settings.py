@@ -6,7 +6,7 @@ candidates and judges at once, and no anchors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -187,6 +187,11 @@ class Study:
                 )
         return tuple(found)
 
+    def able(self, windows: Sequence[int], k: int | None = None) -> tuple[int, ...]:
+        """Of QUIT's windows, those that can stop before the budget is used up; the shortest if none can."""
+        found = tuple(w for w in windows if (k or self.rules.k) * w < self.model.budget)
+        return found or tuple(sorted(windows)[:1])
+
     def rule(self, spec: str, *, w: int = 8) -> StoppingRule:
         """A stopping rule with the study's k, α and budget."""
         return build_rule(StopRecipe(rule=spec, k=self.rules.k, n=self.model.budget, w=w, alpha=self.rules.alpha))
@@ -221,7 +226,11 @@ def _arm(study: Study, own: SamplingSettings) -> Arm:
     support = own.support or study.rerank.support or ("others" if model.words else "all")
     rerank = replace(study.rerank, support=support)
     name = own.name or _described(model, support)
-    return Arm(name, replace(study, model=model, rerank=rerank, samplings=()))
+    # A rule that cannot stop early is the whole pool under another name.
+    windows, others = study.able(study.rules.windows), study.able(study.rules.alpha_windows)
+    rules = replace(study.rules, windows=windows, alpha_windows=others)
+    live = replace(study.live, windows=study.able(study.live.windows)) if study.live.windows else study.live
+    return Arm(name, replace(study, model=model, rerank=rerank, rules=rules, live=live, samplings=()))
 
 
 def _described(model: ModelSettings, support: str) -> str:

@@ -1,0 +1,216 @@
+"""Promises about quality: the cheapest rule whose translations are as good as the whole pool's, by every metric named.
+
+Rules of a kind are a chain, from the most careful to the cheapest, in an order that is known before any data are. They
+are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the promise, the first
+such rule of its chain must pass its own test, which happens with probability e at most. So each chain errs with
+probability e, and several chains share the error: e = (1 − confidence) / chains. Whatever is chosen among the rules
+that passed, the promise holds with the confidence asked for, as far as the test's own assumption does (``tost``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quitmt.calibrate import choose, families, tost
+from quitmt.calibrate.choose import Source, TooSmall
+from quitmt.calibrate.families import Family
+from quitmt.calibrate.observe import Floats, Observed
+from quitmt.calibrate.profile import Point, Profile, QualityPromise, seedless
+from quitmt.calibrate.risk import Flags
+from quitmt.calibrate.tost import Margin
+from quitmt.calibrate.winners import Judged
+from quitmt.errors import InputError, UsageError, setting, unknown
+from quitmt.stop.threshold import Threshold
+
+UNIT = "sd"
+SAVES = 0.99
+"""A rule that uses more than this share of the whole pools saves nothing."""
+LEAST = 50
+"""Segments, for Student's t: without the imagined segment, promises of 95% were broken in 5 to 15% of samples of 10 to 20
+segments, and in less than 5% of those of 40 (docs/promises.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for."""
+
+    margin: float
+    """In standard deviations of the whole pool's quality."""
+    not_worse: bool = False
+    """Better is no failure."""
+    confidence: float = 0.95
+    test: str = tost.T
+    step: int = 8
+    budget: int = 512
+    rules: tuple[str, ...] = choose.MBR_RULES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise UsageError(f"{setting('confidence')} must be between 0 and 1, not {self.confidence}")
+        if self.test not in tost.TESTS:
+            raise unknown("test", self.test, tost.TESTS)
+        for spec in self.rules:
+            if spec != "fixed":
+                self.rule(spec)
+
+    @property
+    def error(self) -> float:
+        """Of each chain."""
+        return (1 - self.confidence) / len(self.rules)
+
+    def rule(self, spec: str) -> Threshold:
+        return choose.rule_without_threshold(spec, self.step, self.budget)
+
+    def thresholds(self, rule: Threshold) -> Floats:
+        """Around the rule's usual one; a share of a perfect score may be of any scale."""
+        return choose.doublings(rule.threshold, -8, 16 if rule.limit == "share" else 8)
+
+    def margin_by(self, span: float | None) -> Margin:
+        """``span`` is how far two scores of a metric can be apart."""
+        return Margin(self.margin, not self.not_worse, self.test, span)
+
+
+def margin_in(text: str, name: str) -> float:
+    """What ``--equivalent`` or ``--not-worse`` means, in standard deviations."""
+    number = text.removesuffix(UNIT)
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{setting(name)} must be a number above 0 with its unit, as 0.02sd, not {text!r}")
+    if number == text:
+        hint = f"{setting(name, text + UNIT)} is {text} standard deviations of the whole pool's quality over segments"
+        raise UsageError(f"{setting(name, text)} has no unit", hint=hint)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """All rules of a family."""
+
+    passed: int
+    """How many of them, the first ones."""
+    differences: dict[str, Floats]
+    """By metric, [rules]: rule − whole pool in σ, positive where the rule is better."""
+    needed: Floats
+    """[rules]: about how many segments it would take until the chain reaches it, were all segments as these; infinite
+    if the promise is not even kept on these."""
+
+
+def tested(judged: Sequence[Judged], spans: Sequence[float | None], request: Request) -> list[Tested]:
+    """Every family's rules, by every metric."""
+    found = []
+    for place in range(len(judged[0].chosen)):
+        p_values, needed, told = list[Floats](), list[Floats](), dict[str, Floats]()
+        for one, span in zip(judged, spans, strict=True):
+            margin, apart = request.margin_by(span), one.chosen[place] - one.whole
+            p_values.append(tost.p_values(apart, one.whole, margin))
+            needed.append(tost.segments_needed(apart, one.whole, margin, request.error))
+            told[one.metric] = apart.mean(axis=1) / one.whole.std(ddof=0)
+        fails = np.flatnonzero(np.maximum.reduce(p_values) > request.error)
+        passed = int(fails[0]) if len(fails) else len(p_values[0])
+        reached = np.maximum.accumulate(np.maximum.reduce(needed))
+        found.append(Tested(passed, told, reached))
+    return found
+
+
+def calibrate(
+    observed: Sequence[Observed],
+    found: Sequence[Family],
+    judged: Sequence[Judged],
+    spans: Sequence[float | None],
+    request: Request,
+    source: Source,
+) -> Profile:
+    """The cheapest rule that keeps the promise, or ``TooSmall``. Segments without a score by some metric are left
+    out."""
+    scored = ~np.logical_or.reduce([np.isnan(one.whole) | _unknown(one) for one in judged])
+    found = [Family(one.name, one.specs, one.sizes[:, scored]) for one in found]
+    judged = [_of(one, scored) for one in judged]
+    _check(judged)
+    if request.test == tost.T and scored.sum() < LEAST:
+        told = (
+            f"{scored.sum()} segments are too few for this promise: the mean of fewer than {LEAST} is not to be trusted"
+        )
+        raise TooSmall(told, hint="give more pools")
+    losses = families.losses(observed)[scored]
+    curve = list[Point]()
+    for family, one in zip(found, tested(judged, spans, request), strict=True):
+        lost = families.lost(losses, family.sizes).mean(axis=1)
+        curve += [
+            Point(
+                spec,
+                float(family.sizes[rule].mean()),
+                float(lost[rule]),
+                None,
+                rule < one.passed,
+                {metric: float(values[rule]) for metric, values in one.differences.items()},
+                int(one.needed[rule]) if math.isfinite(one.needed[rule]) else None,
+            )
+            for rule, spec in enumerate(family.specs)
+        ]
+    whole = float(np.mean([len(one.best) for one, kept in zip(observed, scored, strict=True) if kept]))
+    accepted = [point for point in curve if point.proven and point.mean_size <= SAVES * whole]
+    if not accepted:
+        raise _too_small(curve, int(scored.sum()), whole, request)
+    return Profile(
+        rule=min(accepted, key=lambda point: point.mean_size).rule,
+        step=request.step,
+        budget=request.budget,
+        generator=seedless(source.generator),
+        reranker=source.reranker,
+        source_language=source.source_language,
+        target_language=source.target_language,
+        promise=QualityPromise(
+            request.margin,
+            request.not_worse,
+            request.confidence,
+            int(scored.sum()),
+            request.test,
+            {one.metric: float(one.whole.std(ddof=0)) for one in judged},
+            {one.metric: one.signature for one in judged},
+        ),
+        spread=choose.spread(observed),
+        curve=tuple(curve),
+        recipe=source.recipe,
+    )
+
+
+def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | None:
+    """Of the rules that use no more than this share of the whole pools, the one that takes the fewest segments."""
+    known = [point for point in curve if point.segments is not None and point.mean_size <= share * whole]
+    return min(known, key=lambda point: (point.segments or 0, point.mean_size), default=None)
+
+
+def _too_small(curve: Sequence[Point], segments: int, whole: float, request: Request) -> TooSmall:
+    asked = setting("not_worse" if request.not_worse else "equivalent")
+    told = f"{segments} segments are too few to prove that of any rule that saves something"
+    for share in (0.5, SAVES):
+        point = within_reach(curve, share, whole)
+        if point is not None:
+            needed = f"{point.rule}, with {point.mean_size:.0f} of {whole:.0f} candidates, would take about"
+            more = f"give more pools, or a larger {asked}"
+            return TooSmall(f"{told}: {needed} {point.segments:,}", hint=more)
+    hint = f"give a larger {asked}, or other rules with {setting('rule')}"
+    return TooSmall(f"no rule that saves something keeps this promise on these {segments} segments", hint=hint)
+
+
+def _unknown(one: Judged) -> Flags:
+    return np.asarray(np.logical_or.reduce([np.isnan(values).any(axis=0) for values in one.chosen]))
+
+
+def _of(one: Judged, kept: Flags) -> Judged:
+    return Judged(one.metric, one.signature, one.whole[kept], tuple(values[:, kept] for values in one.chosen))
+
+
+def _check(judged: Sequence[Judged]) -> None:
+    for one in judged:
+        if not len(one.whole):
+            raise InputError(f"{one.metric} has no score for any segment")
+        if one.whole.std(ddof=0) == 0:
+            raise InputError(f"{one.metric} gives all segments the same score, so there is no margin in sd")

@@ -1,0 +1,165 @@
+"""Whether a rule's mean quality is equivalent to the whole pool's, tested for many rules at once.
+
+d is a segment's difference in quality, rule − whole pool, positive where the rule is better. σ is the standard
+deviation of the whole pool's quality over segments. A rule is *not worse* if E d > −mσ, and *equivalent* if E d < mσ
+as well. Each is refused until a test rejects its opposite; of two tests (TOST) both must reject, and of several metrics
+all must, so the largest p-value counts and nothing has to be corrected for (an intersection-union test).
+
+Two tests, which differ in what they take for granted:
+
+- ``t``: the mean of so many differences is about normal. Student's t of d ± mσ̂, where σ̂ is estimated from the same
+  segments: what a segment contributes to it (its influence, m·(σ̂ + ((q − q̄)² − σ̂²)/2σ̂)) is part of the sum, so
+  that its error counts. A rule that never differed from the whole pool would be proven to be within any margin, however
+  few the segments. So one more segment is imagined, on which the rule is on the wrong side by as much as rules differ
+  where they do (the root mean square over all rules of the kind). Rare disasters that are far larger break the test.
+- ``bounded``: nothing but the ends of the metric's scale, so that |d| ≤ B. Bet on "E d > −δ" with the share λ of the
+  capital: Π(1 + λ(d + δ)) is at least 0 for λ ≤ 1/(B − δ), and its mean is at most 1 if E d ≤ −δ, so 1/capital is a
+  p-value for every number of segments (Markov; Waudby-Smith & Ramdas 2023). The capital is shared among a few λ. δ is
+  mσ̂ of the same segments, and is taken as given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from quitmt.calibrate.observe import Floats
+
+T, BOUNDED = "t", "bounded"
+TESTS = {
+    T: "the mean difference is about normal (Student's t)",
+    BOUNDED: "nothing but that the metric's scale has two ends; needs many more segments",
+}
+SHARES = 1 / 3.0 ** np.arange(3)
+"""Of the largest λ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """What is to be shown, by one metric."""
+
+    sds: float
+    """m"""
+    both: bool = True
+    """Equivalent; False is not worse."""
+    test: str = T
+    span: float | None = None
+    """B, for ``bounded``."""
+
+    def sides(self, differences: Floats) -> list[Floats]:
+        """What must be shown to be above −mσ."""
+        return [differences, -differences] if self.both else [differences]
+
+
+def p_values(differences: Floats, whole: Floats, margin: Margin) -> Floats:
+    """[rules], of [rules, segments] and the whole pool's quality [segments]."""
+    apart = _typical(differences)
+    found = [_p_values(side, whole, margin, apart) for side in margin.sides(differences)]
+    return np.asarray(np.maximum.reduce(found))
+
+
+def segments_needed(differences: Floats, whole: Floats, margin: Margin, error: float) -> Floats:
+    """[rules]: about how many it would take to show it at that error, were all as these are; infinite if it is not so
+    on these."""
+    apart = _typical(differences)
+    found = [_needed(side, whole, margin, error, apart) for side in margin.sides(differences)]
+    return np.asarray(np.maximum.reduce(found))
+
+
+def _typical(differences: Floats) -> float:
+    """How far rules are from the whole pool where they differ from it."""
+    there = differences[differences != 0]
+    return float(np.sqrt(np.mean(there**2))) if len(there) else 0.0
+
+
+def _p_values(side: Floats, whole: Floats, margin: Margin, apart: float) -> Floats:
+    segments = side.shape[1]
+    if margin.test == BOUNDED:
+        capital = _log_growth(side, whole, margin) * segments
+        return np.asarray(np.exp(-np.maximum(0.0, _averaged(capital))))
+    if segments < 2:
+        return np.ones(len(side))
+    imagined = np.full((len(side), 1), margin.sds * float(whole.std(ddof=0)) - apart)
+    summed = np.concatenate([side + margin.sds * _influence(whole), imagined], axis=1)
+    means, errors = summed.mean(axis=1), summed.std(axis=1, ddof=1) / math.sqrt(segments + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(errors > 0, means / errors, np.where(means > 0, np.inf, -np.inf))
+    return student_tail(ratios, segments)
+
+
+def _needed(side: Floats, whole: Floats, margin: Margin, error: float, apart: float) -> Floats:
+    if margin.test == BOUNDED:
+        growth = _log_growth(side, whole, margin).max(axis=0)
+        wanted = math.log(1 / error) + math.log(len(SHARES))
+        return np.asarray(np.where(growth > 0, np.ceil(wanted / np.maximum(growth, 1e-12)), np.inf))
+    summed = side + margin.sds * _influence(whole)
+    means, variances = summed.mean(axis=1), summed.var(axis=1, ddof=min(1, side.shape[1] - 1))
+    z = NormalDist().inv_cdf(1 - error)
+    # n·mean − apart = z·√(n·variance + apart²), the imagined segment among them; then Student's tail.
+    safe = np.maximum(means, 1e-6 * np.sqrt(variances) + 1e-100)
+    half = safe * apart + z * z * variances / 2
+    least = (half + np.sqrt(half**2 + safe**2 * apart**2 * max(0.0, z * z - 1))) / safe**2
+    return np.asarray(np.where(means > 0, np.maximum(np.ceil(least + z * z / 2), 2), np.inf))
+
+
+def _influence(whole: Floats) -> Floats:
+    """[segments], with the mean σ̂."""
+    spread = float(whole.std(ddof=0))
+    if spread == 0:
+        return np.zeros(len(whole))
+    return np.asarray(spread / 2 + (whole - whole.mean()) ** 2 / (2 * spread))
+
+
+def _log_growth(side: Floats, whole: Floats, margin: Margin) -> Floats:
+    """[shares, rules]: the mean logarithm of what a segment multiplies the capital with."""
+    assert margin.span is not None
+    least = margin.sds * float(whole.std(ddof=0))
+    if least <= 0 or least >= margin.span:  # nothing can be shown, or there is nothing to show
+        return np.full((len(SHARES), len(side)), -np.inf if least <= 0 else 1e9)
+    with np.errstate(divide="ignore"):
+        return np.stack(
+            [np.log1p(np.maximum(share / (margin.span - least) * (side + least), -1)).mean(axis=1) for share in SHARES]
+        )
+
+
+def _averaged(logs: Floats) -> Floats:
+    """[rules]: the logarithm of the mean capital over [shares, rules]."""
+    top = np.maximum(logs.max(axis=0), -1e300)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
+
+
+def student_tail(t: Floats, freedom: int) -> Floats:
+    """P(T > t) of Student's distribution.
+
+    >>> student_tail(np.array([0.0, 2.228]), 10).round(4).tolist()
+    [0.5, 0.025]
+    """
+    with np.errstate(under="ignore"):
+        half = 0.5 * _beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return np.asarray(np.where(t >= 0, half, 1 - half))
+
+
+def _beta_share(x: Floats, a: float, b: float) -> Floats:
+    """The regularised incomplete beta function."""
+    near = x <= (a + 1) / (a + b + 2)  # where its continued fraction converges soon; else that of the other tail does
+    found = np.empty_like(x)
+    found[near] = _beta_fraction(x[near], a, b)
+    found[~near] = 1 - _beta_fraction(1 - x[~near], b, a)
+    return found
+
+
+def _beta_fraction(x: Floats, a: float, b: float) -> Floats:
+    """DLMF 8.17.22, from far out inwards."""
+    fraction = np.ones_like(x)
+    for m in range(200, 0, -1):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        fraction = 1 + even / (1 + odd / fraction)
+    fraction = 1 - (a + b) * x / (a + 1) / fraction
+    with np.errstate(divide="ignore"):
+        logs = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log1p(-x)
+    return np.asarray(np.exp(logs) / (a * fraction))

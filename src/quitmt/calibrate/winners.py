@@ -1,0 +1,82 @@
+"""The quality of what rules choose, against references. Each distinct translation of a segment is scored once by each
+metric, and only translations that some rule chooses are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quitmt.calibrate.families import Family
+from quitmt.calibrate.observe import Floats, Ints, Observed
+from quitmt.errors import InputError
+from quitmt.evaluate.metrics import Metric, Progress, TestSet
+from quitmt.types import RecordedPool, at
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one metric says; the higher the better, also where the metric's own scale is the other way round."""
+
+    metric: str
+    signature: str
+    whole: Floats
+    """[segments]: of the whole pool's winner."""
+    chosen: tuple[Floats, ...]
+    """Of each family, [rules, segments]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winners:
+    """Which translations the rules choose."""
+
+    sources: tuple[str, ...]
+    texts: tuple[str, ...]
+    segments: Ints
+    """Of each text."""
+    whole: Ints
+    """[segments]: the place of the whole pool's winner among the texts."""
+    chosen: tuple[Ints, ...]
+    """Of each family, [rules, segments]: places."""
+
+    def judged(self, metric: Metric, references: Sequence[Sequence[str]], progress: Progress | None = None) -> Judged:
+        """``references`` are sets of segments."""
+        sets = tuple(tuple(texts[segment] for segment in self.segments) for texts in references)
+        [scores] = metric.evaluate(TestSet(self.sources, sets), [self.texts], progress)
+        values = -scores.segments if metric.lower_is_better else scores.segments
+        signature = metric.signature_for(len(references))
+        return Judged(metric.name, signature, values[self.whole], tuple(values[places] for places in self.chosen))
+
+
+def winners(observed: Sequence[Observed], pools: Sequence[RecordedPool], found: Sequence[Family]) -> Winners:
+    places: dict[tuple[int, str], int] = {}
+
+    def place(segment: int, index: int) -> int:
+        pool = pools[segment]
+        return places.setdefault((segment, at(index, pool.anchors, pool.candidates).text), len(places))
+
+    whole = np.array([place(segment, int(one.best[-1])) for segment, one in enumerate(observed)], np.int64)
+    chosen = []
+    for family in found:
+        own = np.empty(family.sizes.shape, np.int64)
+        for segment, one in enumerate(observed):
+            indices, back = np.unique(one.best[family.sizes[:, segment] - 1], return_inverse=True)
+            own[:, segment] = np.array([place(segment, int(index)) for index in indices])[back]
+        chosen.append(own)
+    segments = np.array([segment for segment, _ in places], np.int64)
+    sources = tuple(pools[segment].segment.source for segment in segments)
+    return Winners(sources, tuple(text for _, text in places), segments, whole, tuple(chosen))
+
+
+def in_order_of(pools: Sequence[RecordedPool], references: Sequence[str], path: str) -> list[str]:
+    """One reference for each pool: by the ids, if these are the numbers of the lines, else by the order."""
+    if len(references) != len(pools):
+        raise InputError(
+            f"{path} has {len(references)} lines, but there are {len(pools)} pools", hint="one reference for each pool"
+        )
+    ids = [pool.segment.id for pool in pools]
+    numbers = [str(number) for number in range(1, len(pools) + 1)]
+    if set(ids) != set(numbers):
+        return list(references)
+    return [references[int(one) - 1] for one in ids]

@@ -1,0 +1,167 @@
+"""``quitmt calibrate --equivalent``: references and metrics of a promise about quality, and what is printed of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from quitmt.calibrate import choose, quality, tost, winners
+from quitmt.calibrate.choose import Source
+from quitmt.calibrate.observe import Observed
+from quitmt.calibrate.profile import Point, Profile, QualityPromise
+from quitmt.calibrate.quality import Request
+from quitmt.cli import scoring
+from quitmt.errors import MissingExtra, UsageError
+from quitmt.evaluate.metrics import Metric, Setup, find
+from quitmt.metrics.scorer import KINDS, Hardware
+from quitmt.recipe import Recipe
+from quitmt.types import RecordedPool
+
+ONLY_QUALITY = ("references", "metrics", "test")
+CONFIDENCE = 0.95
+FURTHER = 10
+"""How many times as many segments as there are a reader is told of."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a promise about quality")
+    group.add_argument(
+        "--equivalent", metavar="M", help="of the whole pool's quality, within M standard deviations of it: 0.02sd"
+    )
+    group.add_argument("--not-worse", metavar="M", help="the same, and better is no failure")
+    group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="one or more, one line for each pool")
+    group.add_argument(
+        "-m", "--metric", dest="metrics", action="extend", nargs="+", metavar="NAME",
+        help="chrf++, or others of quitmt score; may be repeated, and the promise is by every one",
+    )  # fmt: skip
+    told = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
+    group.add_argument("--test", choices=list(tost.TESTS), help=f"what is taken for granted (t). {told}")
+
+
+def is_asked(args: argparse.Namespace) -> bool:
+    """Whether the promise is one about quality; refuses what goes with the other kind."""
+    wishes = {"--max-loss": args.max_loss, "--equivalent": args.equivalent, "--not-worse": args.not_worse}
+    given = [name for name, value in wishes.items() if value is not None]
+    if len(given) != 1:
+        told = "say what is promised" if not given else f"{' and '.join(given)} are different promises"
+        raise UsageError(told, hint=f"give one of {', '.join(wishes)}")
+    if args.max_loss is None:
+        if args.risk is not None:
+            raise UsageError(f"--risk goes with --max-loss, not with {given[0]}")
+        return True
+    other = next((name for name in ONLY_QUALITY if getattr(args, name) is not None), None)
+    if other is not None:
+        flag = "--metric" if other == "metrics" else f"--{other}"
+        raise UsageError(f"{flag} goes with --equivalent and --not-worse, not with --max-loss")
+    return False
+
+
+def request_of(
+    args: argparse.Namespace, confidence: float | None, shape: tuple[int, int], rules: tuple[str, ...]
+) -> Request:
+    name = "equivalent" if args.equivalent is not None else "not_worse"
+    margin = quality.margin_in(getattr(args, name), name)
+    if confidence is None:
+        raise UsageError("--confidence none goes with --max-loss", hint="name one, as 0.95")
+    return Request(margin, name == "not_worse", confidence, args.test or tost.T, *shape, rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What translations will be judged by."""
+
+    specs: tuple[str, ...]
+    setup: Setup
+    files: dict[str, list[str]]
+    """References, by their paths."""
+    spans: tuple[float | None, ...]
+
+    def check(self, pools: Sequence[RecordedPool]) -> None:
+        """Whatever does not fit these pools, before they are scored."""
+        for spec in self.specs:
+            if find(spec)[0].needs_source and not all(pool.segment.source for pool in pools):
+                raise UsageError(f"the metric {spec} needs the sources, which these pools have not")
+        for path, texts in self.files.items():
+            winners.in_order_of(pools, texts, path)
+
+    def load(self) -> list[Metric]:
+        found = []
+        for spec in self.specs:
+            entry, argument = find(spec)
+            found.append(entry.make(argument, self.setup))
+        return found
+
+
+def prepare(args: argparse.Namespace, recipe: Recipe, request: Request) -> Judging:
+    """Whatever is wrong with metrics and references, before any work."""
+    specs, files = tuple(args.metrics or ["chrf++"]), args.references or []
+    spans = []
+    for spec in specs:
+        entry, _ = find(spec)
+        if specs.count(spec) > 1:
+            raise UsageError(f"the metric {spec} is named twice")
+        if entry.needs_reference and not files:
+            raise UsageError(f"the metric {spec} needs references", hint="--references FILE")
+        if entry.is_judge and None in recipe.model.languages:
+            raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
+        if request.test == tost.BOUNDED and entry.span is None:
+            raise UsageError(f"--test bounded needs to know the ends of a metric's scale, and {spec} has none")
+        kind = KINDS.get(spec.partition(":")[0])
+        if kind is not None and not kind.installed:
+            hint = f"pip install 'quitmt[{kind.extra}]'"
+            raise MissingExtra(f"the metric {spec} needs torch and transformers", hint=hint)
+        spans.append(entry.span)
+    hardware = Hardware(recipe.rerank.device, recipe.rerank.dtype, recipe.rerank.batch_tokens)
+    setup = Setup(hardware, recipe.model.languages)
+    return Judging(specs, setup, {path: scoring.read_texts(path) for path in files}, tuple(spans))
+
+
+def calibrated(
+    judging: Judging,
+    request: Request,
+    observed: Sequence[Observed],
+    pools: Sequence[RecordedPool],
+    source: Source,
+    *,
+    quiet: bool,
+) -> Profile:
+    references = [winners.in_order_of(pools, texts, path) for path, texts in judging.files.items()]
+    found = choose.replayed(observed, request)
+    chosen = winners.winners(observed, pools, found)
+    judged = []
+    for metric in judging.load():
+        with tqdm(total=len(chosen.texts), desc=metric.name, unit=" translations", disable=quiet or None) as bar:
+            judged.append(chosen.judged(metric, references, bar.update))
+    return quality.calibrate(observed, found, judged, judging.spans, request, source)
+
+
+def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chosen: Point) -> list[str]:
+    """The curve, the choice, and what the promise costs."""
+    margin = promise.margin
+    heads = "".join(f"{f'{name}, sd':>14}" for name in promise.metrics)
+    told = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  promise"]
+    for point in shown:
+        differences = "".join(f"{(point.quality or {})[name]:>+14.4f}" for name in promise.metrics)
+        needed = f"{point.segments:,}" if point.segments is not None else "–"
+        mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "not proven"
+        told.append(f"{point.rule:<28}{point.mean_size:>11.1f}{differences}{needed:>10}  {mark}")
+    told += [
+        "",
+        f"{found.rule}: {promise}.",
+        f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {promise.segments} segments.",
+        "sd: the difference to the whole pool, in standard deviations of its quality over segments, positive where the "
+        "rule is better.",
+        f"segments: about how many the proof takes, if all are as these are; – where the rule is outside {margin:g} sd "
+        "here.",
+        f"Taken for granted: the segments are a random sample of what comes; {tost.TESTS[promise.test]}.",
+    ]
+    most = FURTHER * promise.segments
+    cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]
+    least = min(cheaper, key=lambda one: one.mean_size, default=None)
+    if least is not None:
+        could = f"{least.rule} could be proven with about {least.segments:,}"
+        told.append(f"With more segments: {could}, and would take {least.mean_size:.0f} candidates.")
+    return told

@@ -1,0 +1,142 @@
+"""What is exported: sources with their distinct candidates, the best first, from pools and from outcomes.
+
+A line of JSON with ``candidates`` is a pool, one with ``translation`` an outcome; a file may have both.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.errors import InputError, setting, unknown
+from quitmt.files.lines import name_of, read_lines
+from quitmt.files.pools import Columns, columns_of, id_of, parse_object
+from quitmt.types import Ranked, Verdict
+
+ABOUT = ("log_probability", "tokens")
+"""What pools have among their scores that says nothing of quality: only taken if it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One source. Of an outcome without an n-best list only the translation is known (``listed`` is false)."""
+
+    id: str
+    source: str
+    ranked: Sequence[Ranked]
+    """Distinct candidates that have a score, the best first; ties as the rerankers have them."""
+    size: int
+    stop: str = ""
+    signature: str = ""
+    listed: bool = True
+
+
+async def read_entries(paths: Iterable[str], score: str | None = None) -> AsyncGenerator[Entry]:
+    """Of all files, in order. ``score`` names that of the pools, which may be left out where there is only one."""
+    for path in paths:
+        number = 0
+        async for line in read_lines(path):
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                yield entry_of(parse_object(line, "pool or an outcome"), score)
+            except InputError as error:
+                hint = error.hint and error.hint.replace("POOLS", "-" if path == "-" else shlex.quote(path))
+                raise InputError(f"{name_of(path)}, line {number}: {error.args[0]}", hint=hint) from None
+
+
+def entry_of(fields: dict[str, Any], score: str | None = None) -> Entry:
+    if "candidates" in fields:
+        return _from_pool(columns_of(fields), score)
+    if "translation" in fields:
+        return _from_outcome(fields)
+    raise InputError('neither a pool, which has "candidates", nor an outcome, which has a "translation"')
+
+
+def _from_pool(pool: Columns, score: str | None) -> Entry:
+    name = _score_name(pool.scores, score)
+    log_probabilities = pool.scores.get("log_probability") or [None] * len(pool.texts)
+    counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
+    found: dict[str, Ranked] = {}
+    # Anchors first: sorting leaves equals in their order, and rerankers give ties to anchors.
+    for place, (text, value) in enumerate(zip(pool.anchors, pool.anchor_scores.get(name, ()), strict=False), start=1):
+        if value is not None and text not in found:
+            found[text] = Ranked(-place, text, float(value), counts[text], None, origins[text])
+    samples = zip(pool.texts, pool.scores[name], log_probabilities, strict=True)
+    for index, (text, value, log_probability) in enumerate(samples):
+        if value is not None and text not in found:
+            found[text] = Ranked(index, text, float(value), counts[text], log_probability, origins.get(text, ""))
+    ranked = sorted(found.values(), key=lambda one: -one.score)
+    return Entry(pool.id, pool.source, ranked, len(pool.texts), "", pool.generator)
+
+
+def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:
+    if wanted is not None and wanted in scores:
+        return wanted
+    known = [name for name in scores if name not in ABOUT]
+    if not known:
+        words = (("rerank.name", "mbr:chrf"), ("stop.rule", "full"), ("export.keep_pools", "scored.jsonl"))
+        hint = f"to score it: quitmt rerank POOLS {' '.join(setting(*word) for word in words)}"
+        raise InputError("the pool has no scores to choose by", hint=hint)
+    if wanted is not None:
+        error = unknown("score", wanted, known)
+        raise InputError(f"the pool has no score {wanted!r}", hint=error.hint)
+    if len(known) > 1:
+        listed = ", ".join(sorted(known))
+        raise InputError("the pool has several scores", hint=f"give {setting('export.score')}, one of {listed}")
+    return known[0]
+
+
+def _from_outcome(fields: Mapping[str, Any]) -> Entry:
+    stop, size = _text(fields, "stop"), fields.get("size", 0)
+    if not isinstance(size, int):
+        raise InputError(f'"size" must be a whole number, not {size!r}')
+    nbest = fields.get("nbest")
+    if nbest is None:
+        ranked = _alone(fields)
+    elif isinstance(nbest, list):
+        ranked = [_ranked(one) for one in nbest]
+    else:
+        raise InputError('"nbest" must be a list')
+    if stop == Verdict.FAILED:
+        ranked = []
+    known = {"id": id_of(dict(fields)), "source": _text(fields, "source"), "signature": _text(fields, "signature")}
+    return Entry(ranked=ranked, size=size, stop=stop, listed=nbest is not None, **known)
+
+
+def _alone(fields: Mapping[str, Any]) -> list[Ranked]:
+    """The translation as the only candidate, unless there is none that was scored."""
+    text, score, index = _text(fields, "translation"), fields.get("score"), fields.get("index")
+    if score is None or not isinstance(index, int):
+        return []
+    return [Ranked(index, text, _number(score, "score"), 1, None, _text(fields, "origin"))]
+
+
+def _ranked(fields: object) -> Ranked:
+    if not isinstance(fields, dict):
+        raise InputError("an entry of the n-best list is no JSON object")
+    index, count, log_probability = fields.get("index"), fields.get("count"), fields.get("log_probability")
+    if not isinstance(index, int) or not isinstance(count, int):
+        raise InputError('an entry of the n-best list has no "index" or "count"')
+    known = None if log_probability is None else _number(log_probability, "log_probability")
+    return Ranked(
+        index, _text(fields, "text"), _number(fields.get("score"), "score"), count, known, _text(fields, "origin")
+    )
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    found = fields.get(name, "")
+    if not isinstance(found, str):
+        raise InputError(f'"{name}" must be a text, not {type(found).__name__}')
+    return found
+
+
+def _number(value: object, name: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise InputError(f'"{name}" must be a finite number, not {value!r}')
+    return float(value)

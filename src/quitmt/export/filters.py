@@ -1,0 +1,142 @@
+"""What is no training data, whatever its score: each filter looks at a source and one candidate of it.
+
+Metrics are blind to some of this: neural ones score a copied source or a sentence in a third language too high, and MBR
+with a surface metric likes what the model says most often, also where that is a loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quitmt.errors import MissingExtra, UsageError, setting, unknown
+
+Filter = Callable[[str, str], bool]
+"""From a source and a candidate to whether the candidate is left out."""
+
+COPIED, LANGUAGE, LENGTH, REPETITION, DUPLICATE = "copied", "language", "length", "repetition", "duplicate"
+FILTERS = {
+    COPIED: "the candidate is the source itself, but for case and punctuation",
+    LANGUAGE: "the candidate is in another language than the target language (only where that is given)",
+    LENGTH: "one of the two is several times as long as the other",
+    REPETITION: "the candidate says something four times in a row that the source does not",
+    DUPLICATE: "the same source with the same best candidate came before",
+}
+NONE = "none"
+RATIO = 3.0
+SMOOTHING = 10
+"""Characters that are added to both lengths: a ratio says nothing of short texts."""
+SURE = 0.9
+"""How sure the detector must be of another language."""
+SHORTEST = 20
+"""Letters below which the detector guesses."""
+_WORDS = re.compile(r"\w+")
+_LOOP = re.compile(r"(.{1,60}?)\1{3,}", re.DOTALL)
+LOOP = 10
+"""Characters that a loop has at least: "No, no, no, no!" is language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Those that are asked for. ``duplicate`` is not among them: it looks at more than one source."""
+
+    own: Mapping[str, Filter]
+
+    def reason(self, source: str, text: str) -> str | None:
+        """Why a candidate is left out; None if it is not. A blank one always is."""
+        if not text.strip():
+            return "blank"
+        return next((name for name, leaves_out in self.own.items() if leaves_out(source, text)), None)
+
+
+def parse(text: str | None, target: str | None) -> tuple[str, ...]:
+    """The names in a list with commas; all by default, but for the language where it is not known."""
+    if text is None:
+        return tuple(name for name in FILTERS if name != LANGUAGE or target)
+    names = [word.strip() for word in text.split(",")]
+    if names == [NONE]:
+        return ()
+    for name in names:
+        if name not in FILTERS:
+            raise unknown("filter", name, [*FILTERS, NONE])
+    if LANGUAGE in names and not target:
+        raise UsageError(
+            "the filter 'language' must be told the target language", hint=f"give {setting('model.target_language')}"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def make(names: Sequence[str], target: str | None = None, ratio: float = RATIO) -> Filters:
+    if not ratio >= 1:
+        raise UsageError(f"{setting('export.max_ratio')} must be at least 1, not {ratio:g}")
+    known: dict[str, Callable[[], Filter]] = {
+        COPIED: lambda: copied,
+        LENGTH: lambda: length(ratio),
+        REPETITION: lambda: repetition,
+        LANGUAGE: lambda: language(target or ""),
+    }
+    return Filters({name: known[name]() for name in known if name in names})
+
+
+def copied(source: str, text: str) -> bool:
+    """
+    >>> copied("The house, is old.", "the house is old"), copied("Olá!", "Hello!"), copied("1999", "1999")
+    (True, False, True)
+    """
+    return text == source or _WORDS.findall(text.casefold()) == _WORDS.findall(source.casefold()) != []
+
+
+def length(ratio: float = RATIO) -> Filter:
+    """
+    >>> much = length(3)
+    >>> much("Yes.", "Sim, senhor."), much("Yes.", "Sim. " * 20), much("The house is old and nobody lives in it.", "A")
+    (False, True, True)
+    """
+
+    def leaves_out(source: str, text: str) -> bool:
+        one, other = len(source) + SMOOTHING, len(text) + SMOOTHING
+        return max(one, other) > ratio * min(one, other)
+
+    return leaves_out
+
+
+def repetition(source: str, text: str) -> bool:
+    """
+    >>> repetition("Go on.", "vai vai vai vai vai"), repetition("no no no no no no", "não não não não")
+    (True, False)
+    """
+    return _loops(text) and not _loops(source)
+
+
+def _loops(text: str) -> bool:
+    # Three characters that come four times are in every loop that counts, and are found ten times as fast.
+    threes = Counter(zip(text, text[1:], text[2:], strict=False))
+    if max(threes.values(), default=0) < 4:
+        return False
+    return any(len(found[0]) >= LOOP for found in _LOOP.finditer(f"{text} "))
+
+
+def language(target: str) -> Filter:
+    """By py3langid, whose model comes with the package. Short texts pass: the detector would guess."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        hint = "pip install 'quitmt[export]', or leave it out of the filters"
+        raise MissingExtra("the filter 'language' needs py3langid", hint=hint) from None
+    from quitmt.detect import primary
+
+    identifier, wanted = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True), primary(target)
+    if wanted not in identifier.labels:
+        others = ",".join(name for name in FILTERS if name != LANGUAGE)
+        hint = f"leave it out: {setting('export.filters', others)}"
+        raise UsageError(f"the filter 'language' does not know {target!r}", hint=hint)
+
+    def leaves_out(_: str, text: str) -> bool:
+        if sum(map(str.isalpha, text)) < SHORTEST:
+            return False
+        found, sureness = identifier.classify(text)
+        return bool(found != wanted and sureness >= SURE)
+
+    return leaves_out

@@ -1,0 +1,144 @@
+"""The formats: which columns each has, of which types, and the rows that a source gives.
+
+Trainers read the first columns of each; the others say where a row comes from, and can be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from quitmt.export.choose import Choice
+from quitmt.export.entries import Entry
+from quitmt.export.voice import Voice
+from quitmt.types import Ranked
+
+Kind = Literal["text", "number", "count", "truth", "prompt", "completion", "completions", "numbers", "counts"]
+Row = dict[str, Any]
+ABOUT: Mapping[str, Kind] = {"id": "text", "source": "text", "size": "count", "stop": "text", "signature": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    meaning: str
+    needs: Literal["best", "pairs", "all"]
+    """What is chosen of a source: its best candidate, pairs of candidates, or all of them."""
+    trained: Mapping[str, Kind]
+    """What trainers read."""
+    more: Mapping[str, Kind]
+    at_least: int = 1
+    """Distinct candidates, where all are wanted."""
+
+    def columns(self, *, about: bool = True) -> dict[str, Kind]:
+        """In their order; without what is only ``about`` the rows, if nobody wants it."""
+        return {**self.trained, **({**self.more, **_missing(self.trained)} if about else {})}
+
+
+def _missing(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+    return {name: kind for name, kind in ABOUT.items() if name not in columns}
+
+
+_PAIR: Mapping[str, Kind] = {"prompt": "prompt", "completion": "completion"}
+FORMATS: Mapping[str, Format] = {
+    "sft": Format("the best translation of each source: prompt, completion", "best", _PAIR, {"score": "number"}),
+    "parallel": Format(
+        "the same as a parallel corpus: source, target; to a .tsv file, or to two text files",
+        "best",
+        {"source": "text", "target": "text"},
+        {"score": "number"},
+    ),
+    "dpo": Format(
+        "preference pairs for DPO, CPO and others: prompt, chosen, rejected",
+        "pairs",
+        {"prompt": "prompt", "chosen": "completion", "rejected": "completion"},
+        {"score_chosen": "number", "score_rejected": "number", "margin": "number"},
+    ),
+    "kto": Format(
+        "the same candidates one by one for KTO: prompt, completion, label",
+        "pairs",
+        {**_PAIR, "label": "truth"},
+        {"score": "number"},
+    ),
+    "ranked": Format(
+        "all distinct candidates of each source with their scores, the best first: prompt, completions, scores",
+        "all",
+        {"prompt": "prompt", "completions": "completions", "scores": "numbers"},
+        {"counts": "counts", "log_probabilities": "numbers"},
+        at_least=2,
+    ),
+    "reward": Format(
+        "every distinct candidate with its score, for reward models: prompt, completion, score",
+        "all",
+        {**_PAIR, "score": "number"},
+        {"count": "count", "log_probability": "number"},
+    ),
+}
+
+
+def rows(name: str, entry: Entry, choice: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    """Of one source; ``choice`` or ``candidates`` is what its format needs."""
+    about = {"id": entry.id, "source": entry.source, "size": entry.size, "stop": entry.stop}
+    about["signature"] = entry.signature
+    return [{**about, **row} for row in _ROWS[name](entry, choice, candidates, voice)]
+
+
+def _sft(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+    return [_judged(entry, choice.chosen, voice)] if choice.chosen else []
+
+
+def _parallel(_: Entry, choice: Choice, __: Sequence[Ranked], ___: Voice) -> list[Row]:
+    return [{"target": choice.chosen.text, "score": choice.chosen.score}] if choice.chosen else []
+
+
+def _dpo(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+    chosen = choice.chosen
+    if chosen is None:
+        return []
+    return [
+        {
+            "prompt": voice.prompt(entry.source),
+            "chosen": voice.completion(chosen.text),
+            "rejected": voice.completion(one.text),
+            "score_chosen": chosen.score,
+            "score_rejected": one.score,
+            "margin": chosen.score - one.score,
+        }
+        for one in choice.rejected
+    ]
+
+
+def _kto(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+    if choice.chosen is None:
+        return []
+    return [
+        {**_judged(entry, one, voice), "label": label}
+        for one, label in [(choice.chosen, True), *((one, False) for one in choice.rejected)]
+    ]
+
+
+def _ranked(entry: Entry, _: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    return [
+        {
+            "prompt": voice.prompt(entry.source),
+            "completions": [voice.completion(one.text) for one in candidates],
+            "scores": [one.score for one in candidates],
+            "counts": [one.count for one in candidates],
+            "log_probabilities": [one.log_probability for one in candidates],
+        }
+    ]
+
+
+def _reward(entry: Entry, _: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    return [
+        {**_judged(entry, one, voice), "count": one.count, "log_probability": one.log_probability} for one in candidates
+    ]
+
+
+def _judged(entry: Entry, one: Ranked, voice: Voice) -> Row:
+    return {"prompt": voice.prompt(entry.source), "completion": voice.completion(one.text), "score": one.score}
+
+
+_ROWS: Mapping[str, Callable[[Entry, Choice, Sequence[Ranked], Voice], list[Row]]] = {
+    "sft": _sft, "parallel": _parallel, "dpo": _dpo, "kto": _kto, "ranked": _ranked, "reward": _reward
+}  # fmt: skip

@@ -1,0 +1,180 @@
+"""Where rows go, by the name of the file: Parquet, JSON lines (also gzip), TSV, or two text files.
+
+A file that exists is never written to. One that could not be finished is removed, so whatever is there is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from quitmt.errors import MissingExtra, OutputError, UsageError, setting
+from quitmt.export.formats import Kind, Row
+from quitmt.export.voice import Voice
+from quitmt.files.outputs import GZIP_SUFFIX, STDOUT, Output, one_line
+
+PARQUET, JSON_LINES, TSV = (".parquet",), (".jsonl", ".ndjson", ".json"), (".tsv",)
+GROUP_ROWS, GROUP_CHARACTERS = 8192, 1 << 23
+"""Of a row group of Parquet: what is held in memory at a time."""
+
+
+class Writer(Protocol):
+    def write(self, row: Row) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        ...
+
+
+def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets: str | None = None) -> Writer:
+    """``targets`` is the second file of a parallel corpus."""
+    pair = "target" in columns
+    if targets is not None and not pair:
+        raise UsageError(f"{setting('export.targets')} goes with the format 'parallel'")
+    suffix = Path(path.removesuffix(GZIP_SUFFIX)).suffix.lower()
+    parquet = suffix in PARQUET and not path.endswith(GZIP_SUFFIX)
+    known = parquet or path == STDOUT or suffix in (*JSON_LINES, *(TSV if pair else ()))
+    if targets is None and not known:
+        more = ", or .tsv, or two files" if pair else ""
+        names = f".parquet, .jsonl or .jsonl.gz{more}"
+        raise UsageError(
+            f"the name of the output must say what it is, and {path!r} does not", hint=f"end it in {names}"
+        )
+    for name in (path, targets):
+        if name not in (None, STDOUT) and os.path.lexists(str(name)):
+            raise OutputError(f"{name} exists", hint="name another file, or remove it first")
+    if targets is not None:
+        return _TwoFiles(path, targets)
+    if parquet:
+        return _Parquet(path, columns, voice)
+    return _Tsv(path) if pair and suffix in TSV else _JsonLines(path, columns)
+
+
+class _Lines:
+    """Text files, which are all or nothing."""
+
+    def __init__(self, *paths: str) -> None:
+        self._files = list[Output]()
+        try:
+            for path in paths:
+                self._files.append(Output(path))
+        except OutputError:
+            self.abandon()
+            raise
+
+    def finish(self) -> None:
+        for file in self._files:
+            file.settle()
+            file.close()
+
+    def abandon(self) -> None:
+        for file in self._files:
+            with suppress(OutputError):
+                file.close()
+            if file.path != STDOUT:
+                Path(file.path).unlink(missing_ok=True)
+
+
+class _JsonLines(_Lines):
+    def __init__(self, path: str, columns: Mapping[str, Kind]) -> None:
+        super().__init__(path)
+        self._columns = list(columns)
+
+    def write(self, row: Row) -> None:
+        self._files[0].write(json.dumps({name: row[name] for name in self._columns}, ensure_ascii=False))
+
+
+class _Tsv(_Lines):
+    def write(self, row: Row) -> None:
+        self._files[0].write(f"{_flat(row['source'])}\t{_flat(row['target'])}")
+
+
+class _TwoFiles(_Lines):
+    def write(self, row: Row) -> None:
+        for file, name in zip(self._files, ("source", "target"), strict=True):
+            file.write(_flat(row[name]))
+
+
+def _flat(text: str) -> str:
+    """A line of a corpus: line breaks and tabs would move everything after them."""
+    return one_line(text).replace("\t", " ")
+
+
+class _Parquet:
+    def __init__(self, path: str, columns: Mapping[str, Kind], voice: Voice) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            hint = "pip install 'quitmt[export]', or write .jsonl"
+            raise MissingExtra("Parquet files need pyarrow", hint=hint) from None
+        self._path, self._pyarrow = path, pyarrow
+        fields = [(name, arrow_type(kind, voice)) for name, kind in columns.items()]
+        self._schema = pyarrow.schema(fields)
+        try:
+            self._file: BinaryIO = Path(path).open("xb")  # noqa: SIM115  # closed by finish or abandon
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}") from None
+        self._writer = parquet.ParquetWriter(self._file, self._schema, compression="zstd")
+        self._rows, self._characters = list[Row](), 0
+
+    def write(self, row: Row) -> None:
+        self._rows.append(row)
+        self._characters += _size(row)
+        if len(self._rows) >= GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        columns = {name: [row[name] for row in self._rows] for name in self._schema.names}
+        try:
+            self._writer.write_table(self._pyarrow.table(columns, schema=self._schema))
+        except OSError as error:
+            raise OutputError(f"cannot write {self._path}: {error.strerror}") from None
+        self._rows, self._characters = [], 0
+
+    def finish(self) -> None:
+        if self._rows:
+            self._flush()
+        try:
+            self._writer.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OutputError(f"cannot write {self._path}: {error.strerror}") from None
+        self._file.close()
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+        self._file.close()
+        Path(self._path).unlink(missing_ok=True)
+
+
+def _size(value: Any) -> int:
+    """About how many characters a row holds."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list) else 8
+
+
+def arrow_type(kind: Kind, voice: Voice) -> Any:
+    """The type of a column. That of a prompt follows from the template: contents may be more than a text."""
+    import pyarrow
+
+    plain = {"text": pyarrow.string(), "number": pyarrow.float64(), "count": pyarrow.int32(), "truth": pyarrow.bool_()}
+    if kind in plain:
+        return plain[kind]
+    if kind == "numbers":
+        return pyarrow.list_(pyarrow.float64())
+    if kind == "counts":
+        return pyarrow.list_(pyarrow.int32())
+    found = pyarrow.infer_type([voice.prompt("x") if kind == "prompt" else voice.completion("x")])
+    return pyarrow.list_(found) if kind == "completions" else found

@@ -1,0 +1,168 @@
+"""Several rerankers as one, where their scores are made comparable within each pool.
+
+At each standing every reranker scores the candidates so far; a candidate's score is the weighted sum of
+
+- ``scaled``: its scores in standard deviations from the mean of the samples (0 where all samples are equally good);
+- ``rank``: the share of the samples that it beats, equals (itself among them) by half.
+
+Samples count as often as they occur. A candidate that a reranker cannot judge, such as a single sample in MBR, is the
+last one for it. Ties: anchors in their order, then the lowest index.
+
+Invariant: a standing is computed from the rerankers' scores at that size alone, so it does not depend on the steps in
+which the pool grew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.protocols import Reranker, RerankerTraits, Update, ranked, traits_of
+from quitmt.rerank.anchors import best_of, precedence
+from quitmt.rerank.ranked import best_first
+from quitmt.rerank.terms import BY_POOL, Way
+from quitmt.signature import field
+from quitmt.types import Candidate, Segment, Standing
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Members:
+    """One segment's candidates so far, and what each reranker keeps of them."""
+
+    __slots__ = ("_become_samples", "anchors", "copies", "first", "scored", "size", "states")
+
+    def __init__(self, states: Sequence[Any], *, become_samples: bool) -> None:
+        self.states = states
+        self._become_samples = become_samples
+        """Whether an anchor whose text comes up as a sample counts as that, as in MBR."""
+        self.size = 0
+        self.anchors = 0
+        self.first: dict[str, int] = {}
+        """Distinct text → the candidate that it is, an anchor or its first sample."""
+        self.copies: dict[str, int] = {}
+        """Distinct text → how many samples it is."""
+        self.scored: list[tuple[int, float]] = []
+
+    def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate]) -> None:
+        for place, anchor in enumerate(anchors):
+            self.first.setdefault(anchor.text, -1 - place)
+            self.copies.setdefault(anchor.text, 0)
+        self.anchors = max(self.anchors, len(anchors))
+        for index, candidate in enumerate(candidates, start=self.size):
+            if candidate.text not in self.first or (self._become_samples and not self.copies[candidate.text]):
+                self.first[candidate.text] = index
+            self.copies[candidate.text] = self.copies.get(candidate.text, 0) + 1
+        self.size += len(candidates)
+
+
+class Ensemble:
+    """Rerankers of one kind that score every candidate (exact MBR, QE), combined by ``way``."""
+
+    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Way) -> None:
+        if way not in BY_POOL:
+            raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {way!r}")
+        if not rerankers or len(rerankers) != len(weights) or not all(map(math.isfinite, weights)):
+            raise UsageError(f"{len(rerankers)} metrics and the weights {list(weights)} cannot be combined")
+        self._rerankers, self._weights, self._way = list(rerankers), list(weights), way
+        traits = [traits_of(one, RerankerTraits) for one in rerankers]
+        self.traits = RerankerTraits(
+            traits[0].kind,
+            needs_source=any(one.needs_source for one in traits),
+            standings_cost=True,
+            takes_anchors=all(one.takes_anchors for one in traits),
+        )
+        terms = [f"{field(weight)}*{one.signature}" for one, weight in zip(rerankers, weights, strict=True)]
+        self.signature = f"{traits[0].kind}:{way}:{'+'.join(terms)}"
+
+    def open(self, segment: Segment) -> Members:
+        states = [reranker.open(segment) for reranker in self._rerankers]
+        return Members(states, become_samples=self.traits.kind == "mbr")
+
+    def ranked(self, state: Members) -> list[tuple[int, float]]:
+        return best_first(state.scored)
+
+    def extend(self, updates: Sequence[Update[Members]]) -> list[list[Standing] | QuitmtError]:
+        found: list[list[Standing] | QuitmtError] = [[] for _ in updates]
+        anchored = [(place, Update(one.state, (), one.stride, one.anchors)) for place, one in enumerate(updates)]
+        self._round([(place, one) for place, one in anchored if one.anchors], found)
+        most = max((math.ceil(len(one.candidates) / one.stride) for one in updates), default=0)
+        for number in range(most):
+            parts = []
+            for place, one in enumerate(updates):
+                part = one.candidates[number * one.stride : (number + 1) * one.stride]
+                if part and not isinstance(found[place], QuitmtError):
+                    parts.append((place, Update(one.state, part, len(part))))
+            self._round(parts, found)
+        return found
+
+    def _round(self, parts: Sequence[tuple[int, Update[Members]]], found: list[list[Standing] | QuitmtError]) -> None:
+        """Give every reranker one stride of each segment, all segments in one call, and take its standing."""
+        for number, reranker in enumerate(self._rerankers):
+            own = [
+                (place, Update(one.state.states[number], one.candidates, one.stride, one.anchors))
+                for place, one in parts
+                if not isinstance(found[place], QuitmtError)
+            ]
+            for (place, _), result in zip(own, reranker.extend([one for _, one in own]), strict=True):
+                if isinstance(result, QuitmtError):
+                    found[place] = result
+        for place, one in parts:
+            standings = found[place]
+            if not isinstance(standings, QuitmtError):
+                one.state.add(one.candidates, one.anchors)
+                if one.candidates:
+                    standings.append(self._stand(one.state))
+
+    def _stand(self, state: Members) -> Standing:
+        index, copies = _in_order(state)
+        total = np.zeros(len(index))
+        for reranker, own, weight in zip(self._rerankers, state.states, self._weights, strict=True):
+            scores = _scores(index, ranked(reranker, own))
+            total += weight * (_ranks(scores, copies) if self._way == "rank" else _scaled(scores, copies))
+        state.scored = list(zip(index.tolist(), total.tolist(), strict=True))
+        best = best_of(total, precedence(index, state.anchors))
+        return Standing(state.size, int(index[best]), float(total[best]))
+
+
+def _in_order(state: Members) -> tuple[Ints, Ints]:
+    """The distinct candidates by index, and how many samples each is."""
+    found = sorted((index, state.copies[text]) for text, index in state.first.items())
+    return np.array([index for index, _ in found], np.int64), np.array([count for _, count in found], np.int64)
+
+
+def _scores(index: Ints, told: Sequence[tuple[int, float]]) -> Floats:
+    """The scores that a reranker told; −inf where it told none."""
+    scores = dict(told)
+    return np.array([scores.get(one, -np.inf) for one in index.tolist()], np.float64)
+
+
+def _ranks(scores: Floats, copies: Ints) -> Floats:
+    """The share of the samples that each candidate beats."""
+    order = np.argsort(scores, kind="stable")
+    values, groups = np.unique(scores[order], return_inverse=True)
+    weight = np.bincount(groups, copies[order], len(values))
+    below = np.cumsum(weight) - weight
+    found = np.empty(len(scores))
+    found[order] = (below + weight / 2)[groups] / copies.sum()
+    return found
+
+
+def _scaled(scores: Floats, copies: Ints) -> Floats:
+    """In standard deviations from the mean of the samples."""
+    finite = np.isfinite(scores)
+    if not finite.any():
+        return np.zeros(len(scores))
+    filled = np.where(finite, scores, scores[finite].min())
+    if filled.min() == filled.max():
+        return np.zeros(len(scores))
+    mean = float((filled * copies).sum() / copies.sum())
+    spread = math.sqrt(float((copies * (filled - mean) ** 2).sum() / copies.sum()))
+    found: Floats = (filled - mean) / max(spread, np.finfo(np.float64).tiny)
+    return found

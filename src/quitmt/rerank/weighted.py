@@ -1,0 +1,69 @@
+"""Weighted sums of utilities: 0.5·chrF + 0.5·COMET.
+
+The utilities are added as they are: scales are the business of whoever chooses the weights. An expected utility is
+linear in the utility, so MBR with the sum is the sum of MBR scores; everything that holds for exact MBR holds for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.errors import UsageError
+from quitmt.protocols import Matrix, Utility, UtilityTraits, traits_of
+from quitmt.rerank import cells
+from quitmt.signature import field
+from quitmt.types import Segment
+
+Ints = npt.NDArray[np.int64]
+Arenas = tuple[Any, ...]
+"""Of one segment, one a utility."""
+
+
+class Weighted:
+    """``weights[i]`` times ``utilities[i]``, summed in that order."""
+
+    def __init__(self, utilities: Sequence[Utility[Any]], weights: Sequence[float]) -> None:
+        if not utilities or len(utilities) != len(weights):
+            raise UsageError(f"{len(utilities)} metrics and {len(weights)} weights cannot be combined")
+        if wrong := [weight for weight in weights if not math.isfinite(weight)]:
+            raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
+        self._terms = list(zip(utilities, map(float, weights), strict=True))
+        traits = [traits_of(utility, UtilityTraits) for utility in utilities]
+        apart = sum(weight * own.apart for (_, weight), own in zip(self._terms, traits, strict=True))
+        self.traits = UtilityTraits(needs_source=any(own.needs_source for own in traits), apart=max(apart, 0.0))
+        self.signature = "+".join(f"{field(weight)}*{utility.signature}" for utility, weight in self._terms)
+
+    def open(self, segment: Segment) -> Arenas:
+        return tuple(utility.open(segment) for utility, _ in self._terms)
+
+    def encode(self, batch: Sequence[tuple[Arenas, Sequence[str]]]) -> None:
+        for place, (utility, _) in enumerate(self._terms):
+            utility.encode([(arenas[place], texts) for arenas, texts in batch])
+
+    def compare(self, arena: Arenas, rows: range, columns: range) -> tuple[Matrix, Matrix]:
+        forward, backward = np.zeros((2, len(rows), len(columns)))
+        for own, (utility, weight) in zip(arena, self._terms, strict=True):
+            there, back = utility.compare(own, rows, columns)
+            forward += weight * np.asarray(there, np.float64)
+            backward += weight * np.asarray(back, np.float64)
+        return forward, backward
+
+    def block(self, arena: Arenas, rows: Ints, columns: range) -> Matrix:
+        return sum(
+            (weight * cells.block(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            np.zeros((len(rows), len(columns))),
+        )
+
+    def pairs(self, arena: Arenas, rows: Ints, columns: Ints) -> Matrix:
+        return sum(
+            (weight * cells.pairs(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            np.zeros(len(rows)),
+        )
+
+    def _zipped(self, arena: Arenas) -> list[tuple[Any, tuple[Utility[Any], float]]]:
+        return list(zip(arena, self._terms, strict=True))

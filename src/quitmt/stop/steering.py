@@ -1,0 +1,281 @@
+"""Steering: the threshold of a rule follows what a run has cost, so that its mean cost comes out as asked.
+
+This is for rerankers and models of which no curve of threshold and cost is known (docs/decisions/0018-pacing.md). It is
+the one case in which segments depend on each other:
+
+- Segment i (from 0) depends on the outcomes of the first ``needed(i)`` segments of the input, and on no others, in
+  whichever order segments finish. So a run gives the same whenever its input has the same order, and a resumed run
+  gives the same as an undisturbed one: outcomes have all that is needed here (``signals``, ``tokens``).
+- Blank lines and failed segments cost nothing and teach nothing.
+- From the signals of the last segments it is known what each would have cost with a higher threshold; with a lower one
+  it is extrapolated. The threshold is taken whose mean cost over them is what is wanted now: the cost that was asked
+  for, less a share of what was spent too much so far.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt import stop
+from quitmt.errors import UsageError, setting
+from quitmt.protocols import RuleTraits, traits_of
+from quitmt.signature import field as text
+from quitmt.stop.headroom import Headroom
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Outcome, Standing, Verdict
+
+Floats = npt.NDArray[np.float64]
+
+LAG = 16
+"""Segments that may be in flight when one is begun."""
+FIRST = 4
+"""Segments with outcomes from which a threshold is chosen; until then all get the same number of candidates."""
+WINDOW = 256
+"""Segments that are remembered."""
+HORIZON = 10
+"""Segments over which what was spent too much or too little is made up for."""
+MOST = 48
+"""Segments' costs that are made up for at most: what can never be met is not owed without end."""
+SWING = 0.6
+"""How far what is wanted of one segment may be from what was asked for, as a share of it."""
+HIGH = 0.9
+"""The quantile of best scores that stands for the highest score that there can be, where that is not known."""
+
+
+def needed(position: int, lag: int = LAG) -> int:
+    """How many of the first segments must have finished before the one at this position is begun. At the start half of
+    them, so that the first outcomes count soon."""
+    return max(position // 2, position - lag)
+
+
+@dataclass(frozen=True)
+class Steered:
+    """The rule of a run that is steered; ``rule`` is of the kind whose threshold is steered."""
+
+    rule: Threshold
+    cost: float
+    """Asked for, a segment, on average: candidates, anchors among them, or tokens."""
+    tokens: bool = False
+    learns_top: bool = False
+    """Whether the perfect score of a headroom rule is not known: then what other segments reached stands for it."""
+    lag: int = LAG
+    signature: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        unit = "tokens" if self.tokens else ""
+        kind, _, rest = self.rule.at(0.0).signature.partition("|")
+        top = "|top:seen" if self.learns_top else ""
+        name = f"paced|{kind}|{rest}{top}|cost:{text(self.cost)}{unit}|lag:{self.lag}"
+        object.__setattr__(self, "signature", name)
+
+    @property
+    def step(self) -> int:
+        return self.rule.step
+
+    @property
+    def budget(self) -> int:
+        return self.rule.budget
+
+    @property
+    def traits(self) -> RuleTraits:
+        return traits_of(self.rule, RuleTraits)
+
+    @property
+    def alone(self) -> int:
+        """Candidates of a segment of which nothing is known: about as many as were asked for."""
+        if self.tokens:
+            return min(self.budget, self.rule.minimum)
+        looks = [size for size in self.rule.sizes() if size <= self.cost]
+        return looks[-1] if looks else next(self.rule.sizes())
+
+    def open(self) -> _Recording:
+        """For a segment that belongs to no run."""
+        return self.steer().next(0).open()
+
+    def steer(self) -> Steering:
+        """For the segments of one run."""
+        return Steering(self)
+
+
+@dataclass(frozen=True)
+class Aimed:
+    """The rule of one segment of a steered run."""
+
+    rule: Threshold
+    most: int
+    """It stops there in any case."""
+    records_mean: bool
+    signature: str
+    budget: int
+
+    @property
+    def step(self) -> int:
+        return self.rule.step
+
+    @property
+    def traits(self) -> RuleTraits:
+        return traits_of(self.rule, RuleTraits)
+
+    def open(self) -> _Recording:
+        return _Recording(stop.within(self.rule, self.budget), self.most, records_mean=self.records_mean)
+
+
+class _Recording:
+    """A rule at work that keeps what it saw, for the outcome."""
+
+    def __init__(self, rule: Threshold, most: int, *, records_mean: bool) -> None:
+        self._rule, self._most, self._records_mean = rule, most, records_mean
+        self.kept_signals: list[float] = []
+        """A number for each look: the signal, or where signals change with what is learned, the mean score."""
+
+    def observe(self, standing: Standing) -> Verdict | None:
+        rule = self._rule
+        if standing.size >= rule.budget:
+            return Verdict.BUDGET
+        if rule.looks_at(standing.size):
+            signal = rule.signal(standing)
+            self.kept_signals.append(self._kept(standing) if self._records_mean else min(signal, sys.float_info.max))
+            if signal <= rule.threshold:
+                return Verdict.DECIDED
+        return Verdict.BUDGET if standing.size >= self._most else None
+
+    @staticmethod
+    def _kept(standing: Standing) -> float:
+        mean = standing.mean
+        return standing.score if mean is None else mean
+
+    def horizon(self, size: int) -> int:
+        found = self._rule.horizon(size)
+        return min(self._most, found) if size < self._most else found
+
+
+class Steering:
+    """One run. ``next`` is called for every position of the input in order, ``add`` for every outcome in any order."""
+
+    def __init__(self, steered: Steered) -> None:
+        self._of = steered
+        self._waiting: dict[int, Outcome] = {}
+        self._added, self._position = 0, 0
+        self._planned: deque[tuple[int, float]] = deque()
+        """Positions that were begun and whose outcome does not count yet, with what each is wanted to cost."""
+        self._owed = 0.0
+        """What was spent too much, in costs asked for."""
+        self._looks = np.array(list(steered.rule.sizes())[:-1], np.int64)
+        self._known = _Known(self._looks)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next position may be begun."""
+        return all(position in self._waiting for position in range(self._added, self._due()))
+
+    def add(self, position: int, outcome: Outcome) -> None:
+        self._waiting[position] = outcome
+
+    def next(self, position: int, *, blank: bool = False) -> Aimed:
+        """The rule of the next position, which may be ``blank``; ``ready`` comes first."""
+        assert position == self._position
+        while self._added < self._due():
+            self._learn(self._waiting.pop(self._added))
+            self._added += 1
+        self._position += 1
+        while self._planned and self._planned[0][0] < self._added:
+            self._planned.popleft()
+        wanted, found = self._aimed()
+        if not blank:
+            self._planned.append((position, wanted))
+        return found
+
+    def _due(self) -> int:
+        return needed(self._position, self._of.lag)
+
+    def _learn(self, outcome: Outcome) -> None:
+        if outcome.stop is Verdict.FAILED or not outcome.size:
+            return
+        spent = outcome.tokens if self._of.tokens else outcome.cost
+        if spent is None:
+            hint = f"give {setting('stop.max_cost', 64)}, a number of candidates"
+            raise UsageError("the price is in tokens, and these candidates come without a number of tokens", hint=hint)
+        self._owed += spent / self._of.cost - 1
+        self._owed = max(-MOST, min(MOST, self._owed))
+        scores = [outcome.trajectory[size // self._of.step - 1] for size in self._looks[: len(outcome.signals)]]
+        self._known.add(outcome, scores, spent)
+
+    def _aimed(self) -> tuple[float, Aimed]:
+        """What the next segment is wanted to cost, in costs asked for, and its rule."""
+        of = self._of
+        if self._known.count < FIRST:
+            return 1.0, self._rule(of.rule.at(0.0), of.alone)
+        owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
+        wanted = 1 - max(-SWING, min(SWING, owed / HORIZON))
+        rule = of.rule
+        if of.learns_top:
+            assert isinstance(rule, Headroom)
+            rule = replace(rule, top=self._known.high)
+        threshold = self._known.threshold(rule, wanted * of.cost, learned=of.learns_top)
+        return wanted, self._rule(rule.at(threshold), of.budget)
+
+    def _rule(self, rule: Threshold, most: int) -> Aimed:
+        return Aimed(rule, most, self._of.learns_top, self._of.signature, self._of.budget)
+
+
+class _Known:
+    """What is remembered of the last segments: arrays of a row each."""
+
+    def __init__(self, looks: npt.NDArray[np.int64]) -> None:
+        self.count, self._looks = 0, looks
+        self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
+        self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
+
+    def add(self, outcome: Outcome, scores: list[float], spent: float) -> None:
+        row, seen = self.count % WINDOW, len(outcome.signals)
+        self._seen[row], self._scores[row] = np.nan, np.nan
+        self._seen[row, :seen], self._scores[row, :seen] = outcome.signals, scores
+        self._size[row], self._anchors[row] = outcome.size, outcome.anchors
+        ended = outcome.stop is Verdict.EXHAUSTED
+        self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
+        self._price[row] = spent / outcome.cost
+        self._best[row] = -math.inf if outcome.score is None else outcome.score
+        self.count += 1
+
+    @property
+    def high(self) -> float:
+        """A score that some segments reach."""
+        return float(np.quantile(self._best[: self.count], HIGH))
+
+    def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
+        """The one with which the remembered segments would have had this mean cost, as far as is known."""
+        count, looks = min(self.count, WINDOW), self._looks
+        signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
+        if learned:
+            assert isinstance(rule, Headroom)
+            signals = rule.room(self._scores[:count], signals) / looks
+        signals = _continued(signals, looks, ended=size >= budget)
+        lowest = np.minimum.accumulate(signals, axis=1)
+        ends = np.minimum(np.append(looks, rule.budget), budget[:, None])
+        price = self._price[:count]
+        more = np.diff(ends, axis=1) * price[:, None]  # what it costs if the threshold is below the lowest so far
+        falling = np.argsort(-lowest, axis=None, kind="stable")
+        spent = ((ends[:, 0] + self._anchors[:count]) * price).sum() + np.cumsum(more.ravel()[falling])
+        place = int(np.searchsorted(spent, cost * count))
+        levels = lowest.ravel()[falling]
+        if place >= len(levels):
+            return 0.0
+        above, below = max(0.0, levels[max(0, place - 1)]), max(0.0, levels[place])
+        return math.sqrt(above) * math.sqrt(below)
+
+
+def _continued(signals: Floats, looks: npt.NDArray[np.int64], *, ended: npt.NDArray[np.bool_]) -> Floats:
+    """With guesses where a segment was not looked at, because it had stopped: signals go on falling as 1/candidates. Of
+    a pool that had ended there is nothing to come."""
+    missing = np.isnan(signals)
+    last = np.maximum((~missing).sum(axis=1) - 1, 0)
+    rows = np.arange(len(signals))
+    guesses = (signals[rows, last] * looks[last])[:, None] / looks
+    guesses[ended | missing[:, 0]] = np.inf
+    return np.where(missing, guesses, signals)

@@ -1,0 +1,45 @@
+"""What a run says it cost."""
+
+from __future__ import annotations
+
+from quitmt.cli.progress import Bill
+from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, Verdict
+
+
+def finished(generate: float, size: int, *, tokens: int | None = 5, kept: int | None = None) -> Finished:
+    segment = Segment("1", "a source")
+    outcome = Outcome(
+        "1", "a source", "a text", 0, 0.5, size, Verdict.DECIDED, (0.5,), Seconds(generate, 0.25), budget=20, anchors=1
+    )
+    pool = [Candidate("a text", tokens=tokens)] * (size if kept is None else kept)
+    return Finished(segment, outcome, pool, anchors=[Candidate("an anchor", tokens=7)])
+
+
+def test_seconds_tokens_and_what_the_whole_budget_would_cost() -> None:
+    bill = Bill()
+    bill.add(finished(2.0, 3), possible=21)
+    bill.add(finished(1.0, 9), possible=21)
+    assert bill.line() == (
+        "3.0 s generating and 0.5 s reranking, 74 tokens; "
+        f"all candidates would take at most {2.0 / 4 * 21 + 1.0 / 10 * 21:.1f} s (estimate: each as dear as these)"
+    )
+
+
+def test_nothing_is_estimated_where_all_candidates_were_used() -> None:
+    bill = Bill()
+    bill.add(finished(2.0, 20), possible=21)
+    assert bill.line() == "2.0 s generating and 0.2 s reranking, 107 tokens"
+
+
+def test_tokens_are_not_said_unless_all_are_known() -> None:
+    for one in (finished(2.0, 20, tokens=None), finished(2.0, 20, kept=19)):
+        bill = Bill()
+        bill.add(finished(2.0, 20), possible=21)
+        bill.add(one, possible=21)
+        assert bill.line() == "4.0 s generating and 0.5 s reranking"
+
+
+def test_recorded_pools_have_been_paid_for() -> None:
+    bill = Bill()
+    bill.add(finished(0.0, 3), possible=21)
+    assert bill.line() is None

@@ -1,0 +1,92 @@
+"""``quitmt calibrate --equivalent``, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Ran
+
+Quitmt = Callable[..., Ran]
+SEGMENTS, SIZE = 60, 32
+
+
+@pytest.fixture
+def pools(tmp_path: Path, make_pool: Callable[[int, int], list[str]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Pools, and references beside them: each the last candidate but one."""
+    monkeypatch.chdir(tmp_path)
+    texts = [make_pool(i, SIZE) for i in range(SEGMENTS)]
+    lines = [{"id": str(i), "source": f"s{i}", "candidates": pool} for i, pool in enumerate(texts, start=1)]
+    (tmp_path / "pools.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "ref.pt").write_text("".join(f"{pool[-2]}\n" for pool in texts))
+    return tmp_path / "pools.jsonl"
+
+
+def test_from_references_to_a_run_that_keeps_the_promise(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "p.json"
+    asked = ("--not-worse", "0.5sd", "-r", "ref.pt", "-m", "chrf++", "-m", "bleu", "-n", SIZE, "-q")
+    done = quitmt("calibrate", pools, *asked, "-o", profile, "--plot", tmp_path / "p.svg")
+    assert done.code == 0, done.err
+    found = json.loads(profile.read_text())
+    promise = "with 95% confidence, the mean quality is not worse than the whole pool's by more than 0.5 sd by"
+    assert f"{found['rule']}: {promise} chrF++ and BLEU.\n" in done.out
+    assert "kept <- chosen" in done.out and "Taken for granted: the segments are a random sample" in done.out
+    assert "BLEU: rule − whole pool, in sd" in (tmp_path / "p.svg").read_text()
+    assert (found["promise"]["confidence"], found["promise"]["segments"]) == (0.95, SEGMENTS)
+    assert set(found["promise"]["metrics"]) == {"chrF++", "BLEU"}
+
+    run = quitmt("rerank", pools, "--profile", profile, "--jsonl")
+    assert run.err.startswith(f"quitmt: stopping by {found['rule']}: {promise} chrF++ and BLEU")
+    sizes = [json.loads(line)["size"] for line in run.out.splitlines()]
+    [point] = [one for one in found["curve"] if one["rule"] == found["rule"]]
+    assert sum(sizes) / len(sizes) == pytest.approx(point["mean_size"]) and point["mean_size"] < SIZE
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "say what is promised"),
+        (["--equivalent", "0.1sd", "--max-loss", "0.1"], "--max-loss and --equivalent are different promises"),
+        (["--equivalent", "0.1", "-r", "ref.pt"], "--equivalent 0.1 has no unit"),
+        (["--equivalent", "small", "-r", "ref.pt"], "--equivalent must be a number above 0 with its unit, as 0.02sd"),
+        (["--equivalent", "0.1sd"], "the metric chrf++ needs references"),
+        (["--equivalent", "0.1sd", "-r", "short.pt"], "short.pt has 3 lines, but there are 60 pools"),
+        (["--equivalent", "0.1sd", "-r", "nowhere.pt"], "cannot read nowhere.pt"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "chrf+++"], "unknown metric 'chrf+++'"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "bleu"], "the metric bleu is named twice"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "--risk", "0.1"], "--risk goes with --max-loss, not with --equiv"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "95"], "--confidence must be between 0 and 1"),
+        (["--max-loss", "0.1", "-r", "ref.pt"], "--references goes with --equivalent and --not-worse"),
+        (["--max-loss", "0.1", "-m", "bleu"], "--metric goes with --equivalent and --not-worse"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "my:metric", "--test", "bounded"], "there is no module my"),
+        (["--equivalent", "0.1sd", "-m", "comet", "-r", "ref.pt", "--test", "bounded"], "--test bounded needs to know"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-o", "ref.pt"], "ref.pt is an input of this run and would be"),
+        (["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"], "the metric gemba:openai:x must be told"),
+        (["--equivalent", "0.001sd", "-r", "ref.pt"], "60 segments are too few to prove that of any rule"),
+    ],
+)
+def test_bad_wishes_are_one_sentence(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
+    Path("short.pt").write_text("a\nb\nc\n")
+    done = quitmt("calibrate", pools, "-n", SIZE, "-q", *words)
+    assert done.code == 2
+    assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1
+
+
+def test_a_metric_that_is_not_installed(quitmt: Quitmt, pools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quitmt.metrics.scorer.importlib.util.find_spec", lambda *_: None)
+    done = quitmt("calibrate", pools, "-n", SIZE, "-q", "--equivalent", "0.1sd", "-r", "ref.pt", "-m", "comet")
+    assert done.code == 2
+    assert done.err.startswith("quitmt: the metric comet needs torch and transformers (pip install 'quitmt[comet]')")
+
+
+def test_pools_without_sources(quitmt: Quitmt, pools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [json.loads(line) | {"source": ""} for line in pools.read_text().splitlines()]
+    pools.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Path("own_metric.py").write_text("def score(source, translation, reference):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(str(pools.parent))
+    asked = ("--equivalent", "0.1sd", "-r", "ref.pt", "-m", "own_metric:score")
+    done = quitmt("calibrate", pools, "-n", SIZE, "-q", *asked)
+    assert done.code == 2 and "needs the sources, which these pools have not" in done.err

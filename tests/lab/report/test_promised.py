@@ -1,0 +1,94 @@
+"""What a study proves: chains whose quality is made up, so that the right answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quitmt.calibrate.quality import Request
+from quitmt.lab.report import advice, promised
+from quitmt.lab.report.options import Way
+from quitmt.lab.report.promised import Chain, Proven, _proven
+from quitmt.lab.rows import MetricColumn
+from quitmt.lab.study import Study
+from quitmt.lab.study.settings import ModelSettings, TestSetSettings
+from tests.lab.report.test_choices import CHRF, ERRORS, found, greedy, option
+
+NOT_WORSE = Request(promised.MARGIN, not_worse=True)
+
+
+def chain(*rules: tuple[str, float, float], segments: int = 300, noise: float = 0.3) -> Chain:
+    return Chain([option(rule, cost, mean, segments=segments, noise=noise) for rule, cost, mean in rules])
+
+
+def proven(*chains: Chain, request: Request = NOT_WORSE, segments: int = 300, metric: MetricColumn = CHRF) -> Proven:
+    base = option("all 64", 64, 50, segments=segments, noise=0.3, estimated=2.0)
+    return _proven(base, chains, [metric], request)
+
+
+@pytest.mark.parametrize("metric", [CHRF, ERRORS])
+def test_the_cheapest_of_all_chains(metric: MetricColumn) -> None:
+    careful = chain(("a", 60, 50), ("b", 30, 50.5), ("c", 8, 45))
+    one = proven(careful, chain(("d", 16, 50.02)), metric=metric)
+    assert one.chosen is not None and one.chosen.rule == "d"
+    assert one.differences[metric.name] == pytest.approx(0.002, abs=0.005)
+    told = next(promised.sentences([one]))
+    assert told.startswith("Cheapest that is proven not to be worse than the whole pool (T=1, mbr:chrf, all 64) by")
+    assert told.endswith("T=1, mbr:chrf, d, with 16.0 of 64 candidates per segment.")
+    # Better by more than the margin is not equivalent, and ends its chain.
+    same = proven(careful, request=Request(promised.MARGIN), metric=metric)
+    assert same.chosen is not None and same.chosen.rule == "a"
+
+
+def test_greedy_may_do() -> None:
+    one = proven(Chain([greedy(50, segments=300)]), chain(("b", 30, 50)))
+    assert one.chosen is None or one.chosen.rule in ("greedy", "b")
+    better = proven(Chain([greedy(51, segments=300)]))
+    assert better.chosen is not None and better.chosen.rule == "greedy"
+
+
+def test_too_few_segments_are_told() -> None:
+    rules = ("a", 60, 50.0), ("b", 30, 50.0)
+    few = proven(chain(*rules, segments=60, noise=2), segments=60)
+    assert few.chosen is None and few.nearest is not None and few.nearest[0].rule == "b"
+    told = next(promised.sentences([few]))
+    assert "Nothing cheaper is proven" in told
+    assert f"60 segments are too few; T=1, mbr:chrf, b would take about {few.nearest[1]:,}." in told
+    table = promised.table([few], [CHRF])
+    assert [cell.value for cell in table.rows[0]][2:] == ["nothing proven", few.nearest[1]]
+
+
+def test_speedups_are_told() -> None:
+    fast = Chain([replace(way, estimated=0.2) for way in chain(("b", 6, 51)).ways])
+    one = proven(fast)
+    assert next(promised.sentences([one])).endswith(", 10.0 times as fast (estimated).")
+    (row,) = promised.table([one], [CHRF]).rows
+    assert row[-1].value == pytest.approx(10.0)
+
+
+def test_segments_without_a_score_are_left_out() -> None:
+    way: Way = option("b", 30, 51, segments=300)
+    way.quality["chrfpp"][7] = np.nan
+    one = proven(Chain([way]))
+    assert one.segments == 299 and one.chosen is way
+
+
+def test_is_it_worth_it() -> None:
+    (yes,) = advice.verdict(found(greedy(50), option("all 8", 8, 52)))
+    assert yes.startswith("Is reranking worth it here? Yes: the best is shown to be better than greedy decoding (+2.00")
+    assert yes.endswith("chrF++, for 8.0 candidates per segment).")
+    (unsure,) = advice.verdict(found(greedy(50), option("all 8", 8, 50.01, noise=5)))
+    assert "worth it here? It is not shown: no configuration is better than greedy" in unsure
+    (no,) = advice.verdict(found(greedy(50), option("all 8", 8, 49)))
+    assert no == "Is reranking worth it here? No: greedy is the best of all, and it reranks nothing."
+    assert list(advice.verdict(found(option("all 8", 8, 49)))) == []
+
+
+def test_rules_that_cannot_stop_early_are_left_out() -> None:
+    study = Study(TestSetSettings(tsv="x"), model=ModelSettings(budget=64))
+    (arm,) = study.arms()
+    assert arm.study.rules.windows == (2, 4, 6)
+    assert arm.study.rules.alpha_windows == arm.study.live.windows == (4,)
+    assert study.able((16,)) == (16,)  # one must be left

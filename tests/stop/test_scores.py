@@ -1,0 +1,229 @@
+"""Rules of others, which look at all scores: their formulas against plain computations, and what they go with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quitmt
+from quitmt import rerank, stop
+from quitmt.engine.driver import Driver, in_order
+from quitmt.errors import UsageError
+from quitmt.generate.recorded import RecordedGenerator
+from quitmt.protocols import RerankerTraits, Update
+from quitmt.stop.beacon import COSTS, HEIGHTS, indices, posterior
+from quitmt.stop.consistency import doubt, leading
+from quitmt.stop.pandora import expected_gain
+from quitmt.stop.window import advantage
+from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Standing, Verdict
+
+
+def ran(texts: Sequence[str], reranker: Any, rule: str, k: int = 1) -> Outcome:
+    """One pool in the engine."""
+    pool = RecordedPool(Segment("1", "source"), tuple(map(Candidate, texts)))
+    driver = Driver(RecordedGenerator([pool]), reranker, stop.load(rule, k=k, n=len(texts)))
+
+    async def run() -> Outcome:
+        [found] = [one.outcome async for one in in_order(driver.run([pool.segment]))]
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("support", ["all", "others"])
+def test_scores_of_samples_are_those_of_the_ranking(support: Any) -> None:
+    texts = ["a cat", "a dog", "a cat", "the cat", "a cat sat", "the dog"]
+    reranker = rerank.load("mbr:chrf", support=support)
+    state: Any = reranker.open(Segment("1"))
+    [found] = reranker.extend([Update(state, [Candidate(text) for text in texts], 2)])
+    assert isinstance(found, list)
+    for size, standing in zip((2, 4, 6), found, strict=True):
+        assert standing.scores is not None
+        scores = standing.scores()
+        again: Any = reranker.open(Segment("1"))
+        reranker.extend([Update(again, [Candidate(text) for text in texts[:size]], size)])
+        ranked: Any = reranker
+        expected = {texts[index]: score for index, score in ranked.ranked(again)}
+        np.testing.assert_allclose(scores, [expected[text] for text in texts[:size]], atol=1e-12)
+        assert scores.max() == pytest.approx(standing.score)
+
+
+def test_scores_of_qe_are_those_of_the_samples_alone() -> None:
+    reranker = rerank.qe(lambda source, candidate: len(candidate))
+    state = reranker.open(Segment("1"))
+    update = Update(state, [Candidate("ab"), Candidate("a"), Candidate("abc")], 2, [Candidate("abcdef")])
+    [found] = reranker.extend([update])
+    assert isinstance(found, list)
+    assert [one.scores().tolist() for one in found if one.scores] == [[2, 1], [2, 1, 3]]
+    assert [one.score for one in found] == [6, 6]
+
+
+def beta_below_half(a: int, b: int) -> float:
+    x = (np.arange(200_000) + 0.5) / 200_000
+    density = x**a * (1 - x) ** b
+    return float(density[:100_000].sum() / density.sum())
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 0), (4, 0), (7, 3), (3, 3), (20, 9), (200, 150)])
+def test_doubt_is_the_tail_of_a_beta(a: int, b: int) -> None:
+    assert doubt(a, b) == pytest.approx(beta_below_half(a, b), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("votes", "expected"),
+    [("aab", (2, 1)), ("aabb", (2, 2)), ("aabbc", (2, 2)), ("aaaa", (4, 0)), ("abc", (1, 1)), ("a--", (1, 0))],
+)
+def test_votes_are_counted_from_shares(votes: str, expected: tuple[int, int]) -> None:
+    shares = [0.0 if vote == "-" else votes.count(vote) / len(votes) for vote in votes]
+    assert leading(np.array(shares)) == expected
+
+
+def test_a_vote_stops_as_soon_as_it_is_decided() -> None:
+    vote = quitmt.vote(lambda text: text or None)
+    assert ran("1111111111", vote, "consistency").size == 4  # 2^-5 is below 0.05
+    assert ran("121211111111", vote, "consistency").size == 10  # 8 against 2 is the first with less
+    assert ran("1212121212", vote, "consistency").stop is Verdict.BUDGET
+    assert ran("1111111111", vote, "consistency:doubt=0.001").size == 9
+
+
+@pytest.mark.parametrize("reranker", [rerank.load("mbr:chrf"), rerank.load("mbr:vote", support="others")])
+def test_consistency_is_for_votes(reranker: Any) -> None:
+    with pytest.raises(UsageError, match="the rule consistency counts answers"):
+        Driver(RecordedGenerator([]), reranker, stop.load("consistency"))
+
+
+def test_names_know_which_are_votes() -> None:
+    assert rerank.Reranking("mbr:vote", support="all").traits.votes
+    assert not rerank.Reranking("mbr:vote", support="others").traits.votes
+    assert not rerank.Reranking("mbr:chrf", support="all").traits.votes
+
+
+@pytest.mark.parametrize("rule", ["pandora", "beacon"])
+def test_scores_of_all_samples_are_needed(rule: str) -> None:
+    with pytest.raises(UsageError, match=f"the rule {rule} needs the scores of all candidates"):
+        Driver(RecordedGenerator([]), rerank.load("mbr:chrf", variant="prune"), stop.load(rule))
+
+
+def test_pandora_expects_the_gain_of_one_more() -> None:
+    rng = np.random.default_rng(0)
+    rewards = 0.2 + rng.exponential(0.1, 999)
+    rewards /= rewards.max()
+    median = np.median(rewards)
+    mean = rewards[rewards >= median].mean() - median
+    most = median + np.log(512 / 5) * mean
+    more = median + rng.exponential(mean, 4_000_000)
+    expected = np.maximum(more / (more + most) - 1 / (1 + most), 0).mean()
+    assert expected_gain(rewards, 512, 0.0) == pytest.approx(expected, rel=0.05)
+    assert expected_gain(rewards, 512, 0.05) > expected_gain(rewards, 512, 0.0)
+
+
+def test_pandora_does_not_overflow_and_knows_no_zero_point() -> None:
+    rule: Any = stop.load("pandora")
+    scores = np.random.default_rng(1).normal(0, 1, 64)
+    signals = [
+        rule.signal(Standing(64, 0, float((scores + shift).max()), scores=lambda shift=shift: scores + shift))
+        for shift in (0.0, 5.0, 5000.0)
+    ]
+    assert signals[0] > 0 and signals == pytest.approx([signals[0]] * 3)
+
+
+def test_beacon_learns_mean_and_spread() -> None:
+    scores = np.random.default_rng(2).normal(0.5, 0.1, 40)
+    mean, spread = posterior(scores, -np.inf)
+    assert mean == pytest.approx(scores.mean())
+    assert spread == pytest.approx(scores.std(ddof=1) * np.sqrt(1 + 1 / 40))
+    broken = np.concatenate((scores, [-20.0]))
+    assert posterior(broken, -2.326)[1] < 0.11 < 1 < posterior(broken, -np.inf)[1]
+
+
+def test_the_index_of_the_last_draw_is_its_expected_gain() -> None:
+    draws = np.random.default_rng(3).standard_t(18, 2_000_000)
+    found = np.exp(indices(20)[19])
+    for height in (0.5, 1.0, 2.0):
+        expected = np.maximum(draws - height, 0).mean()
+        assert np.interp(height, HEIGHTS, found) == pytest.approx(expected, rel=0.06)
+
+
+def test_the_index_is_worth_more_with_more_to_come() -> None:
+    """And never less than one more draw; a higher best score leaves less to gain."""
+    short, long = indices(24), indices(96)
+    assert (long[20] >= short[20] - 1e-9).all() and (long[20] > short[20] + 0.1).any()
+    reached = short[20] > np.log(COSTS[0])
+    assert (np.diff(short[20][reached]) < 0).all()
+
+
+def test_beacon_stops_where_one_more_costs_more_than_it_brings() -> None:
+    scores = np.random.default_rng(4).normal(0.5, 0.1, 32)
+    lucky = np.concatenate((scores[:-1], [1.2]))
+    for cost in (0.03, 0.001):
+        watch = [stop.load(f"beacon:cost={cost}", n=64).open().observe(seen(one)) for one in (scores, lucky)]
+        assert watch == ([Verdict.DECIDED, Verdict.DECIDED] if cost == 0.03 else [None, Verdict.DECIDED])
+
+
+def seen(scores: Any) -> Standing:
+    return Standing(len(scores), int(scores.argmax()), float(scores.max()), scores=lambda: scores)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("pandora:cost=-1", "cost of the pandora rule must be a number of at least 0, not -1.0"),
+        ("beacon:minimum=3", "the beacon rule needs a minimum of 4 or more"),
+        ("beacon:ignore=0.5", "the beacon rule needs a minimum of 4 or more, and an ignore below 0.5"),
+        ("consistency:doubt=nan", "doubt of the consistency rule must be a number of at least 0, not nan"),
+        ("quit:watch=all", "quit watches best or advantage, not 'all'"),
+    ],
+)
+def test_bad_settings(spec: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        stop.load(spec)
+    assert str(caught.value).startswith(said)
+
+
+class Shares:
+    """Scores that add up to 1 over the pool, as a listwise ranker's do: the more samples, the smaller they are."""
+
+    signature = "shares"
+    traits = RerankerTraits(gives_scores=True, comparable=False)
+
+    def open(self, segment: Segment) -> list[str]:
+        return []
+
+    def extend(self, updates: Sequence[Update[list[str]]]) -> list[list[Standing]]:
+        return [self._standings(update) for update in updates]
+
+    def _standings(self, update: Update[list[str]]) -> list[Standing]:
+        found = []
+        for count, one in enumerate(update.candidates, start=1):
+            update.state.append(one.text)
+            if count % update.stride == 0 or count == len(update.candidates):
+                lengths = np.array([len(text) for text in update.state])
+                shares = lengths / lengths.sum()
+                best = int(shares.argmax())
+                found.append(Standing(len(shares), best, float(shares[best]), scores=lambda shares=shares: shares))
+        return found
+
+
+def test_quit_is_refused_where_scores_do_not_compare() -> None:
+    with pytest.raises(UsageError) as caught:
+        Driver(RecordedGenerator([]), Shares(), stop.load("quit"))
+    assert "shares says that they do not compare: its scores are relative to their pool" in str(caught.value)
+    assert "quit:watch=advantage" in str(caught.value.hint)
+
+
+def test_quit_watches_the_advantage_there() -> None:
+    texts = ["abcd", "ab"] * 32  # the best share falls with every sample, what it is ahead by does not
+    assert ran(texts, Shares(), "quit:watch=advantage", k=2).size == 16
+    assert ran(["a" * length for length in range(1, 65)], Shares(), "quit:watch=advantage", k=2).size == 64
+
+
+def test_the_advantage_is_in_standard_deviations() -> None:
+    scores = np.array([1.0, 2.0, 6.0])
+    expected = 3 / np.sqrt(14 / 3)
+    assert advantage(Standing(3, 2, 6.0, scores=lambda: scores)) == pytest.approx(expected)
+    assert advantage(Standing(3, 2, 13.0, scores=lambda: 2 * scores + 1)) == pytest.approx(expected)
+    assert advantage(Standing(2, 0, 1.0, scores=lambda: np.ones(2))) == 0.0

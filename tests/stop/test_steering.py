@@ -1,0 +1,210 @@
+"""A run whose threshold is steered: what segments may depend on, resumed runs, and the cost that comes out."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quitmt import stop
+from quitmt.errors import UsageError
+from quitmt.files.outcomes import from_fields, to_fields
+from quitmt.stop.headroom import Headroom
+from quitmt.stop.loss import Loss
+from quitmt.stop.steering import FIRST, LAG, Aimed, Steered, Steering, needed
+from quitmt.types import Outcome, Standing, Verdict
+
+RULE = Loss(step=4, budget=256)
+
+
+def outcome(aimed: Aimed, seed: int, tokens: int | None = None) -> Outcome:
+    """Of a segment whose signal falls as 1/n from where its seed says, with some noise."""
+    rng = np.random.default_rng(seed)
+    start, rule, watch = float(np.exp(rng.normal(0, 1))), aimed.rule, aimed.open()
+    signals = {size: start / size * float(np.exp(rng.normal(0, 0.2))) for size in rule.sizes()}
+    verdict, size, trajectory = None, 0, []
+    while verdict is None:
+        size += rule.step
+        trajectory.append(0.5)
+        told = _Told(rule.at(rule.threshold), signals)
+        watch._rule = told  # type: ignore[assignment]
+        verdict = watch.observe(Standing(size, 0, 0.5))
+    price = None if tokens is None else tokens * size
+    kept = tuple(watch.kept_signals)
+    return Outcome(
+        str(seed), "s", "t", 0, 0.5, size, verdict, tuple(trajectory), budget=256, signals=kept, tokens=price
+    )
+
+
+class _Told:
+    """A rule whose signals are given."""
+
+    def __init__(self, rule: Any, signals: dict[int, float]) -> None:
+        self._rule, self._signals = rule, signals
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rule, name)
+
+    def signal(self, standing: Standing) -> float:
+        return self._signals[standing.size]
+
+
+def run(steering: Steering, seeds: list[int], *, late: int = 0, tokens: int | None = None) -> list[Outcome]:
+    """Outcomes become known as late as they may, or ``late`` positions after they could."""
+    found: list[Outcome] = []
+    told = 0
+    for position, seed in enumerate(seeds):
+        while told < position and (not steering.ready or position - told > late):
+            steering.add(told, found[told])
+            told += 1
+        assert steering.ready
+        found.append(outcome(steering.next(position), seed, tokens))
+    return found
+
+
+def test_segments_wait_for_a_fixed_number_of_those_before() -> None:
+    assert [needed(position) for position in (0, 1, 2, 3, 8, 32, 33, 100)] == [0, 0, 1, 1, 4, 16, 17, 84]
+    assert all(needed(i) <= needed(i + 1) <= i for i in range(1, 100))
+    assert max(position - needed(position) for position in range(500)) == LAG
+
+
+def test_not_ready_before_what_it_depends_on() -> None:
+    steering = Steered(RULE, 32).steer()
+    for position in range(2):
+        assert steering.ready
+        steering.next(position)
+    assert not steering.ready
+    steering.add(1, outcome(Aimed(RULE, 32, False, "", 256), 1))
+    assert not steering.ready
+    steering.add(0, outcome(Aimed(RULE, 32, False, "", 256), 0))
+    assert steering.ready
+
+
+@pytest.mark.parametrize("late", [0, 1, 5, LAG])
+def test_when_outcomes_become_known_changes_nothing(late: int) -> None:
+    seeds = list(range(80))
+    assert run(Steered(RULE, 40).steer(), seeds, late=late) == run(Steered(RULE, 40).steer(), seeds, late=2)
+
+
+def test_outcomes_in_any_order() -> None:
+    """All that are done of a window of positions, shuffled."""
+    straight = run(Steered(RULE, 40).steer(), list(range(60)))
+    steering, found, shuffled = Steered(RULE, 40).steer(), [], random.Random(1)
+    waiting: list[int] = []
+    for position in range(60):
+        shuffled.shuffle(waiting)
+        while not steering.ready:
+            done = waiting.pop()
+            steering.add(done, found[done])
+        found.append(outcome(steering.next(position), position))
+        waiting.append(position)
+    assert found == straight
+
+
+def test_resumed_from_what_files_hold() -> None:
+    straight = run(Steered(RULE, 40).steer(), list(range(60)))
+    kept = [from_fields(json.loads(json.dumps(to_fields(one)))) for one in straight]
+    steering = Steered(RULE, 40).steer()
+    for position in range(60):
+        aimed = steering.next(position)
+        if position >= 45:
+            assert outcome(aimed, position) == straight[position]
+        steering.add(position, kept[position])
+
+
+@pytest.mark.parametrize(("cost", "scale"), [(24, 1e-4), (80, 1e4)])
+def test_cost_comes_out_as_asked_in_any_unit(cost: int, scale: float) -> None:
+    means = []
+    for first in range(0, 800, 200):
+        steering = Steered(RULE, cost).steer()
+        found = []
+        for position in range(200):
+            one = outcome(_scaled(steering.next(position), 1 / scale), first + position)
+            found.append(replace(one, signals=tuple(scale * signal for signal in one.signals)))
+            steering.add(position, found[-1])
+        means.append(np.mean([one.cost for one in found]) / cost)
+    assert np.mean(means) == pytest.approx(1, abs=0.03)
+    assert all(abs(mean - 1) < 0.1 for mean in means)
+
+
+def _scaled(aimed: Aimed, scale: float) -> Aimed:
+    return replace(aimed, rule=aimed.rule.at(aimed.rule.threshold * scale))
+
+
+def test_tokens() -> None:
+    found = run(Steered(RULE, 1200.0, tokens=True).steer(), list(range(200)), tokens=30)
+    assert np.mean([one.tokens or 0 for one in found]) == pytest.approx(1200, rel=0.1)
+    assert found[0].size == RULE.minimum
+
+
+def test_tokens_that_nobody_counted() -> None:
+    with pytest.raises(UsageError, match="without a number of tokens"):
+        run(Steered(RULE, 1200.0, tokens=True).steer(), list(range(8)))
+
+
+def test_blank_and_failed_segments_count_for_nothing() -> None:
+    plain = run(Steered(RULE, 40, lag=1000).steer(), list(range(40)))
+    steering, found, seeds = Steered(RULE, 40, lag=1000).steer(), [], count()
+    nothing = Outcome("", "", "", None, None, 0, Verdict.STABLE, ())
+    failed = replace(plain[0], stop=Verdict.FAILED, error="broken", size=250)
+    # Positions 2i and 2i + 1 know half of those before: the very segments that position i knows without the others.
+    for position in range(80):
+        aimed = steering.next(position, blank=position % 4 == 1)
+        if position % 2:
+            steering.add(position, nothing if position % 4 == 1 else failed)
+        else:
+            found.append(outcome(aimed, next(seeds)))
+            steering.add(position, found[-1])
+    assert [one.size for one in found[:FIRST]] == [one.size for one in plain[:FIRST]]
+    assert np.mean([one.size for one in found]) == pytest.approx(np.mean([one.size for one in plain]), rel=0.35)
+
+
+def test_a_segment_alone_gets_what_was_asked_for() -> None:
+    steered = Steered(RULE, 60)
+    assert steered.alone == steered.open().horizon(40) == 48
+    assert steered.signature == "paced|loss|k:4|l:0|new:0.03|scale:0.6|m:4|looks:2|n:256|cost:60|lag:16"
+
+
+def test_top_is_learned() -> None:
+    """With scores far from 0 and 1, those of the best segments stand for the perfect one."""
+    steered = Steered(Headroom(reach=16), 64, learns_top=True)
+    steering = steered.steer()
+    tops, sizes = [], []
+    for position in range(60):
+        aimed = steering.next(position)
+        rng = np.random.default_rng(position)
+        scores = np.maximum.accumulate(100 + rng.normal(0, 5) + rng.normal(0, 3, 512))
+        watch, size, verdict = aimed.open(), 0, None
+        while verdict is None:
+            size += 8
+            verdict = watch.observe(Standing(size, 0, float(scores[size - 1]), scores=lambda: np.array([100.0])))
+        tops.append(aimed.rule.top)  # type: ignore[attr-defined]
+        sizes.append(size)
+        trajectory = tuple(scores[7:size:8].tolist())
+        made = Outcome("", "s", "t", 0, trajectory[-1], size, verdict, trajectory, budget=512)
+        steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
+    assert tops[0] == 1 and all(105 < top < 125 for top in tops[2 * FIRST :])
+    assert len(set(sizes[2 * FIRST :])) > 3
+
+
+def test_pools_that_end_early_cost_what_they_have() -> None:
+    aimed = Steered(RULE, 60).steer().next(0)
+    short = stop.within(aimed, 20)
+    watch = short.open()
+    verdicts = [watch.observe(Standing(size, 0, 0.5)) for size in (4, 8, 12, 16, 20)]
+    assert verdicts[-1] is Verdict.BUDGET and verdicts[:-1] == [None] * 4
+
+
+@pytest.mark.parametrize("mean", [None, 0.001])
+def test_headroom_does_not_reach_for_what_is_out_of_reach(mean: float | None) -> None:
+    """A line whose candidates all score near 0 stops soon, if it is known that they do."""
+    rule = Headroom(share=0.005, reach=16)
+    standing = Standing(64, 0, 0.01, scores=None if mean is None else lambda: np.array([mean]))
+    assert rule.signal(standing) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
+    assert (rule.observe(standing) is Verdict.DECIDED) == (mean is not None)
+    assert "reach" not in Headroom().signature and "|reach:16|" in rule.signature
