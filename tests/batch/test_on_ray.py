@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from quitmt.batch.job import BatchJob
-from quitmt.batch.rows import Columns
+from quitmt.batch.rows import InputColumns
 from tests.batch.jobs import FUNCTIONS, files_of, planned, recipe, results, worked
 
 pytestmark = [
@@ -44,7 +44,7 @@ def said(ran: subprocess.CompletedProcess[str]) -> list[str]:
 @pytest.fixture
 def job(tmp_path: Path) -> BatchJob:
     (tmp_path / "a.txt").write_text("".join(f"line {number}.\n" for number in range(1, 61)))
-    return BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), Columns(), rows_per_file=10)
+    return BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), InputColumns(), rows_per_file=10)
 
 
 def test_two_workers_give_what_one_gives_and_nothing_is_done_twice(job: BatchJob, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Planned, unpack
-from quitmt.batch.rows import Columns
+from quitmt.batch.rows import InputColumns
 from quitmt.errors import QuitmtError
 from tests.batch.jobs import planned, recipe
 
@@ -69,7 +69,7 @@ def test_context_is_the_lines_before_within_a_file(job: BatchJob) -> None:
 
 def test_a_context_and_languages_may_have_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("source,f,t,c\nHi.,en,de,Yo.\nOi.,pt,en,\n")
-    columns = Columns("source", None, "f", "t", "c")
+    columns = InputColumns("source", None, "f", "t", "c")
     job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe(), columns)
     assert [(row.pair, row.context) for row in rows(job)] == [(("en", "de"), "Yo."), (("pt", "en"), "")]
     assert planned(job).pairs == (("en", "de"), ("pt", "en"))
@@ -83,7 +83,7 @@ REFUSED: list[tuple[Callable[[BatchJob], BatchJob], str]] = [
     (other_budget, "cannot go on: n was 8 in the job that {} holds and is 16 now"),
     (lambda job: replace(job, rows_per_file=6), "cannot go on: rows_per_file was 5 in"),
     (lambda job: replace(job, distinct=True), "cannot go on: distinct was False in"),
-    (lambda job: replace(job, columns=Columns("text")), "cannot go on: source_column was source in"),
+    (lambda job: replace(job, columns=InputColumns("text")), "cannot go on: source_column was source in"),
     (lambda job: replace(job, inputs=(job.inputs[0].replace("*", "a"),)), "the input b.txt is missing since"),
 ]
 
@@ -130,7 +130,7 @@ def one_twice(folder: Path) -> dict[str, Any]:
 
 def equal_ids(folder: Path) -> dict[str, Any]:
     (folder / "c.csv").write_text("source,k\nx,1\ny,2\nz,1\n")
-    return {"inputs": (f"{folder}/c.csv",), "columns": Columns(id="k")}
+    return {"inputs": (f"{folder}/c.csv",), "columns": InputColumns(id="k")}
 
 
 def broken_in_the_middle(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from quitmt.batch import worker as worker_module
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
-from quitmt.batch.rows import Columns
+from quitmt.batch.rows import InputColumns
 from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken
 from quitmt.errors import UsageError
@@ -35,7 +35,7 @@ def bytes_of(job: BatchJob) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_the_same_bytes_whatever_the_order_and_the_company(job: BatchJob, tmp_path: Path, kind: str) -> None:
-    one = replace(job, output_format=kind, nbest=3)
+    one = replace(job, output_format=kind, recipe=recipe(run__nbest=3))
     parts = range(len(planned(one).parts))
     worked(one, parts)
     found = results(one)
@@ -128,7 +128,7 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
 
 def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text("source,f,t\nGood morning.,en,pt\nBom dia.,pt,en\n")
-    columns = Columns("source", None, "f", "t")
+    columns = InputColumns("source", None, "f", "t")
     small = recipe().changed({"model.name": None})
     job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
     planned(job)

@@ -19,7 +19,7 @@ from typing import Any
 from quitmt._version import __version__
 from quitmt.batch import rows
 from quitmt.batch.columns import SUFFIXES
-from quitmt.batch.rows import Columns
+from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.files.settings import as_read_back, difference
@@ -36,24 +36,27 @@ class BatchJob:
     """Paths, addresses and patterns of either."""
     output: str
     recipe: Recipe = field(default_factory=Recipe)
-    columns: Columns = field(default_factory=Columns)
+    columns: InputColumns = field(default_factory=InputColumns)
     input_format: str | None = None
     output_format: str = "parquet"
     rows_per_file: int = ROWS_PER_FILE
-    nbest: int = 0
-    """How many of the best candidates each row of the output has, with their scores."""
     distinct: bool = False
     """Whether a source that occurs several times is translated once."""
 
     def __post_init__(self) -> None:
         if self.output_format not in SUFFIXES:
             raise unknown("output format", self.output_format, SUFFIXES)
-        for name, least in (("rows_per_file", 1), ("nbest", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UsageError(f"{setting(f'batch.{name}')} must be a whole number of at least {least}, not {value}")
+        if self.rows_per_file < 1:
+            told = f"must be a whole number of at least 1, not {self.rows_per_file}"
+            raise UsageError(f"{setting('batch.rows_per_file')} {told}")
         if self.recipe.run.run_deadline is not None:
             hint = "a job goes on where it ended, so end it when you like"
             raise UsageError(f"{setting('run.run_deadline')} does not go with a job of many workers", hint=hint)
+
+    @property
+    def nbest(self) -> int:
+        """How many of the best candidates each row of the output has."""
+        return self.recipe.run.nbest or 0
 
     @property
     def folder(self) -> Folder:
@@ -82,11 +85,11 @@ class BatchJob:
         own = {
             "rows_per_file": self.rows_per_file,
             "output_format": self.output_format,
-            "nbest": self.nbest,
             "distinct": self.distinct,
             "input_format": self.input_format,
             **{f"{use}_column": name for use, name in self.columns.wanted.items()},
         }
+        recipe["run.nbest"] = self.nbest
         return as_read_back({**recipe, **{f"batch.{name}": one for name, one in own.items()}, "version": __version__})
 
 

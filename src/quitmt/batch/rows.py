@@ -33,7 +33,7 @@ LARGEST_FIELD = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class InputColumns:
     """The names of columns. Plain text has only a source."""
 
     source: str = "source"
@@ -82,7 +82,7 @@ def _by_name(name: str) -> str:
     return next((one for one, ends in FORMATS.items() if last in ends), "text")
 
 
-def read(file: InputFile, format_name: str, columns: Columns) -> Iterator[InputRow]:
+def read(file: InputFile, format_name: str, columns: InputColumns) -> Iterator[InputRow]:
     """The rows of a file; whatever is wrong with it is an ``InputError`` that names it."""
     if format_name == "text":
         if extra := [use for use in columns.wanted if use != "source"]:
@@ -95,7 +95,9 @@ def read(file: InputFile, format_name: str, columns: Columns) -> Iterator[InputR
     return _rows(_separated(file, columns, "\t" if format_name == "tsv" else ","), file, columns)
 
 
-def _rows(records: Iterator[tuple[int, Mapping[str, Any]]], file: InputFile, columns: Columns) -> Iterator[InputRow]:
+def _rows(
+    records: Iterator[tuple[int, Mapping[str, Any]]], file: InputFile, columns: InputColumns
+) -> Iterator[InputRow]:
     wanted = columns.wanted
     for number, record in records:
         found = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
@@ -114,14 +116,14 @@ def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str 
     raise InputError(f"{file.name}, row {number}: {name!r} holds {kind}")
 
 
-def _check_columns(there: Sequence[str], file: InputFile, columns: Columns) -> None:
+def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns) -> None:
     for name in columns.wanted.values():
         if name not in there:
             hint = f"there is {', '.join(map(str, there)) or 'none'}"
             raise InputError(f"{file.name} has no column {name!r}", hint=hint)
 
 
-def _parquet(file: InputFile, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
     import pyarrow
     from pyarrow import parquet
 
@@ -138,7 +140,7 @@ def _parquet(file: InputFile, columns: Columns) -> Iterator[tuple[int, Mapping[s
             raise InputError(f"{file.name}: damaged Parquet: {told(error)}") from None
 
 
-def _json(file: InputFile, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in _lines(file):
         if not line.strip():
             continue
@@ -149,11 +151,11 @@ def _json(file: InputFile, columns: Columns) -> Iterator[tuple[int, Mapping[str,
         if not isinstance(record, dict):
             raise InputError(f"{file.name}, line {number}: an object is wanted, not {type(record).__name__}")
         if columns.source not in record or (columns.id is not None and columns.id not in record):
-            _check_columns(list(record), file, Columns(columns.source, columns.id))
+            _check_columns(list(record), file, InputColumns(columns.source, columns.id))
         yield number, record
 
 
-def _separated(file: InputFile, columns: Columns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _separated(file: InputFile, columns: InputColumns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """TSV knows no quotes, as the tools of the field write it."""
     csv.field_size_limit(LARGEST_FIELD)
     lines = (f"{line}\n" for _, line in _lines(file))

@@ -43,7 +43,7 @@ class Reporter(Protocol):
 
 
 @dataclass(slots=True)
-class Summary:
+class BatchSummary:
     plan: Plan
     total: PartTally
     """Of the whole job, whenever its parts were done."""
@@ -79,7 +79,7 @@ class _Course:
 
 def run(
     job: BatchJob, pool: WorkerPool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None
-) -> Summary:
+) -> BatchSummary:
     """Everything is checked that can be before Ray is started."""
     cluster.check_installed()
     check(job.recipe, installed=pool.address is None)
@@ -90,7 +90,7 @@ def run(
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
         reporter.planned(plan, course.sum)
-        summary = Summary(plan, PartTally(), 0.0)
+        summary = BatchSummary(plan, PartTally(), 0.0)
         if len(course.done) < len(plan.parts):
             summary = _work(job, pool, reporter, plan, course)
         if job.distinct:
@@ -150,7 +150,7 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     return course
 
 
-def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> Summary:
+def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
     begun = time.monotonic()
     profile = job.recipe.stop.profile
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, Path(profile).read_bytes() if profile else None)
@@ -163,7 +163,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
         arguments = (ray, _at_once(job), pool, work, seen, parts, results)
         threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
         _follow(ray, seen, pool, reporter, course, results)
-        return Summary(plan, PartTally(), time.monotonic() - ready, ready - begun)
+        return BatchSummary(plan, PartTally(), time.monotonic() - ready, ready - begun)
 
 
 def _at_once(job: BatchJob) -> int:

@@ -13,7 +13,7 @@ from quitmt.errors import MissingExtra
 
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
-    from quitmt.batch.run import Summary
+    from quitmt.batch.run import BatchSummary
     from quitmt.batch.tally import PartTally
 
 DESCRIPTION = """\
@@ -78,7 +78,6 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows of a file, and of what a kill may cost (1000)",
     )
-    group.add_argument("--nbest", type=int, default=0, metavar="N", help="the N best candidates with their scores (0)")
     group.add_argument("--text", metavar="FILE", help="the translations as plain lines too, in the order of the input")
     group.add_argument("--retry-failed", action="store_true", help="take up the segments again that failed")
 
@@ -104,11 +103,11 @@ def act(args: argparse.Namespace) -> int:
 
         from quitmt.batch.cluster import WorkerPool
         from quitmt.batch.job import BatchJob
-        from quitmt.batch.rows import Columns
+        from quitmt.batch.rows import InputColumns
         from quitmt.batch.run import run
     except ImportError as error:
         raise MissingExtra(f"quitmt batch needs {error.name}", hint="pip install 'quitmt[batch]'") from None
-    columns = Columns(
+    columns = InputColumns(
         args.source_column, args.id_column, args.src_column, args.tgt_column, args.context_column, not args.no_header
     )
     job = BatchJob(
@@ -119,7 +118,6 @@ def act(args: argparse.Namespace) -> int:
         args.input_format,
         args.output_format,
         args.rows_per_file,
-        args.nbest,
         args.distinct,
     )
     pool = WorkerPool.sized(
@@ -143,7 +141,7 @@ def act(args: argparse.Namespace) -> int:
     return _tell(summary, args, pool.most)
 
 
-def _tell(summary: Summary, args: argparse.Namespace, workers: int) -> int:
+def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
     total, plan = summary.total, summary.plan
     if not args.quiet:
         for line in summary_lines(plan, total, summary.seconds, workers, args.gpus_per_worker):
