@@ -52,6 +52,13 @@ def test_a_plan_is_taken_over(job: BatchJob) -> None:
     assert planned(job).parts == (5, 5, 2) and written.exists()
 
 
+def test_a_job_that_was_done_is_planned_again_where_a_result_is_missing(job: BatchJob) -> None:
+    planned(job)
+    job.folder.rows(0).remove()
+    (job.folder.own / "input").remove()
+    assert planned(job).parts == (5, 5, 2) and job.folder.rows(0).exists()
+
+
 def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: BatchJob, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("a 2.\nnew\nnew\n\n\n")
     found = rows(replace(job, distinct=True))

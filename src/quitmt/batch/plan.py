@@ -84,6 +84,7 @@ def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan
     folder, found = job.folder, _earlier(job.folder)
     if found is not None and _all_there(folder, found):
         return found
+    folder.make()  # a job that was done has removed what it did not need any more
     plan = make(job, files, format_name)
     (folder.own / "plan.json").write(json.dumps(plan.to_fields()).encode())
     return plan
