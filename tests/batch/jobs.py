@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from quitmt.batch.columns import from_bytes
-from quitmt.batch.job import Job, claim
+from quitmt.batch.job import BatchJob, claim
 from quitmt.batch.plan import Plan, prepare
-from quitmt.batch.worker import Work, Worker
+from quitmt.batch.worker import PartWorker, Work
 from quitmt.recipe import Recipe
 
 FUNCTIONS = "tests.batch.functions"
@@ -22,17 +22,17 @@ def recipe(function: str = "words", **fields: Any) -> Recipe:
     return Recipe().changed({"model.name": f"{FUNCTIONS}:{function}", "stop.n": 8, "stop.k": 4, **more})
 
 
-def planned(job: Job) -> Plan:
+def planned(job: BatchJob) -> Plan:
     files, format_name = job.files()
     claim(job, files)
     return prepare(job, files, format_name)
 
 
-def worked(job: Job, parts: Sequence[int], *, retry: bool = False, at_once: int = 4) -> Worker:
+def worked(job: BatchJob, parts: Sequence[int], *, retry: bool = False, at_once: int = 4) -> PartWorker:
     """Work on parts, some at a time, with one worker."""
 
-    async def work() -> Worker:
-        worker = Worker(Work(job.folder, job.recipe.to_fields(), job.nbest))
+    async def work() -> PartWorker:
+        worker = PartWorker(Work(job.folder, job.recipe.to_fields(), job.nbest))
         slots = asyncio.Semaphore(at_once)
 
         async def one(part: int) -> None:
@@ -48,9 +48,9 @@ def worked(job: Job, parts: Sequence[int], *, retry: bool = False, at_once: int 
     return asyncio.run(work())
 
 
-def results(job: Job) -> list[dict[str, Any]]:
+def results(job: BatchJob) -> list[dict[str, Any]]:
     return [row for path in files_of(job) for row in from_bytes(path.read_bytes(), job.output_format, path.name)]
 
 
-def files_of(job: Job) -> list[Path]:
+def files_of(job: BatchJob) -> list[Path]:
     return sorted(Path(job.output).glob("part-*"))

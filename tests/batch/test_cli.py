@@ -11,10 +11,10 @@ import pytest
 
 from quitmt.batch import cluster
 from quitmt.batch.board import Board, is_hopeless
-from quitmt.batch.cluster import Pool
+from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.plan import Plan
-from quitmt.batch.tally import Tally
-from quitmt.cli.batch import Shown, summary_lines
+from quitmt.batch.tally import PartTally
+from quitmt.cli.batch import BatchProgress, summary_lines
 from quitmt.errors import QuitmtError, UsageError
 from tests.batch.jobs import FUNCTIONS
 from tests.conftest import Ran
@@ -72,19 +72,19 @@ def test_an_output_that_cannot_be_written(quitmt: Callable[..., Ran], tmp_path: 
 
 def test_more_workers_than_fit() -> None:
     there = SimpleNamespace(cluster_resources=lambda: {"CPU": 3.0, "GPU": 1.0})
-    cluster._check_room(there, Pool(1, 8, gpus=1.0))
-    cluster._check_room(there, Pool(0, 8, gpus=2.0))
+    cluster._check_room(there, WorkerPool(1, 8, gpus=1.0))
+    cluster._check_room(there, WorkerPool(0, 8, gpus=2.0))
     with pytest.raises(UsageError, match=r"^2 workers need 2 GPUs, and there are 1 "):
-        cluster._check_room(there, Pool(2, 2, gpus=1.0))
+        cluster._check_room(there, WorkerPool(2, 2, gpus=1.0))
     with pytest.raises(UsageError, match=r"^4 workers need 4 CPUs, and there are 3 "):
-        cluster._check_room(there, Pool(4, 4))
+        cluster._check_room(there, WorkerPool(4, 4))
 
 
 def test_ranges_of_workers() -> None:
-    assert (Pool.sized("3").least, Pool.sized("3").most) == (3, 3)
-    assert (Pool.sized("0-8").least, Pool.sized("0-8").most) == (0, 8)
+    assert (WorkerPool.sized("3").least, WorkerPool.sized("3").most) == (3, 3)
+    assert (WorkerPool.sized("0-8").least, WorkerPool.sized("0-8").most) == (0, 8)
     with pytest.raises(QuitmtError):
-        Pool.sized("0")
+        WorkerPool.sized("0")
 
 
 def test_a_job_is_given_up_when_workers_start_and_nothing_gets_done() -> None:
@@ -105,7 +105,7 @@ def test_a_job_is_given_up_when_workers_start_and_nothing_gets_done() -> None:
 
 
 def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:
-    total = Tally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
+    total = PartTally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
     total.stops.update({"decided": 79, "failed": 1})
     lines = summary_lines(Plan((60, 40), 90, ()), total, 7200.0, 4, 2.0)
     assert lines == [
@@ -116,7 +116,7 @@ def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> Non
 
 
 def test_progress_tells_rate_and_time_left() -> None:
-    shown = Shown(quiet=True)
-    shown.planned(Plan((100,), 100, ()), Tally(rows=10))
-    line = shown.line(Tally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
+    shown = BatchProgress(quiet=True)
+    shown.planned(Plan((100,), 100, ()), PartTally(rows=10))
+    line = shown.line(PartTally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
     assert line == "40 of 100 segments, 3.0 per second, 0 minutes left; 300 candidates, 70% saved; 2 failed"

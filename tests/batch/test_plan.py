@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from quitmt.batch.job import Job
+from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Planned, unpack
-from quitmt.batch.rows import Columns
+from quitmt.batch.rows import InputColumns
 from quitmt.errors import QuitmtError
 from tests.batch.jobs import planned, recipe
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> BatchJob:
     for name, lines in (("a.txt", 7), ("b.txt", 5)):
         (tmp_path / name).write_text("".join(f"{name[0]} {number}.\n" for number in range(1, lines + 1)))
-    return Job((f"{tmp_path}/*.txt",), str(tmp_path / "out"), recipe(), rows_per_file=5)
+    return BatchJob((f"{tmp_path}/*.txt",), str(tmp_path / "out"), recipe(), rows_per_file=5)
 
 
-def rows(job: Job) -> list[Planned]:
+def rows(job: BatchJob) -> list[Planned]:
     plan = planned(job)
     return [row for part in range(len(plan.parts)) for row in unpack(job.folder.rows(part).read())]
 
 
-def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Job) -> None:
+def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: BatchJob) -> None:
     plan = planned(job)
     assert plan.parts == (5, 5, 2) and plan.rows == plan.distinct == 12
     found = rows(job)
@@ -37,12 +37,12 @@ def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Job) 
     assert all(row.segment == row.id and row.first for row in found)
 
 
-def test_ids_do_not_depend_on_what_else_is_translated(job: Job, tmp_path: Path) -> None:
+def test_ids_do_not_depend_on_what_else_is_translated(job: BatchJob, tmp_path: Path) -> None:
     alone = replace(job, inputs=(f"{tmp_path}/b.txt",), output=f"{tmp_path}/alone", rows_per_file=2)
     assert rows(alone) == rows(job)[7:]
 
 
-def test_a_plan_is_taken_over(job: Job) -> None:
+def test_a_plan_is_taken_over(job: BatchJob) -> None:
     planned(job)
     written = Path(job.folder.rows(0).path)
     before = written.stat().st_mtime_ns
@@ -52,7 +52,14 @@ def test_a_plan_is_taken_over(job: Job) -> None:
     assert planned(job).parts == (5, 5, 2) and written.exists()
 
 
-def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: Job, tmp_path: Path) -> None:
+def test_a_job_that_was_done_is_planned_again_where_a_result_is_missing(job: BatchJob) -> None:
+    planned(job)
+    job.folder.rows(0).remove()
+    (job.folder.own / "input").remove()
+    assert planned(job).parts == (5, 5, 2) and job.folder.rows(0).exists()
+
+
+def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: BatchJob, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("a 2.\nnew\nnew\n\n\n")
     found = rows(replace(job, distinct=True))
     assert [row.first for row in found] == [True] * 7 + [False, True, False, True, False]
@@ -61,7 +68,7 @@ def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: Job, tmp_
     assert {row.source: row.segment for row in rows(backwards)} == {row.source: row.segment for row in found}
 
 
-def test_context_is_the_lines_before_within_a_file(job: Job) -> None:
+def test_context_is_the_lines_before_within_a_file(job: BatchJob) -> None:
     chat = job.recipe.changed({"model.context": 2})
     found = rows(replace(job, recipe=chat))
     assert [row.context for row in found[:3]] == ["", "a 1.", "a 1.\na 2."] and found[7].context == ""
@@ -69,46 +76,48 @@ def test_context_is_the_lines_before_within_a_file(job: Job) -> None:
 
 def test_a_context_and_languages_may_have_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("source,f,t,c\nHi.,en,de,Yo.\nOi.,pt,en,\n")
-    columns = Columns("source", None, "f", "t", "c")
-    job = Job((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe(), columns)
+    columns = InputColumns("source", None, "f", "t", "c")
+    job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe(), columns)
     assert [(row.pair, row.context) for row in rows(job)] == [(("en", "de"), "Yo."), (("pt", "en"), "")]
     assert planned(job).pairs == (("en", "de"), ("pt", "en"))
 
 
-def other_budget(job: Job) -> Job:
+def other_budget(job: BatchJob) -> BatchJob:
     return replace(job, recipe=job.recipe.changed({"stop.n": 16}))
 
 
-REFUSED: list[tuple[Callable[[Job], Job], str]] = [
+REFUSED: list[tuple[Callable[[BatchJob], BatchJob], str]] = [
     (other_budget, "cannot go on: n was 8 in the job that {} holds and is 16 now"),
     (lambda job: replace(job, rows_per_file=6), "cannot go on: rows_per_file was 5 in"),
     (lambda job: replace(job, distinct=True), "cannot go on: distinct was False in"),
-    (lambda job: replace(job, columns=Columns("text")), "cannot go on: source_column was source in"),
+    (lambda job: replace(job, columns=InputColumns("text")), "cannot go on: source_column was source in"),
     (lambda job: replace(job, inputs=(job.inputs[0].replace("*", "a"),)), "the input b.txt is missing since"),
 ]
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_another_job_is_refused_by_the_name_of_what_differs(job: Job, change: Callable[[Job], Job], said: str) -> None:
+def test_another_job_is_refused_by_the_name_of_what_differs(
+    job: BatchJob, change: Callable[[BatchJob], BatchJob], said: str
+) -> None:
     planned(job)
     with pytest.raises(QuitmtError) as caught:
         planned(change(job))
     assert said.format(job.output) in str(caught.value) and "another output" in str(caught.value)
 
 
-def test_other_limits_are_the_same_job(job: Job) -> None:
+def test_other_limits_are_the_same_job(job: BatchJob) -> None:
     planned(job)
     planned(replace(job, recipe=job.recipe.changed({"run.in_flight": 3})))
 
 
-def test_changed_input_is_refused(job: Job, tmp_path: Path) -> None:
+def test_changed_input_is_refused(job: BatchJob, tmp_path: Path) -> None:
     planned(job)
     (tmp_path / "a.txt").write_text("x\n")
     with pytest.raises(QuitmtError, match=r"^cannot go on: the input a\.txt has changed since"):
         planned(job)
 
 
-def test_files_of_others_are_not_overwritten(job: Job) -> None:
+def test_files_of_others_are_not_overwritten(job: BatchJob) -> None:
     Path(job.output).mkdir()
     (Path(job.output) / "part-000000.parquet").write_bytes(b"precious")
     with pytest.raises(QuitmtError, match=r"holds part-000000\.parquet, which is no result of this job"):
@@ -128,7 +137,7 @@ def one_twice(folder: Path) -> dict[str, Any]:
 
 def equal_ids(folder: Path) -> dict[str, Any]:
     (folder / "c.csv").write_text("source,k\nx,1\ny,2\nz,1\n")
-    return {"inputs": (f"{folder}/c.csv",), "columns": Columns(id="k")}
+    return {"inputs": (f"{folder}/c.csv",), "columns": InputColumns(id="k")}
 
 
 def broken_in_the_middle(folder: Path) -> dict[str, Any]:
@@ -159,7 +168,7 @@ BAD: list[tuple[Callable[[Path], dict[str, Any]], str]] = [
 
 @pytest.mark.parametrize(("make", "said"), BAD)
 def test_bad_input_is_one_sentence_and_starts_nothing(
-    job: Job, tmp_path: Path, make: Callable[[Path], dict[str, Any]], said: str
+    job: BatchJob, tmp_path: Path, make: Callable[[Path], dict[str, Any]], said: str
 ) -> None:
     with pytest.raises(QuitmtError) as caught:
         planned(replace(job, **make(tmp_path)))

@@ -12,20 +12,20 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from quitmt.batch.rows import Columns, Row, format_of, read
-from quitmt.batch.storage import Found, Place, matches
+from quitmt.batch.rows import InputColumns, InputRow, format_of, read
+from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, QuitmtError, UsageError
 
 TEXTS = ["One.", "", "Três — “é”\u2028 ainda", 'Four, "quoted"']
 
 
-def found(path: Path) -> Found:
-    return Found(Place(str(path)), path.name)
+def found(path: Path) -> InputFile:
+    return InputFile(Location(str(path)), path.name)
 
 
-def texts(path: Path, columns: Columns | None = None, kind: str | None = None) -> list[str]:
+def texts(path: Path, columns: InputColumns | None = None, kind: str | None = None) -> list[str]:
     file = found(path)
-    return [row.source for row in read(file, format_of([file], kind), columns or Columns())]
+    return [row.source for row in read(file, format_of([file], kind), columns or InputColumns())]
 
 
 def as_text(path: Path) -> None:
@@ -84,14 +84,17 @@ def test_all_formats_give_the_same_texts(tmp_path: Path, name: str, write: Calla
 def test_columns_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"t": "Hi.", "k": 7, "from": "en", "to": "de", "before": "Yo."}\n{"t": null, "k": "x"}\n')
-    columns = Columns("t", "k", "from", "to", "before")
-    assert list(read(found(path), "jsonl", columns)) == [Row(1, "Hi.", "7", "en", "de", "Yo."), Row(2, "", "x")]
+    columns = InputColumns("t", "k", "from", "to", "before")
+    assert list(read(found(path), "jsonl", columns)) == [
+        InputRow(1, "Hi.", "7", "en", "de", "Yo."),
+        InputRow(2, "", "x"),
+    ]
 
 
 def test_tables_without_a_header_have_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text('x\t"Hi.\ny\tYo."\n')
-    assert texts(path, Columns("2", header=False)) == ['"Hi.', 'Yo."']
+    assert texts(path, InputColumns("2", header=False)) == ['"Hi.', 'Yo."']
 
 
 def test_a_record_of_csv_may_span_lines(tmp_path: Path) -> None:
@@ -108,26 +111,26 @@ def flipped(data: bytes) -> bytes:
     return data[:20] + bytes([data[20] ^ 0xFF]) + data[21:]
 
 
-BAD: list[tuple[str, bytes, Columns, str]] = [
-    ("a.gz", cut(gzip.compress(bytes(range(256)) * 9, mtime=0)), Columns(), "a.gz: damaged gzip data: "),
-    ("a.gz", flipped(gzip.compress(b"one two three four\n" * 9, mtime=0)), Columns(), "a.gz: damaged gzip data: "),
-    ("a.parquet", b"PAR1 and nothing else", Columns(), "a.parquet: damaged Parquet: "),
-    ("a.txt", b"fine\nnot \xff fine\n", Columns(), "a.txt, line 2: not UTF-8 (byte 5 of the line)"),
-    ("a.jsonl", b'{"source": "x"}\n{"source": \n', Columns(), "a.jsonl, line 2: not JSON: "),
-    ("a.jsonl", b"[1]\n", Columns(), "a.jsonl, line 1: an object is wanted, not list"),
-    ("a.jsonl", b'{"text": "x", "n": 1}\n', Columns(), "a.jsonl has no column 'source' (there is text, n)"),
-    ("a.jsonl", b'{"source": 7}\n', Columns(), "a.jsonl, row 1: 'source' holds int and no text"),
-    ("a.jsonl", b'{"source": "\\ud800"}\n', Columns(), "a.jsonl, row 1: 'source' holds no Unicode text"),
-    ("a.jsonl", b'{"source": "x", "k": null}\n', Columns(id="k"), "a.jsonl, row 1: there is no id in 'k'"),
-    ("a.csv", b"text,n\nx,1\n", Columns(), "a.csv has no column 'source' (there is text, n)"),
-    ("a.csv", b"source,n\nx,1\ny\n", Columns(), "a.csv, row 2: 1 columns in place of 2"),
-    ("a.txt", b"x\n", Columns(id="k"), "a.txt is plain text, which has no column for the id"),
+BAD: list[tuple[str, bytes, InputColumns, str]] = [
+    ("a.gz", cut(gzip.compress(bytes(range(256)) * 9, mtime=0)), InputColumns(), "a.gz: damaged gzip data: "),
+    ("a.gz", flipped(gzip.compress(b"one two three four\n" * 9, mtime=0)), InputColumns(), "a.gz: damaged gzip data: "),
+    ("a.parquet", b"PAR1 and nothing else", InputColumns(), "a.parquet: damaged Parquet: "),
+    ("a.txt", b"fine\nnot \xff fine\n", InputColumns(), "a.txt, line 2: not UTF-8 (byte 5 of the line)"),
+    ("a.jsonl", b'{"source": "x"}\n{"source": \n', InputColumns(), "a.jsonl, line 2: not JSON: "),
+    ("a.jsonl", b"[1]\n", InputColumns(), "a.jsonl, line 1: an object is wanted, not list"),
+    ("a.jsonl", b'{"text": "x", "n": 1}\n', InputColumns(), "a.jsonl has no column 'source' (there is text, n)"),
+    ("a.jsonl", b'{"source": 7}\n', InputColumns(), "a.jsonl, row 1: 'source' holds int and no text"),
+    ("a.jsonl", b'{"source": "\\ud800"}\n', InputColumns(), "a.jsonl, row 1: 'source' holds no Unicode text"),
+    ("a.jsonl", b'{"source": "x", "k": null}\n', InputColumns(id="k"), "a.jsonl, row 1: there is no id in 'k'"),
+    ("a.csv", b"text,n\nx,1\n", InputColumns(), "a.csv has no column 'source' (there is text, n)"),
+    ("a.csv", b"source,n\nx,1\ny\n", InputColumns(), "a.csv, row 2: 1 columns in place of 2"),
+    ("a.txt", b"x\n", InputColumns(id="k"), "a.txt is plain text, which has no column for the id"),
 ]
 
 
 @pytest.mark.parametrize(("name", "data", "columns", "said"), BAD)
 def test_bad_files_are_named_in_one_sentence(
-    tmp_path: Path, name: str, data: bytes, columns: Columns, said: str
+    tmp_path: Path, name: str, data: bytes, columns: InputColumns, said: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(data)
@@ -149,7 +152,7 @@ def test_a_parquet_file_without_the_column_says_which_there_are(tmp_path: Path) 
     path = tmp_path / "a.parquet"
     as_parquet(path)
     with pytest.raises(InputError, match=r"^a\.parquet has no column 'text' \(there is source, n\)$"):
-        texts(path, Columns("text"))
+        texts(path, InputColumns("text"))
 
 
 def test_formats_are_not_mixed(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from quitmt.batch import worker as worker_module
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
-from quitmt.batch.job import Job
-from quitmt.batch.rows import Columns
-from quitmt.batch.tally import Tally
+from quitmt.batch.job import BatchJob
+from quitmt.batch.rows import InputColumns
+from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
@@ -23,19 +23,19 @@ from tests.batch.jobs import files_of, planned, recipe, results, worked
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> BatchJob:
     lines = [f"line {number} {'bad' if number % 5 == 0 else 'good'}." for number in range(1, 24)]
     (tmp_path / "a.txt").write_text("\n".join([*lines, "", "last"]))
-    return Job((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), rows_per_file=4)
+    return BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), rows_per_file=4)
 
 
-def bytes_of(job: Job) -> dict[str, bytes]:
+def bytes_of(job: BatchJob) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files_of(job)}
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_the_same_bytes_whatever_the_order_and_the_company(job: Job, tmp_path: Path, kind: str) -> None:
-    one = replace(job, output_format=kind, nbest=3)
+def test_the_same_bytes_whatever_the_order_and_the_company(job: BatchJob, tmp_path: Path, kind: str) -> None:
+    one = replace(job, output_format=kind, recipe=recipe(run__nbest=3))
     parts = range(len(planned(one).parts))
     worked(one, parts)
     found = results(one)
@@ -50,14 +50,14 @@ def test_the_same_bytes_whatever_the_order_and_the_company(job: Job, tmp_path: P
     assert bytes_of(one) == bytes_of(other)
 
 
-def test_sizes_of_files_do_not_change_translations(job: Job, tmp_path: Path) -> None:
+def test_sizes_of_files_do_not_change_translations(job: BatchJob, tmp_path: Path) -> None:
     other = replace(job, output=str(tmp_path / "other"), rows_per_file=25)
     for one in (job, other):
         worked(one, range(len(planned(one).parts)))
     assert results(job) == results(other) and len(files_of(job)) == 7 and len(files_of(other)) == 1
 
 
-def test_a_part_that_is_done_is_left_alone(job: Job) -> None:
+def test_a_part_that_is_done_is_left_alone(job: BatchJob) -> None:
     planned(job)
     worked(job, [0])
     before = files_of(job)[0].stat().st_mtime_ns
@@ -66,7 +66,7 @@ def test_a_part_that_is_done_is_left_alone(job: Job) -> None:
 
 
 def test_a_failed_segment_is_an_outcome_and_is_taken_up_again(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENDED", str(tmp_path / "mended"))
     fussy = replace(job, recipe=recipe("fussy"))
@@ -88,7 +88,7 @@ def test_a_failed_segment_is_an_outcome_and_is_taken_up_again(
     assert bytes_of(fussy) == bytes_of(undisturbed)
 
 
-def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "_calls", 0)
     monkeypatch.setenv("WORN_AFTER", "8")
     worn = replace(job, recipe=recipe("wearing", run__in_flight=1), rows_per_file=25)
@@ -98,7 +98,7 @@ def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: Job, monkeypat
     assert not files_of(worn)
 
 
-def test_segments_that_fail_in_a_row_do_not_break_a_good_engine(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_that_fail_in_a_row_do_not_break_a_good_engine(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "FAILURES_IN_A_ROW", 2)
     Path(job.inputs[0]).write_text("fine\n" + "bad\n" * 9 + "fine\n")
     fussy = replace(job, recipe=recipe("fussy"), rows_per_file=25)
@@ -107,7 +107,7 @@ def test_segments_that_fail_in_a_row_do_not_break_a_good_engine(job: Job, monkey
     assert [row["stop"] == "failed" for row in results(fussy)] == [False, *[True] * 9, False]
 
 
-def test_equal_rows_share_their_outcome(job: Job, tmp_path: Path) -> None:
+def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     Path(job.inputs[0]).write_text("one\ntwo\none\nthree\n\none\ntwo\n\n")
     once = replace(job, distinct=True, rows_per_file=3)
     plan = planned(once)
@@ -128,9 +128,9 @@ def test_equal_rows_share_their_outcome(job: Job, tmp_path: Path) -> None:
 
 def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text("source,f,t\nGood morning.,en,pt\nBom dia.,pt,en\n")
-    columns = Columns("source", None, "f", "t")
+    columns = InputColumns("source", None, "f", "t")
     small = recipe().changed({"model.name": None})
-    job = Job((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
+    job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
     planned(job)
     worked(job, [0])
     found = results(job)
@@ -138,7 +138,7 @@ def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "morning" in found[1]["translation"].lower()
 
 
-def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: Job) -> None:
+def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob) -> None:
     planned(job)
     away = replace(job, recipe=job.recipe.changed({"model.name": "nowhere_to_be_found:function"}))
     with pytest.raises(UsageError) as caught:
@@ -161,10 +161,10 @@ def test_tallies_add_up() -> None:
         {"size": 0, "stop": "stable", "signature": "s"},
         {"size": 0, "stop": "failed", "signature": "s", "error": "no"},
     ]
-    tally = Tally.of(rows, 100)
+    tally = PartTally.of(rows, 100)
     assert (tally.rows, tally.segments, tally.candidates, tally.possible, tally.failed) == (3, 2, 10, 118, 1)
-    total = Tally()
+    total = PartTally()
     for _ in range(2):
-        total.merge(Tally.from_fields(json.loads(json.dumps(tally.to_fields()))))
+        total.merge(PartTally.from_fields(json.loads(json.dumps(tally.to_fields()))))
     assert total.rows == 6 and total.stops == {"decided": 2, "failed": 2} and total.error == "no"
     assert total.saved == 1 - 20 / 236

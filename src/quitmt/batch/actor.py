@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from quitmt.batch.tally import Tally
-from quitmt.batch.worker import Broken, Work, Worker
+from quitmt.batch.tally import PartTally
+from quitmt.batch.worker import Broken, PartWorker, Work
 
 SAY_SECONDS = 5.0
 
 
-class Metrics:
+class RayCounters:
     """The numbers of a job for Ray's dashboard and for Prometheus."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Metrics:
         self._candidates = Counter("quitmt_candidates", "Candidates that were generated.")
         self._saved = Counter("quitmt_candidates_saved", "Candidates of full budgets that were not needed.")
 
-    def add(self, tally: Tally) -> None:
+    def add(self, tally: PartTally) -> None:
         for counter, value in (
             (self._segments, tally.rows),
             (self._failed, tally.failed),
@@ -40,21 +40,21 @@ class Looker:
     """Tells the board and the dashboard."""
 
     def __init__(self, board: Any) -> None:
-        self._board, self._metrics = board, Metrics()
+        self._board, self._metrics = board, RayCounters()
 
     def row(self, fields: Mapping[str, Any], budget: int) -> None:
-        self._metrics.add(Tally.of([fields], budget))
+        self._metrics.add(PartTally.of([fields], budget))
 
-    def part(self, number: int, tally: Tally) -> None:
+    def part(self, number: int, tally: PartTally) -> None:
         self._board.part.remote(number, tally.to_fields())
 
 
-class Translator:
+class PartActor:
     """Built again by Ray when its process has ended."""
 
     def __init__(self, work: Work, board: Any) -> None:
         self._board = board
-        self._worker = Worker(work, Looker(board))
+        self._worker = PartWorker(work, Looker(board))
         board.started.remote()
 
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -23,7 +23,7 @@ OBJECT_STORE_BYTES = 100 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class WorkerPool:
     """How many workers, and what each of them takes."""
 
     least: int = 1
@@ -47,7 +47,7 @@ class Pool:
             raise InputError(f"there is no folder {self.working_dir}")
 
     @classmethod
-    def sized(cls, workers: str, **more: Any) -> Pool:
+    def sized(cls, workers: str, **more: Any) -> WorkerPool:
         """From ``4`` or ``2-8``."""
         least, dash, most = workers.partition("-")
         if not least.isdigit() or (dash and not most.isdigit()):
@@ -75,13 +75,13 @@ def ray_of() -> Any:
 
 
 @contextmanager
-def connected(pool: Pool) -> Iterator[Any]:
+def connected(pool: WorkerPool) -> Iterator[Any]:
     """Ray, for as long as it is needed."""
     if pool.address is not None:
         _check_address(pool.address)
     ray = ray_of()
     level = logging.INFO if pool.debug else logging.ERROR
-    if not pool.debug:
+    if not pool.debug:  # Ray's C++ part warns of what Ray Data does by itself
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     more: dict[str, Any] = {"logging_level": level, "log_to_driver": pool.debug}
     if pool.working_dir is not None:
@@ -120,7 +120,7 @@ def _check_address(address: str) -> None:
         raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
 
 
-def _check_room(ray: Any, pool: Pool) -> None:
+def _check_room(ray: Any, pool: WorkerPool) -> None:
     there = ray.cluster_resources()
     for name, kind, each in (("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)):
         needed, found = pool.least * each, there.get(kind, 0.0)

@@ -13,8 +13,8 @@ from typing import Any
 from quitmt.batch.storage import told
 from quitmt.errors import InputError
 from quitmt.files.durable import encoded, writable
-from quitmt.files.outcomes import to_fields
-from quitmt.types import Finished, Verdict, at
+from quitmt.files.outcomes import nbest_fields, to_fields
+from quitmt.types import Finished, Verdict
 
 SCHEMA: Mapping[str, Any] = {
     "id": "string",
@@ -31,7 +31,16 @@ SCHEMA: Mapping[str, Any] = {
     "origin": "string",
     "remarks": ["string"],
     "effort": {"evaluations": "int64", "possible": "int64", "encoded": "int64"},
-    "nbest": [{"text": "string", "score": "float64", "index": "int32"}],
+    "nbest": [
+        {
+            "index": "int32",
+            "text": "string",
+            "score": "float64",
+            "count": "int32",
+            "log_probability": "float64",
+            "origin": "string",
+        }
+    ],
     "error": "string",
 }
 """Names and types; a list is of its one type, a mapping has fields."""
@@ -46,10 +55,7 @@ def record(finished: Finished, own_id: str, nbest: int = 0) -> dict[str, Any]:
     fields = {name: value for name, value in to_fields(finished.outcome).items() if name not in TIMED}
     fields["id"] = own_id
     if nbest:
-        fields[NBEST] = [
-            {"text": at(index, finished.anchors, finished.candidates).text, "score": score, "index": index}
-            for index, score in finished.ranked[:nbest]
-        ]
+        fields[NBEST] = [nbest_fields(one) for one in finished.ranked[:nbest]]
     return fields
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from quitmt.batch import columns
 from quitmt.batch.job import Folder
 from quitmt.batch.plan import Plan, scratch, unpack
-from quitmt.batch.storage import Place, unwritable
+from quitmt.batch.storage import Location, unwritable
 from quitmt.files.durable import encoded
 from quitmt.files.outputs import one_line
 
@@ -63,7 +63,7 @@ def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int) -> N
 
 def write_text(folder: Folder, plan: Plan, path: str) -> None:
     """The translations as plain lines in the order of the input; a failed row is a blank line."""
-    place = Place(path)
+    place = Location(path)
     with unwritable(path), place.system.open(place.path, "wb") as file:
         for part in range(len(plan.parts)):
             result = folder.result(part)

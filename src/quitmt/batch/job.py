@@ -19,8 +19,8 @@ from typing import Any
 from quitmt._version import __version__
 from quitmt.batch import rows
 from quitmt.batch.columns import SUFFIXES
-from quitmt.batch.rows import Columns
-from quitmt.batch.storage import Found, Place, matches
+from quitmt.batch.rows import InputColumns
+from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.files.settings import as_read_back, difference
 from quitmt.recipe.effective import effective
@@ -31,35 +31,38 @@ OWN = "_quitmt"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     inputs: tuple[str, ...]
     """Paths, addresses and patterns of either."""
     output: str
     recipe: Recipe = field(default_factory=Recipe)
-    columns: Columns = field(default_factory=Columns)
+    columns: InputColumns = field(default_factory=InputColumns)
     input_format: str | None = None
     output_format: str = "parquet"
     rows_per_file: int = ROWS_PER_FILE
-    nbest: int = 0
-    """How many of the best candidates each row of the output has, with their scores."""
     distinct: bool = False
     """Whether a source that occurs several times is translated once."""
 
     def __post_init__(self) -> None:
         if self.output_format not in SUFFIXES:
             raise unknown("output format", self.output_format, SUFFIXES)
-        for name, least in (("rows_per_file", 1), ("nbest", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UsageError(f"{setting(f'batch.{name}')} must be a whole number of at least {least}, not {value}")
+        if self.rows_per_file < 1:
+            told = f"must be a whole number of at least 1, not {self.rows_per_file}"
+            raise UsageError(f"{setting('batch.rows_per_file')} {told}")
         if self.recipe.run.run_deadline is not None:
             hint = "a job goes on where it ended, so end it when you like"
             raise UsageError(f"{setting('run.run_deadline')} does not go with a job of many workers", hint=hint)
 
     @property
+    def nbest(self) -> int:
+        """How many of the best candidates each row of the output has."""
+        return self.recipe.run.nbest or 0
+
+    @property
     def folder(self) -> Folder:
         return Folder(self.output, self.output_format, self.distinct)
 
-    def files(self) -> tuple[list[Found], str]:
+    def files(self) -> tuple[list[InputFile], str]:
         """The inputs and their format; refused where ids by file and line would not be unique."""
         found = [file for pattern in self.inputs for file in matches(pattern)]
         names: dict[str, str] = {}
@@ -82,11 +85,11 @@ class Job:
         own = {
             "rows_per_file": self.rows_per_file,
             "output_format": self.output_format,
-            "nbest": self.nbest,
             "distinct": self.distinct,
             "input_format": self.input_format,
             **{f"{use}_column": name for use, name in self.columns.wanted.items()},
         }
+        recipe["run.nbest"] = self.nbest
         return as_read_back({**recipe, **{f"batch.{name}": one for name, one in own.items()}, "version": __version__})
 
 
@@ -99,28 +102,28 @@ class Folder:
     distinct: bool = False
 
     @property
-    def place(self) -> Place:
-        return Place(self.output)
+    def place(self) -> Location:
+        return Location(self.output)
 
     @property
-    def own(self) -> Place:
+    def own(self) -> Location:
         return self.place / OWN
 
     def name(self, part: int) -> str:
         return f"part-{part:06d}{SUFFIXES[self.output_format]}"
 
-    def result(self, part: int) -> Place:
+    def result(self, part: int) -> Location:
         return self.place / self.name(part)
 
     @property
-    def finished(self) -> Place:
+    def finished(self) -> Location:
         """The folder that workers write to."""
         return self.own / "distinct" if self.distinct else self.place
 
-    def worked(self, part: int) -> Place:
+    def worked(self, part: int) -> Location:
         return self.finished / self.name(part)
 
-    def rows(self, part: int) -> Place:
+    def rows(self, part: int) -> Location:
         return self.own / "input" / f"part-{part:06d}.parquet"
 
     def make(self) -> None:
@@ -129,7 +132,7 @@ class Folder:
             folder.make_folder()
 
 
-def claim(job: Job, files: Sequence[Found]) -> None:
+def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
     """See to it that the folder is this job's: refused if it holds another one, or files of others."""
     folder, now = job.folder, job.settings()
     prints = {file.name: _fingerprint(file) for file in files}
@@ -146,7 +149,7 @@ def claim(job: Job, files: Sequence[Found]) -> None:
     manifest.write(json.dumps({"settings": now, "inputs": prints}, ensure_ascii=False, indent=1).encode())
 
 
-def _manifest(place: Place) -> Mapping[str, Any]:
+def _manifest(place: Location) -> Mapping[str, Any]:
     try:
         found = json.loads(place.read())
         if isinstance(found["settings"], dict) and isinstance(found["inputs"], dict):
@@ -157,7 +160,7 @@ def _manifest(place: Place) -> Mapping[str, Any]:
     raise InputError(f"{place.url} is damaged", hint="delete the folder to start over")
 
 
-def _refuse_other(job: Job, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
+def _refuse_other(job: BatchJob, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
     if other := difference(before["settings"], now):
         raise UsageError(
             f"cannot go on: {other.told} was {other.was} in the job that {job.output} holds and is {other.now} now",
@@ -172,6 +175,6 @@ def _refuse_other(job: Job, before: Mapping[str, Any], now: Mapping[str, Any], p
         )
 
 
-def _fingerprint(file: Found) -> list[int]:
+def _fingerprint(file: InputFile) -> list[int]:
     """Of its length, its beginning and its end: cheap, whatever the size."""
     return [file.place.size(), zlib.crc32(file.place.edges())]

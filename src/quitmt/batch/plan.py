@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from quitmt.batch import rows
-from quitmt.batch.job import Folder, Job
-from quitmt.batch.rows import Row
-from quitmt.batch.storage import Found
+from quitmt.batch.job import BatchJob, Folder
+from quitmt.batch.rows import InputRow
+from quitmt.batch.storage import InputFile
 from quitmt.engine.items import Context
 from quitmt.errors import InputError
 from quitmt.types import Segment
@@ -79,11 +79,12 @@ class Plan:
         return cls(tuple(fields["parts"]), fields["distinct"], tuple(source_target))
 
 
-def prepare(job: Job, files: Sequence[Found], format_name: str) -> Plan:
+def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
     """The plan of a job whose folder is claimed: made, or taken over from an earlier run with the parts' rows."""
     folder, found = job.folder, _earlier(job.folder)
     if found is not None and _all_there(folder, found):
         return found
+    folder.make()  # a job that was done has removed what it did not need any more
     plan = make(job, files, format_name)
     (folder.own / "plan.json").write(json.dumps(plan.to_fields()).encode())
     return plan
@@ -106,7 +107,7 @@ def _all_there(folder: Folder, plan: Plan) -> bool:
     )
 
 
-def make(job: Job, files: Sequence[Found], format_name: str) -> Plan:
+def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
     folder = job.folder
     parts: list[int] = []
     pairs: dict[Pair, None] = {}
@@ -135,7 +136,7 @@ def make(job: Job, files: Sequence[Found], format_name: str) -> Plan:
     return Plan(tuple(parts), distinct, tuple(pairs))
 
 
-def _planned(job: Job, files: Sequence[Found], format_name: str, keys: _Seen) -> Iterator[Planned]:
+def _planned(job: BatchJob, files: Sequence[InputFile], format_name: str, keys: _SeenTexts) -> Iterator[Planned]:
     for file in files:
         before = Context(job.recipe.model.context)
         for row in rows.read(file, format_name, job.columns):
@@ -147,12 +148,12 @@ def _planned(job: Job, files: Sequence[Found], format_name: str, keys: _Seen) ->
             yield Planned(own_id, key or own_id, row.source, context, *pair, key, first)
 
 
-def _key(row: Row, context: str) -> str:
+def _key(row: InputRow, context: str) -> str:
     text = json.dumps([row.source, context, row.source_language, row.target_language], ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-class _Seen:
+class _SeenTexts:
     """Which texts have occurred: on disk, so that memory does not grow with their number."""
 
     def __init__(self, base: sqlite3.Connection) -> None:
@@ -170,9 +171,9 @@ class _Seen:
 
 
 @contextmanager
-def _seen() -> Iterator[_Seen]:
+def _seen() -> Iterator[_SeenTexts]:
     with scratch() as base:
-        yield _Seen(base)
+        yield _SeenTexts(base)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from quitmt.batch.storage import Found, told, unreadable
+from quitmt.batch.storage import InputFile, told, unreadable
 from quitmt.errors import InputError, UsageError, unknown
 from quitmt.files.durable import is_writable
 
@@ -33,7 +33,7 @@ LARGEST_FIELD = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class InputColumns:
     """The names of columns. Plain text has only a source."""
 
     source: str = "source"
@@ -52,7 +52,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InputRow:
     """A row of the input. ``id`` is None where the files have none."""
 
     number: int
@@ -63,7 +63,7 @@ class Row:
     context: str = ""
 
 
-def format_of(files: Sequence[Found], given: str | None = None) -> str:
+def format_of(files: Sequence[InputFile], given: str | None = None) -> str:
     """The one format of all files."""
     if given is not None:
         if given not in FORMATS:
@@ -82,12 +82,12 @@ def _by_name(name: str) -> str:
     return next((one for one, ends in FORMATS.items() if last in ends), "text")
 
 
-def read(file: Found, format_name: str, columns: Columns) -> Iterator[Row]:
+def read(file: InputFile, format_name: str, columns: InputColumns) -> Iterator[InputRow]:
     """The rows of a file; whatever is wrong with it is an ``InputError`` that names it."""
     if format_name == "text":
         if extra := [use for use in columns.wanted if use != "source"]:
             raise UsageError(f"{file.name} is plain text, which has no column for the {extra[0].replace('_', ' ')}")
-        return (Row(number, text) for number, text in _lines(file))
+        return (InputRow(number, text) for number, text in _lines(file))
     if format_name == "parquet":
         return _rows(_parquet(file, columns), file, columns)
     if format_name == "jsonl":
@@ -95,17 +95,19 @@ def read(file: Found, format_name: str, columns: Columns) -> Iterator[Row]:
     return _rows(_separated(file, columns, "\t" if format_name == "tsv" else ","), file, columns)
 
 
-def _rows(records: Iterator[tuple[int, Mapping[str, Any]]], file: Found, columns: Columns) -> Iterator[Row]:
+def _rows(
+    records: Iterator[tuple[int, Mapping[str, Any]]], file: InputFile, columns: InputColumns
+) -> Iterator[InputRow]:
     wanted = columns.wanted
     for number, record in records:
         found = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
         if "id" in wanted and found["id"] is None:
             raise InputError(f"{file.name}, row {number}: there is no id in {columns.id!r}")
         found["source"], found["context"] = found["source"] or "", found.get("context") or ""
-        yield Row(number, **found)  # type: ignore[arg-type]
+        yield InputRow(number, **found)  # type: ignore[arg-type]
 
 
-def _text(value: Any, use: str, name: str, file: Found, number: int) -> str | None:
+def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str | None:
     if use == "id" and type(value) is int:
         return str(value)
     if value is None or (isinstance(value, str) and is_writable(value)):
@@ -114,14 +116,14 @@ def _text(value: Any, use: str, name: str, file: Found, number: int) -> str | No
     raise InputError(f"{file.name}, row {number}: {name!r} holds {kind}")
 
 
-def _check_columns(there: Sequence[str], file: Found, columns: Columns) -> None:
+def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns) -> None:
     for name in columns.wanted.values():
         if name not in there:
             hint = f"there is {', '.join(map(str, there)) or 'none'}"
             raise InputError(f"{file.name} has no column {name!r}", hint=hint)
 
 
-def _parquet(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
     import pyarrow
     from pyarrow import parquet
 
@@ -138,7 +140,7 @@ def _parquet(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, 
             raise InputError(f"{file.name}: damaged Parquet: {told(error)}") from None
 
 
-def _json(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in _lines(file):
         if not line.strip():
             continue
@@ -149,15 +151,16 @@ def _json(file: Found, columns: Columns) -> Iterator[tuple[int, Mapping[str, Any
         if not isinstance(record, dict):
             raise InputError(f"{file.name}, line {number}: an object is wanted, not {type(record).__name__}")
         if columns.source not in record or (columns.id is not None and columns.id not in record):
-            _check_columns(list(record), file, Columns(columns.source, columns.id))
+            _check_columns(list(record), file, InputColumns(columns.source, columns.id))
         yield number, record
 
 
-def _separated(file: Found, columns: Columns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _separated(file: InputFile, columns: InputColumns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """TSV knows no quotes, as the tools of the field write it."""
     csv.field_size_limit(LARGEST_FIELD)
-    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader((f"{line}\n" for _, line in _lines(file)), delimiter=separator, quoting=quoting)
+    lines = (f"{line}\n" for _, line in _lines(file))
+    quoted = separator != "\t"
+    reader = csv.reader(lines) if quoted else csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
     names: list[str] = []
     number = 0
     try:
@@ -176,7 +179,7 @@ def _separated(file: Found, columns: Columns, separator: str) -> Iterator[tuple[
         raise InputError(f"{file.name}, row {number + 1}: {told(error)}") from None
 
 
-def _lines(file: Found) -> Iterator[tuple[int, str]]:
+def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
     """As ``quitmt.files.lines`` reads them: UTF-8, and a line ends with a line feed and nothing else."""
     number, pieces = 0, list[bytes]()
     for chunk in _chunks(file):
@@ -191,7 +194,7 @@ def _lines(file: Found) -> Iterator[tuple[int, str]]:
         yield number + 1, _decoded(b"".join(pieces), file, number + 1)
 
 
-def _decoded(line: bytes, file: Found, number: int) -> str:
+def _decoded(line: bytes, file: InputFile, number: int) -> str:
     try:
         text = line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -200,7 +203,7 @@ def _decoded(line: bytes, file: Found, number: int) -> str:
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _chunks(file: Found) -> Iterator[bytes]:
+def _chunks(file: InputFile) -> Iterator[bytes]:
     import pyarrow
 
     with closing(file.place.open()) as opened:

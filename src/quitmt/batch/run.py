@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quitmt.batch import board, cluster, columns
-from quitmt.batch.actor import Translator
-from quitmt.batch.cluster import Pool, connected
+from quitmt.batch.actor import PartActor
+from quitmt.batch.cluster import WorkerPool, connected
 from quitmt.batch.fill import fill, write_text
-from quitmt.batch.job import Folder, Job, claim
+from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
-from quitmt.batch.tally import USED, Tally
+from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting
 from quitmt.files.locks import open_alone
@@ -37,15 +37,15 @@ class Reporter(Protocol):
 
     def say(self, message: str) -> None: ...
 
-    def planned(self, plan: Plan, done: Tally) -> None: ...
+    def planned(self, plan: Plan, done: PartTally) -> None: ...
 
-    def progress(self, total: Tally) -> None: ...
+    def progress(self, total: PartTally) -> None: ...
 
 
 @dataclass(slots=True)
-class Summary:
+class BatchSummary:
     plan: Plan
-    total: Tally
+    total: PartTally
     """Of the whole job, whenever its parts were done."""
     seconds: float
     """From when Ray was there, in this run; 0 if there was nothing to do."""
@@ -60,24 +60,26 @@ class _Course:
     budget: int
     done: set[int] = field(default_factory=set)
     retried: list[int] = field(default_factory=list)
-    sum: Tally = field(default_factory=Tally)
+    sum: PartTally = field(default_factory=PartTally)
 
-    def add(self, part: int, tally: Tally) -> None:
+    def add(self, part: int, tally: PartTally) -> None:
         """Each part counts once, whoever tells of it."""
         if part not in self.done:
             self.done.add(part)
             self.sum.merge(tally)
 
-    def with_those(self, under_way: dict[int, dict[str, Any]]) -> Tally:
-        found = Tally()
+    def with_those(self, under_way: dict[int, dict[str, Any]]) -> PartTally:
+        found = PartTally()
         found.merge(self.sum)
         for part, fields in under_way.items():
             if part not in self.done:
-                found.merge(Tally.from_fields(fields))
+                found.merge(PartTally.from_fields(fields))
         return found
 
 
-def run(job: Job, pool: Pool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None) -> Summary:
+def run(
+    job: BatchJob, pool: WorkerPool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None
+) -> BatchSummary:
     """Everything is checked that can be before Ray is started."""
     cluster.check_installed()
     check(job.recipe, installed=pool.address is None)
@@ -89,7 +91,7 @@ def run(job: Job, pool: Pool, reporter: Reporter, *, retry_failed: bool = False,
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
         reporter.planned(plan, course.sum)
-        summary = Summary(plan, Tally(), 0.0)
+        summary = BatchSummary(plan, PartTally(), 0.0)
         if len(course.done) < len(plan.parts):
             summary = _work(job, pool, reporter, plan, course)
         if job.distinct:
@@ -117,7 +119,7 @@ def _alone(folder: Folder) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_pairs(job: Job, plan: Plan, *, installed: bool) -> None:
+def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
     """That there is a model for all languages that rows name."""
     name = (job.recipe.model.name or "").partition(":")[0]
     if len(plan.pairs) > 1 and name == "vllm":
@@ -129,16 +131,16 @@ def _check_pairs(job: Job, plan: Plan, *, installed: bool) -> None:
             check(for_pair(job.recipe, pair), installed=installed)
 
 
-def _course(job: Job, plan: Plan, *, retry_failed: bool) -> _Course:
+def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
     # A job with distinct rows that is done and clean has only its results left.
     source = folder.finished if (folder.own / "input").names() or not job.distinct else folder.place
     there = source.names()
     done = [part for part in range(len(plan.parts)) if folder.name(part) in there]
 
-    def tally(part: int) -> Tally:
+    def tally(part: int) -> PartTally:
         place = source / folder.name(part)
-        return Tally.of(columns.from_bytes(place.read(), folder.output_format, place.url, USED), course.budget)
+        return PartTally.of(columns.from_bytes(place.read(), folder.output_format, place.url, USED), course.budget)
 
     with ThreadPoolExecutor(READERS) as readers:
         for part, found in zip(done, readers.map(tally, done), strict=True):
@@ -149,7 +151,7 @@ def _course(job: Job, plan: Plan, *, retry_failed: bool) -> _Course:
     return course
 
 
-def _work(job: Job, pool: Pool, reporter: Reporter, plan: Plan, course: _Course) -> Summary:
+def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
     begun = time.monotonic()
     profile = job.recipe.stop.profile
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, Path(profile).read_bytes() if profile else None)
@@ -162,17 +164,23 @@ def _work(job: Job, pool: Pool, reporter: Reporter, plan: Plan, course: _Course)
         arguments = (ray, _at_once(job), pool, work, seen, parts, results)
         threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
         _follow(ray, seen, pool, reporter, course, results)
-        return Summary(plan, Tally(), time.monotonic() - ready, ready - begun)
+        return BatchSummary(plan, PartTally(), time.monotonic() - ready, ready - begun)
 
 
-def _at_once(job: Job) -> int:
+def _at_once(job: BatchJob) -> int:
     """Parts that a worker has at once: one that is ending, and enough others to fill its engine."""
     in_flight = effective(job.recipe).run.in_flight or IN_FLIGHT
     return 1 + math.ceil(in_flight / job.rows_per_file)
 
 
 def _consume(
-    ray: Any, at_once: int, pool: Pool, work: Work, seen: Any, parts: list[tuple[int, bool]], results: queue.Queue[Any]
+    ray: Any,
+    at_once: int,
+    pool: WorkerPool,
+    work: Work,
+    seen: Any,
+    parts: list[tuple[int, bool]],
+    results: queue.Queue[Any],
 ) -> None:
     """Ray Data does the rest: which worker gets which part, how many wait, what is done again when a worker dies."""
     try:
@@ -180,7 +188,7 @@ def _consume(
         context.enable_progress_bars = False
         rows = [{"part": part, "retry": retry} for part, retry in parts]
         done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            Translator,
+            PartActor,
             fn_constructor_kwargs={"work": work, "board": seen},
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(
@@ -199,14 +207,16 @@ def _consume(
         results.put(error)
 
 
-def _follow(ray: Any, seen: Any, pool: Pool, reporter: Reporter, course: _Course, results: queue.Queue[Any]) -> None:
+def _follow(
+    ray: Any, seen: Any, pool: WorkerPool, reporter: Reporter, course: _Course, results: queue.Queue[Any]
+) -> None:
     while True:
         try:
             found = results.get(timeout=LOOK_SECONDS)
         except queue.Empty:
             state = _look(ray, seen)
             for part, fields in state.finished.items():
-                course.add(part, Tally.from_fields(fields))
+                course.add(part, PartTally.from_fields(fields))
             reporter.progress(course.with_those(state.under_way))
             if board.is_hopeless(state, pool.most):
                 raise ModelError(_hopeless(state)) from None
@@ -216,7 +226,7 @@ def _follow(ray: Any, seen: Any, pool: Pool, reporter: Reporter, course: _Course
         if found is None:
             reporter.progress(course.sum)
             return
-        course.add(int(found["part"]), Tally.from_fields(json.loads(found["tally"])))
+        course.add(int(found["part"]), PartTally.from_fields(json.loads(found["tally"])))
 
 
 def _look(ray: Any, seen: Any) -> board.State:

@@ -24,7 +24,7 @@ MAGIC = "*?["
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A file or a folder, by a path or an address. Can be sent to other processes."""
 
     url: str
@@ -46,11 +46,11 @@ class Place:
     def is_local(self) -> bool:
         return "://" not in self.url or self.url.startswith("file://")
 
-    def __truediv__(self, name: str) -> Place:
-        return Place(f"{self.url.rstrip('/')}/{name}")
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self.url.rstrip('/')}/{name}")
 
     def __reduce__(self) -> Any:
-        return Place, (self.url,)
+        return Location, (self.url,)
 
     def exists(self) -> bool:
         with unreadable(self.url):
@@ -147,31 +147,31 @@ def _arrow(url: str, lacking: str) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InputFile:
     """A file that a pattern matches."""
 
-    place: Place
+    place: Location
     name: str
     """Its path below the folder that the pattern begins with: part of the ids of its rows."""
 
 
-def matches(pattern: str) -> list[Found]:
+def matches(pattern: str) -> list[InputFile]:
     """The files that a path, an address or a pattern means, in alphabetical order; a folder means all in it."""
-    place = Place(pattern)
+    place = Location(pattern)
     system, path = place.system, place.path
     with unreadable(pattern):
         if not any(sign in pattern for sign in MAGIC):
             if not system.exists(path):
                 raise InputError(f"there is no file {pattern}")
             if not system.isdir(path):
-                return [Found(place, path.rpartition("/")[2])]
+                return [InputFile(place, path.rpartition("/")[2])]
             path = f"{path.rstrip('/')}/**"
         found = sorted(one for one in system.glob(path) if not system.isdir(one))
         fixed = _fixed(path)
         visible = [one for one in found if not any(part[:1] in "._" for part in one[len(fixed) :].split("/"))]
     if not visible:
         raise InputError(f"no file matches {pattern}", hint="quote a pattern, so that the shell leaves it alone")
-    return [Found(Place(_address(place, one)), one[len(fixed) :]) for one in visible]
+    return [InputFile(Location(_address(place, one)), one[len(fixed) :]) for one in visible]
 
 
 def _fixed(path: str) -> str:
@@ -180,7 +180,7 @@ def _fixed(path: str) -> str:
     return path[: path.rfind("/", 0, first) + 1]
 
 
-def _address(place: Place, path: str) -> str:
+def _address(place: Location, path: str) -> str:
     return path if place.is_local else str(place.system.unstrip_protocol(path))
 
 

@@ -14,7 +14,7 @@ USED = ("source", "size", "budget", "stop", "anchors", "remarks", "signature", "
 
 
 @dataclass(slots=True)
-class Tally:
+class PartTally:
     rows: int = 0
     segments: int = 0
     """Those that were begun or failed: a blank row costs nothing and says nothing about costs."""
@@ -43,7 +43,7 @@ class Tally:
         self.signatures[fields["signature"]] += 1
         self.error = self.error or fields.get("error")
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: PartTally) -> None:
         for name in ("rows", "segments", "candidates", "possible", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.stops.update(other.stops)
@@ -60,11 +60,12 @@ class Tally:
         return {name: dict(one) if isinstance(one := getattr(self, name), Counter) else one for name in self.__slots__}
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Tally:
-        return cls(**{name: Counter(one) if isinstance(one, dict) else one for name, one in fields.items()})
+    def from_fields(cls, fields: Mapping[str, Any]) -> PartTally:
+        known: dict[str, Any] = {name: Counter(one) if isinstance(one, dict) else one for name, one in fields.items()}
+        return cls(**known)
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]], budget: int) -> Tally:
+    def of(cls, records: Iterable[Mapping[str, Any]], budget: int) -> PartTally:
         found = cls()
         for one in records:
             found.add(one, budget)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from quitmt.batch import columns
 from quitmt.batch.job import Folder
 from quitmt.batch.plan import Pair, Planned, unpack
-from quitmt.batch.tally import Tally
+from quitmt.batch.tally import PartTally
 from quitmt.engine.session import Session
 from quitmt.errors import MissingExtra, QuitmtError, UsageError, setting
 from quitmt.recipe.build import build
@@ -62,19 +62,19 @@ class Observer(Protocol):
 
     def row(self, fields: Mapping[str, Any], budget: int) -> None: ...
 
-    def part(self, number: int, tally: Tally) -> None: ...
+    def part(self, number: int, tally: PartTally) -> None: ...
 
 
 class Nobody:
     def row(self, fields: Mapping[str, Any], budget: int) -> None:
         """Nobody looks."""
 
-    def part(self, number: int, tally: Tally) -> None:
+    def part(self, number: int, tally: PartTally) -> None:
         """Nobody looks."""
 
 
 @dataclass(slots=True)
-class _Engine:
+class _Loaded:
     session: Session
     slots: asyncio.Semaphore
     """As many as the engine works on at once. The time of whoever waits for one is not running yet."""
@@ -87,19 +87,19 @@ class _Engine:
     trying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Worker:
+class PartWorker:
     def __init__(self, work: Work, observer: Observer | None = None) -> None:
         self._work, self._observer = work, observer or Nobody()
-        self._engines: dict[Pair, asyncio.Task[_Engine]] = {}
+        self._engines: dict[Pair, asyncio.Task[_Loaded]] = {}
 
-    async def do(self, part: int, *, retry: bool = False) -> Tally:
+    async def do(self, part: int, *, retry: bool = False) -> PartTally:
         """Work on a part, and write its file. With ``retry`` only what failed is done again."""
         place, kind = self._work.folder.worked(part), self._work.folder.output_format
         earlier: dict[str, dict[str, Any]] = {}
         if await asyncio.to_thread(place.exists):
             records = columns.from_bytes(await asyncio.to_thread(place.read), kind, place.url)
             if not retry:  # whoever did it died before it could say so
-                return Tally.of(records, self._work.recipe.get("stop", {}).get("n") or BUDGET)
+                return PartTally.of(records, self._work.recipe.get("stop", {}).get("n") or BUDGET)
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
         found, tally = await self._rows(part, [row for row in rows if row.first], earlier)
@@ -109,8 +109,8 @@ class Worker:
 
     async def _rows(
         self, part: int, rows: list[Planned], earlier: Mapping[str, dict[str, Any]]
-    ) -> tuple[list[dict[str, Any]], Tally]:
-        tally, reported = Tally(), time.monotonic()
+    ) -> tuple[list[dict[str, Any]], PartTally]:
+        tally, reported = PartTally(), time.monotonic()
 
         async def one(row: Planned) -> dict[str, Any]:
             nonlocal reported
@@ -133,7 +133,7 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _translated(self, engine: _Engine, row: Planned) -> Finished:
+    async def _translated(self, engine: _Loaded, row: Planned) -> Finished:
         segment = row.as_segment()
         if not row.source.strip():
             return Finished.without_candidates(segment, Verdict.STABLE, engine.session.signature)
@@ -147,10 +147,10 @@ class Worker:
                 await self._try(engine, finished.outcome.error or "")
         return finished
 
-    async def _submitted(self, engine: _Engine, segment: Segment) -> Finished:
+    async def _submitted(self, engine: _Loaded, segment: Segment) -> Finished:
         return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
 
-    async def _try(self, engine: _Engine, error: str) -> None:
+    async def _try(self, engine: _Loaded, error: str) -> None:
         """Find out whether it is the segments that fail, or the engine."""
         async with engine.trying:
             if engine.session.failure:
@@ -162,12 +162,12 @@ class Worker:
                 raise Broken(f"{engine.failures} segments in a row failed, the last with: {error}")
             engine.failures = 0
 
-    def _engine(self, pair: Pair) -> asyncio.Task[_Engine]:
+    def _engine(self, pair: Pair) -> asyncio.Task[_Loaded]:
         if pair not in self._engines:
             self._engines[pair] = asyncio.ensure_future(self._load(pair))
         return self._engines[pair]
 
-    async def _load(self, pair: Pair) -> _Engine:
+    async def _load(self, pair: Pair) -> _Loaded:
         recipe = self._work.recipe_for(pair)
         with tempfile.TemporaryDirectory(prefix="quitmt-") as folder:
             if self._work.profile is not None:
@@ -179,7 +179,7 @@ class Worker:
         session = built.session()
         await session.start()
         in_flight = built.recipe.run.in_flight or IN_FLIGHT
-        return _Engine(session, asyncio.Semaphore(in_flight), built.rule.budget, recipe.run.deadline)
+        return _Loaded(session, asyncio.Semaphore(in_flight), built.rule.budget, recipe.run.deadline)
 
     async def close(self) -> None:
         for task in self._engines.values():

@@ -13,8 +13,8 @@ from quitmt.errors import MissingExtra
 
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
-    from quitmt.batch.run import Summary
-    from quitmt.batch.tally import Tally
+    from quitmt.batch.run import BatchSummary
+    from quitmt.batch.tally import PartTally
 
 DESCRIPTION = """\
 Translate files of any size with Ray, here or on a cluster: Parquet, JSON lines, CSV, TSV or plain text in, Parquet or
@@ -78,7 +78,6 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows of a file, and of what a kill may cost (1000)",
     )
-    group.add_argument("--nbest", type=int, default=0, metavar="N", help="the N best candidates with their scores (0)")
     group.add_argument("--text", metavar="FILE", help="the translations as plain lines too, in the order of the input")
     group.add_argument("--retry-failed", action="store_true", help="take up the segments again that failed")
 
@@ -102,16 +101,16 @@ def act(args: argparse.Namespace) -> int:
         import fsspec  # noqa: F401  # a plain install lacks them
         import pyarrow  # noqa: F401
 
-        from quitmt.batch.cluster import Pool
-        from quitmt.batch.job import Job
-        from quitmt.batch.rows import Columns
+        from quitmt.batch.cluster import WorkerPool
+        from quitmt.batch.job import BatchJob
+        from quitmt.batch.rows import InputColumns
         from quitmt.batch.run import run
     except ImportError as error:
         raise MissingExtra(f"quitmt batch needs {error.name}", hint="pip install 'quitmt[batch]'") from None
-    columns = Columns(
+    columns = InputColumns(
         args.source_column, args.id_column, args.src_column, args.tgt_column, args.context_column, not args.no_header
     )
-    job = Job(
+    job = BatchJob(
         tuple(args.inputs),
         args.output,
         options.recipe_of(args),
@@ -119,10 +118,9 @@ def act(args: argparse.Namespace) -> int:
         args.input_format,
         args.output_format,
         args.rows_per_file,
-        args.nbest,
         args.distinct,
     )
-    pool = Pool.sized(
+    pool = WorkerPool.sized(
         args.workers,
         gpus=args.gpus_per_worker,
         cpus=args.cpus_per_worker,
@@ -131,7 +129,7 @@ def act(args: argparse.Namespace) -> int:
         dashboard=args.dashboard,
         debug=args.debug,
     )
-    shown = Shown(quiet=args.quiet)
+    shown = BatchProgress(quiet=args.quiet)
     try:
         summary = run(job, pool, shown, retry_failed=args.retry_failed, text=args.text)
     except KeyboardInterrupt:
@@ -143,7 +141,7 @@ def act(args: argparse.Namespace) -> int:
     return _tell(summary, args, pool.most)
 
 
-def _tell(summary: Summary, args: argparse.Namespace, workers: int) -> int:
+def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
     total, plan = summary.total, summary.plan
     if not args.quiet:
         for line in summary_lines(plan, total, summary.seconds, workers, args.gpus_per_worker):
@@ -156,7 +154,7 @@ def _tell(summary: Summary, args: argparse.Namespace, workers: int) -> int:
     return 1
 
 
-def summary_lines(plan: Plan, total: Tally, seconds: float, workers: int, gpus: float) -> list[str]:
+def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """What a job came to, what it cost, and what full budgets would have."""
     found = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
@@ -175,11 +173,12 @@ def summary_lines(plan: Plan, total: Tally, seconds: float, workers: int, gpus: 
     return found
 
 
-class Shown:
+class BatchProgress:
     """A bar on a terminal; elsewhere a line now and then."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._bar, self._told = quiet, None, time.monotonic()
+        self._quiet, self._told = quiet, time.monotonic()
+        self._bar: Any = None
         self._total = self._before = 0
         self._begun = 0.0
 
@@ -187,7 +186,7 @@ class Shown:
         if not self._quiet:
             print(f"quitmt: {message}", file=sys.stderr)
 
-    def planned(self, plan: Plan, done: Tally) -> None:
+    def planned(self, plan: Plan, done: PartTally) -> None:
         from tqdm import tqdm
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
@@ -199,7 +198,7 @@ class Shown:
             file=sys.stderr, dynamic_ncols=True, smoothing=0.05,
         )  # fmt: skip
 
-    def progress(self, total: Tally) -> None:
+    def progress(self, total: PartTally) -> None:
         if self._bar is None:
             return
         if not self._bar.disable:
@@ -210,7 +209,7 @@ class Shown:
             self._told = time.monotonic()
             self.say(self.line(total, time.monotonic() - self._begun))
 
-    def line(self, total: Tally, seconds: float) -> str:
+    def line(self, total: PartTally, seconds: float) -> str:
         rate = (total.rows - self._before) / seconds if seconds else 0.0
         left = f", {(self._total - total.rows) / rate / 60:.0f} minutes left" if rate > 0 else ""
         done = f"{total.rows:,} of {self._total:,} segments, {rate:.1f} per second{left}"
