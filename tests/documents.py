@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *(page for page in sorted(DOCS.rglob("*.md")) if page.parent != DOCS / "study" / "tables"),
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "tables"),
 ]
 
 _FENCE = re.compile(r"(?P<run><!-- run -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import Ran
 from tests.servers.fake_openai import fake_server
 
-from quitmt.cli.shard import Part
+from quitmt.cli.shard import Shard
 
 Quitmt = Callable[..., Ran]
 FEW = ("-q", "-n", 16, "-k", 8, "-w", 2)
@@ -148,7 +148,7 @@ def test_what_is_wrong_elsewhere_does_not_matter(quitmt: Quitmt, text: Path) -> 
 
 @given(st.integers(0, 10**12), st.integers(1, 1000))
 def test_parts_are_contiguous_and_even(lines: int, count: int) -> None:
-    parts = [Part.of(lines, number, count).lines for number in range(1, count + 1)]
+    parts = [Shard.of(lines, number, count).lines for number in range(1, count + 1)]
     assert parts[0].start == 0 and parts[-1].stop == lines
     assert all(one.stop == other.start for one, other in pairwise(parts))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 from tests.conftest import Ran
 
-from quitmt.export import Settings, export, export_async, writers
+from quitmt.export import ExportSettings, export, export_async, writers
 from quitmt.export.formats import FORMATS
 
 Quitmt = Callable[..., Ran]
@@ -76,7 +76,7 @@ def test_what_stands_in_the_rows(pools: Path, tmp_path: Path) -> None:
     best, middle, worst = (text.format(0) for text in TEXTS)
     found = {name: tmp_path / f"{name}.jsonl" for name in FORMATS}
     for name, path in found.items():
-        export([pools], path, Settings(name), about=False)
+        export([pools], path, ExportSettings(name), about=False)
     first = {name: rows_of(path)[0] for name, path in found.items()}
     source = SOURCE.format(0)
     assert first["sft"] == {"prompt": source, "completion": best}
@@ -90,7 +90,7 @@ def test_what_stands_in_the_rows(pools: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sft", "dpo", "kto", "ranked", "reward"])
 def test_chats(name: str, pools: Path, tmp_path: Path) -> None:
-    settings = Settings(name, prompt="instruct", chat=True, languages=("en", "pt"))
+    settings = ExportSettings(name, prompt="instruct", chat=True, languages=("en", "pt"))
     export(pools, tmp_path / "out.parquet", settings)
     schema = parquet.read_table(tmp_path / "out.parquet").schema
     assert str(schema.field("prompt").type) == CHAT
@@ -105,7 +105,7 @@ def test_chats(name: str, pools: Path, tmp_path: Path) -> None:
 
 
 def test_a_template_whose_contents_are_lists(pools: Path, tmp_path: Path) -> None:
-    settings = Settings("sft", prompt="translategemma", chat=True, languages=("en", "pt"))
+    settings = ExportSettings("sft", prompt="translategemma", chat=True, languages=("en", "pt"))
     export(pools, tmp_path / "out.parquet", settings)
     [message] = rows_of(tmp_path / "out.parquet")[0]["prompt"]
     assert message["content"][0]["text"] == SOURCE.format(0)

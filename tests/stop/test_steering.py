@@ -16,7 +16,7 @@ from quitmt.errors import UsageError
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
-from quitmt.stop.steering import FIRST, LAG, Aimed, Steered, Steering, needed
+from quitmt.stop.steering import FIRST, LAG, Aimed, Steered, ThresholdSteering, needed
 from quitmt.types import Outcome, Standing, Verdict
 
 RULE = Loss(step=4, budget=256)
@@ -54,7 +54,7 @@ class _Told:
         return self._signals[standing.size]
 
 
-def run(steering: Steering, seeds: list[int], *, late: int = 0, tokens: int | None = None) -> list[Outcome]:
+def run(steering: ThresholdSteering, seeds: list[int], *, late: int = 0, tokens: int | None = None) -> list[Outcome]:
     """Outcomes become known as late as they may, or ``late`` positions after they could."""
     found: list[Outcome] = []
     told = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from quitmt.cli import options
 from quitmt.errors import UsageError
-from quitmt.export import Settings, export
+from quitmt.export import ExportSettings, export
 from quitmt.export.choose import MARGIN, REJECTED
 from quitmt.export.export import default_entry
 from quitmt.export.filters import FILTERS, RATIO
@@ -87,7 +87,7 @@ def act(args: argparse.Namespace) -> int:
     if args.output == STDOUT and args.llama_factory is not None:
         raise UsageError("--llama-factory needs a file", hint="give -o FILE")
     entry = default_entry(args.output) if args.llama_factory == "" else args.llama_factory
-    settings = Settings(
+    settings = ExportSettings(
         args.format,
         args.score,
         args.rejected,

@@ -3,7 +3,7 @@
 Lines keep the numbers, and with them the candidates, that they have in the whole, so the outputs of all parts, put
 together in order, are the output of the whole.
 
-    >>> [Part.of(9, number, 4).lines for number in (1, 2, 3, 4)]
+    >>> [Shard.of(9, number, 4).lines for number in (1, 2, 3, 4)]
     [range(0, 2), range(2, 4), range(4, 6), range(6, 9)]
 """
 
@@ -23,7 +23,7 @@ _FORM = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Shard:
     """Which lines of an input, counted from 0, are translated."""
 
     lines: range
@@ -46,7 +46,7 @@ class Part:
         return {"--shard": self.name} if self.name else {}
 
 
-WHOLE = Part(range(2**62))
+WHOLE = Shard(range(2**62))
 
 
 def parse(text: str) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def parse(text: str) -> tuple[int, int]:
     return number, count
 
 
-def part_of(path: str, shard: tuple[int, int] | None) -> Part:
+def part_of(path: str, shard: tuple[int, int] | None) -> Shard:
     if shard is None:
         return WHOLE
     if path == STDIN or (Path(path).exists() and not Path(path).is_file()):
@@ -66,7 +66,7 @@ def part_of(path: str, shard: tuple[int, int] | None) -> Part:
             f"--shard needs a file: how many lines there are in {name_of(path)} is not known before its end",
             hint="name a file, plain or gzip",
         )
-    return Part.of(_length(path), *shard)
+    return Shard.of(_length(path), *shard)
 
 
 def _length(path: str) -> int:

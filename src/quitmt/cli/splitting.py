@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from quitmt.cli.shard import WHOLE, Part
+from quitmt.cli.shard import WHOLE, Shard
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.files.lines import read_lines
@@ -27,7 +27,7 @@ class Lines:
     _found: list[Finished] = field(default_factory=list)
 
     async def items(
-        self, path: str, signature: str, context: int, part: Part = WHOLE
+        self, path: str, signature: str, context: int, part: Shard = WHOLE
     ) -> AsyncIterator[tuple[Item, int]]:
         """As ``quitmt.cli.translate.items``. A line without sentences is one result, of which nothing is used."""
         number, before = part.skipped(context), Context(context)

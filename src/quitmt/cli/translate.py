@@ -13,7 +13,7 @@ from typing import Any
 from quitmt.cli import options, results, shard
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
-from quitmt.cli.shard import WHOLE, Part
+from quitmt.cli.shard import WHOLE, Shard
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
@@ -118,7 +118,7 @@ def is_outcomes(path: str) -> bool:
 
 
 async def items(
-    path: str, signature: str, context: int = 0, anchors: Sequence[str] = (), part: Part = WHOLE
+    path: str, signature: str, context: int = 0, anchors: Sequence[str] = (), part: Shard = WHOLE
 ) -> AsyncIterator[tuple[Item, int]]:
     """The lines of a part as segments, each with the ``context`` lines before it, and with the same line of the files
     of ``anchors``; a blank line begins a new document, or is no anchor."""

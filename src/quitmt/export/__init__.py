@@ -6,7 +6,7 @@ Invariants: everything streams, so memory does not grow with the input (but for 
 are found); nothing that exists is overwritten; what gives no row is counted with its reason.
 """
 
-from quitmt.export.export import Settings, export, export_async
+from quitmt.export.export import ExportSettings, export, export_async
 from quitmt.export.summary import Summary
 
-__all__ = ["Settings", "Summary", "export", "export_async"]
+__all__ = ["ExportSettings", "Summary", "export", "export_async"]

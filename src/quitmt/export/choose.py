@@ -94,7 +94,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Chosen:
     """What is used of a source, or why nothing is."""
 
     chosen: Ranked | None = None
@@ -102,29 +102,29 @@ class Choice:
     reason: str | None = None
 
 
-def best(source: str, ranked: Sequence[Ranked], filters: Filters) -> Choice:
+def best(source: str, ranked: Sequence[Ranked], filters: Filters) -> Chosen:
     """The best candidate that is not left out."""
     if not ranked:
-        return Choice(reason=UNSCORED)
+        return Chosen(reason=UNSCORED)
     found = next((one for one in ranked if filters.reason(source, one.text) is None), None)
-    return Choice(found) if found else Choice(reason=LEFT_OUT)
+    return Chosen(found) if found else Chosen(reason=LEFT_OUT)
 
 
 def pairs(
     source: str, ranked: Sequence[Ranked], filters: Filters, strategy: Strategy, margin: Margin, count: int = 1
-) -> Choice:
+) -> Chosen:
     """The best one, and up to ``count`` others that it is preferred to."""
     if len(ranked) == 1:
-        return Choice(reason=ONE)
+        return Chosen(reason=ONE)
     choice = best(source, ranked, filters)
     if choice.chosen is None:
         return choice
     chosen, least = choice.chosen, margin.of(ranked)
     if strategy.name == "greedy":
         if chosen.origin == "greedy":
-            return Choice(reason=GREEDY_IS_BEST)
+            return Chosen(reason=GREEDY_IS_BEST)
         if not any(one.origin == "greedy" for one in ranked):
-            return Choice(reason=NO_GREEDY)
+            return Chosen(reason=NO_GREEDY)
     found = list[Ranked]()
     for one in strategy.order(chosen, ranked):
         gain = chosen.score - one.score
@@ -132,7 +132,7 @@ def pairs(
             found.append(one)
             if len(found) == count:
                 break
-    return Choice(chosen, tuple(found)) if found else Choice(reason=CLOSE)
+    return Chosen(chosen, tuple(found)) if found else Chosen(reason=CLOSE)
 
 
 def everything(source: str, ranked: Sequence[Ranked], filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:

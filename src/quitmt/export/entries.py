@@ -22,7 +22,7 @@ ABOUT = ("log_probability", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ExportEntry:
     """One source. Of an outcome without an n-best list only the translation is known (``listed`` is false)."""
 
     id: str
@@ -35,7 +35,7 @@ class Entry:
     listed: bool = True
 
 
-async def read_entries(paths: Iterable[str], score: str | None = None) -> AsyncGenerator[Entry]:
+async def read_entries(paths: Iterable[str], score: str | None = None) -> AsyncGenerator[ExportEntry]:
     """Of all files, in order. ``score`` names that of the pools, which may be left out where there is only one."""
     for path in paths:
         number = 0
@@ -50,7 +50,7 @@ async def read_entries(paths: Iterable[str], score: str | None = None) -> AsyncG
                 raise InputError(f"{name_of(path)}, line {number}: {error.args[0]}", hint=hint) from None
 
 
-def entry_of(fields: dict[str, Any], score: str | None = None) -> Entry:
+def entry_of(fields: dict[str, Any], score: str | None = None) -> ExportEntry:
     if "candidates" in fields:
         return _from_pool(columns_of(fields), score)
     if "translation" in fields:
@@ -58,7 +58,7 @@ def entry_of(fields: dict[str, Any], score: str | None = None) -> Entry:
     raise InputError('neither a pool, which has "candidates", nor an outcome, which has a "translation"')
 
 
-def _from_pool(pool: Columns, score: str | None) -> Entry:
+def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
     name = _score_name(pool.scores, score)
     log_probabilities = pool.scores.get("log_probability") or [None] * len(pool.texts)
     counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
@@ -72,7 +72,7 @@ def _from_pool(pool: Columns, score: str | None) -> Entry:
         if value is not None and text not in found:
             found[text] = Ranked(index, text, float(value), counts[text], log_probability, origins.get(text, ""))
     ranked = sorted(found.values(), key=lambda one: -one.score)
-    return Entry(pool.id, pool.source, ranked, len(pool.texts), "", pool.generator)
+    return ExportEntry(pool.id, pool.source, ranked, len(pool.texts), "", pool.generator)
 
 
 def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:
@@ -92,7 +92,7 @@ def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:
     return known[0]
 
 
-def _from_outcome(fields: Mapping[str, Any]) -> Entry:
+def _from_outcome(fields: Mapping[str, Any]) -> ExportEntry:
     stop, size = _text(fields, "stop"), fields.get("size", 0)
     if not isinstance(size, int):
         raise InputError(f'"size" must be a whole number, not {size!r}')
@@ -106,7 +106,7 @@ def _from_outcome(fields: Mapping[str, Any]) -> Entry:
     if stop == Verdict.FAILED:
         ranked = []
     known = {"id": id_of(dict(fields)), "source": _text(fields, "source"), "signature": _text(fields, "signature")}
-    return Entry(ranked=ranked, size=size, stop=stop, listed=nbest is not None, **known)
+    return ExportEntry(ranked=ranked, size=size, stop=stop, listed=nbest is not None, **known)
 
 
 def _alone(fields: Mapping[str, Any]) -> list[Ranked]:

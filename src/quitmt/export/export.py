@@ -10,8 +10,8 @@ from pathlib import Path
 
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.export import choose, filters, llama_factory
-from quitmt.export.choose import Choice, Margin, Strategy
-from quitmt.export.entries import Entry, read_entries
+from quitmt.export.choose import Chosen, Margin, Strategy
+from quitmt.export.entries import ExportEntry, read_entries
 from quitmt.export.filters import DUPLICATE, RATIO, Filters
 from quitmt.export.formats import FORMATS, Format, Row, rows
 from quitmt.export.summary import Summary
@@ -26,7 +26,7 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExportSettings:
     """How training data is made; the defaults and their reasons are in docs/training-data.md."""
 
     format: str = "dpo"
@@ -51,29 +51,31 @@ class Settings:
     """The name of the entry in ``dataset_info.json``."""
 
 
-def export(inputs: Paths, output: str | PathLike[str], settings: Settings | None = None, **more: object) -> Summary:
+def export(
+    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
+) -> Summary:
     """Write training data to a new file. ``more`` are fields of the settings: ``format="sft", chat=True``."""
     return next(iterate(_once(inputs, output, settings, more)))
 
 
 async def export_async(
-    inputs: Paths, output: str | PathLike[str], settings: Settings | None = None, **more: object
+    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
 ) -> Summary:
     return await anext(_once(inputs, output, settings, more))
 
 
 async def _once(
-    inputs: Paths, output: str | PathLike[str], settings: Settings | None, more: dict[str, object]
+    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None, more: dict[str, object]
 ) -> AsyncIterator[Summary]:
     paths = [inputs] if isinstance(inputs, str | PathLike) else list(inputs)
-    job = Job(replace(settings or Settings(), **more))  # type: ignore[arg-type]
+    job = ExportJob(replace(settings or ExportSettings(), **more))  # type: ignore[arg-type]
     yield await job.run([fspath(path) for path in paths], fspath(output))
 
 
-class Job:
+class ExportJob:
     """Settings that were found to be right, and what they come to."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ExportSettings) -> None:
         if settings.format not in FORMATS:
             raise unknown("format", settings.format, FORMATS)
         if settings.pairs < 1:
@@ -102,7 +104,7 @@ class Job:
             llama_factory.write(info, output)
         return summary
 
-    async def _write(self, entries: AsyncIterator[Entry], opened: Callable[[], Writer]) -> Summary:
+    async def _write(self, entries: AsyncIterator[ExportEntry], opened: Callable[[], Writer]) -> Summary:
         summary, writer = Summary(), opened()
         try:
             async for entry in entries:
@@ -121,7 +123,7 @@ class Job:
             raise
         return summary
 
-    def rows(self, entry: Entry) -> list[Row] | str:
+    def rows(self, entry: ExportEntry) -> list[Row] | str:
         """What a source gives, or why it gives nothing."""
         if entry.stop == Verdict.FAILED:
             return "failed"
@@ -138,11 +140,11 @@ class Job:
             return "are duplicates"
         return rows(self.settings.format, entry, choice, candidates, self.voice)
 
-    def _choose(self, entry: Entry) -> tuple[Choice, Sequence[Ranked]] | str:
+    def _choose(self, entry: ExportEntry) -> tuple[Chosen, Sequence[Ranked]] | str:
         source, ranked = entry.source, entry.ranked
         if self.format.needs == "all":
             found = choose.everything(source, ranked, self.filters, at_least=self.format.at_least)
-            return found if isinstance(found, str) else (Choice(), found)
+            return found if isinstance(found, str) else (Chosen(), found)
         if self.format.needs == "best":
             choice = choose.best(source, ranked, self.filters)
         else:

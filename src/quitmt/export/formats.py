@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from quitmt.export.choose import Choice
-from quitmt.export.entries import Entry
+from quitmt.export.choose import Chosen
+from quitmt.export.entries import ExportEntry
 from quitmt.export.voice import Voice
 from quitmt.types import Ranked
 
@@ -76,22 +76,22 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def rows(name: str, entry: Entry, choice: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+def rows(name: str, entry: ExportEntry, choice: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
     """Of one source; ``choice`` or ``candidates`` is what its format needs."""
     about = {"id": entry.id, "source": entry.source, "size": entry.size, "stop": entry.stop}
     about["signature"] = entry.signature
     return [{**about, **row} for row in _ROWS[name](entry, choice, candidates, voice)]
 
 
-def _sft(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _sft(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
     return [_judged(entry, choice.chosen, voice)] if choice.chosen else []
 
 
-def _parallel(_: Entry, choice: Choice, __: Sequence[Ranked], ___: Voice) -> list[Row]:
+def _parallel(_: ExportEntry, choice: Chosen, __: Sequence[Ranked], ___: Voice) -> list[Row]:
     return [{"target": choice.chosen.text, "score": choice.chosen.score}] if choice.chosen else []
 
 
-def _dpo(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _dpo(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
     chosen = choice.chosen
     if chosen is None:
         return []
@@ -108,7 +108,7 @@ def _dpo(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> lis
     ]
 
 
-def _kto(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _kto(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
     if choice.chosen is None:
         return []
     return [
@@ -117,7 +117,7 @@ def _kto(entry: Entry, choice: Choice, _: Sequence[Ranked], voice: Voice) -> lis
     ]
 
 
-def _ranked(entry: Entry, _: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _ranked(entry: ExportEntry, _: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
     return [
         {
             "prompt": voice.prompt(entry.source),
@@ -129,16 +129,16 @@ def _ranked(entry: Entry, _: Choice, candidates: Sequence[Ranked], voice: Voice)
     ]
 
 
-def _reward(entry: Entry, _: Choice, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _reward(entry: ExportEntry, _: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
     return [
         {**_judged(entry, one, voice), "count": one.count, "log_probability": one.log_probability} for one in candidates
     ]
 
 
-def _judged(entry: Entry, one: Ranked, voice: Voice) -> Row:
+def _judged(entry: ExportEntry, one: Ranked, voice: Voice) -> Row:
     return {"prompt": voice.prompt(entry.source), "completion": voice.completion(one.text), "score": one.score}
 
 
-_ROWS: Mapping[str, Callable[[Entry, Choice, Sequence[Ranked], Voice], list[Row]]] = {
+_ROWS: Mapping[str, Callable[[ExportEntry, Chosen, Sequence[Ranked], Voice], list[Row]]] = {
     "sft": _sft, "parallel": _parallel, "dpo": _dpo, "kto": _kto, "ranked": _ranked, "reward": _reward
 }  # fmt: skip

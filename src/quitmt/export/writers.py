@@ -56,7 +56,7 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
     return _Tsv(path) if pair and suffix in TSV else _JsonLines(path, columns)
 
 
-class _Lines:
+class _LineWriter:
     """Text files, which are all or nothing."""
 
     def __init__(self, *paths: str) -> None:
@@ -81,7 +81,7 @@ class _Lines:
                 Path(file.path).unlink(missing_ok=True)
 
 
-class _JsonLines(_Lines):
+class _JsonLines(_LineWriter):
     def __init__(self, path: str, columns: Mapping[str, Kind]) -> None:
         super().__init__(path)
         self._columns = list(columns)
@@ -90,12 +90,12 @@ class _JsonLines(_Lines):
         self._files[0].write(json.dumps({name: row[name] for name in self._columns}, ensure_ascii=False))
 
 
-class _Tsv(_Lines):
+class _Tsv(_LineWriter):
     def write(self, row: Row) -> None:
         self._files[0].write(f"{_flat(row['source'])}\t{_flat(row['target'])}")
 
 
-class _TwoFiles(_Lines):
+class _TwoFiles(_LineWriter):
     def write(self, row: Row) -> None:
         for file, name in zip(self._files, ("source", "target"), strict=True):
             file.write(_flat(row[name]))

@@ -99,9 +99,9 @@ class Steered:
         """For a segment that belongs to no run."""
         return self.steer().next(0).open()
 
-    def steer(self) -> Steering:
+    def steer(self) -> ThresholdSteering:
         """For the segments of one run."""
-        return Steering(self)
+        return ThresholdSteering(self)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Recording:
         return min(self._most, found) if size < self._most else found
 
 
-class Steering:
+class ThresholdSteering:
     """One run. ``next`` is called for every position of the input in order, ``add`` for every outcome in any order."""
 
     def __init__(self, steered: Steered) -> None:
@@ -168,7 +168,7 @@ class Steering:
         self._owed = 0.0
         """What was spent too much, in costs asked for."""
         self._looks = np.array(list(steered.rule.sizes())[:-1], np.int64)
-        self._known = _Known(self._looks)
+        self._known = _Remembered(self._looks)
 
     @property
     def ready(self) -> bool:
@@ -228,7 +228,7 @@ class Steering:
         return Aimed(rule, most, self._of.learns_top, self._of.signature, self._of.budget)
 
 
-class _Known:
+class _Remembered:
     """What is remembered of the last segments: arrays of a row each."""
 
     def __init__(self, looks: npt.NDArray[np.int64]) -> None:

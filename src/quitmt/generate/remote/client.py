@@ -33,7 +33,7 @@ from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote import troubles
 from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.circuit import Policy
-from quitmt.generate.remote.link import Link, Message, Read, Refused, Reply, Tries
+from quitmt.generate.remote.link import Link, Outgoing, Read, Refused, Reply, Tries
 from quitmt.generate.remote.pacing import Gate, Pass, Sign
 from quitmt.generate.remote.reading import Unusable, parsed, read_beginning, read_body
 from quitmt.generate.remote.troubles import Trouble
@@ -135,7 +135,7 @@ class Client:
 
         Requests of one ``sender`` (a segment, say) share their fate; without one, each stands for itself.
         """
-        link, message, seconds = self._link(), Message(path, body, read, limit), 0.0
+        link, message, seconds = self._link(), Outgoing(path, body, read, limit), 0.0
         tries = Tries(object() if sender is None else sender)
         try:
             while True:
@@ -177,11 +177,11 @@ class Client:
             with suppress(Refused):
                 await self._attempt(link, entry, self._probe_message())
 
-    def _probe_message(self) -> Message[Any]:
+    def _probe_message(self) -> Outgoing[Any]:
         assert self.probe is not None
-        return Message(*self.probe, lambda found: None, PROBE_BYTES)
+        return Outgoing(*self.probe, lambda found: None, PROBE_BYTES)
 
-    async def _attempt(self, link: Link, entry: Pass, message: Message[T]) -> tuple[T | Trouble, float]:
+    async def _attempt(self, link: Link, entry: Pass, message: Outgoing[T]) -> tuple[T | Trouble, float]:
         """Send once, and leave the gate with what came of it."""
         number, address = entry.door, self.addresses[entry.door]
         result, trouble = Sign.UNKNOWN, link.troubles[number]
@@ -254,7 +254,7 @@ class Client:
         wait = trouble.wait_seconds + self._jitter(min(self._policy.backoff_ceiling_seconds, doubled))
         await self._sleep(min(wait, left))
 
-    async def _send(self, session: aiohttp.ClientSession, address: Address, message: Message[T]) -> T | Trouble:
+    async def _send(self, session: aiohttp.ClientSession, address: Address, message: Outgoing[T]) -> T | Trouble:
         import aiohttp
 
         self.tally["sent"] += 1
@@ -279,7 +279,7 @@ class Client:
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name may not be one for this system
             return troubles.unreached(url, error)
 
-    async def _judge(self, response: aiohttp.ClientResponse, address: Address, message: Message[T]) -> T | Trouble:
+    async def _judge(self, response: aiohttp.ClientResponse, address: Address, message: Outgoing[T]) -> T | Trouble:
         status, headers = response.status, response.headers
         if status == 200 and "html" not in headers.get("Content-Type", ""):
             return message.read(parsed(await read_body(response, message.limit)))

@@ -47,7 +47,7 @@ class Reply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Message(Generic[T]):
+class Outgoing(Generic[T]):
     """What is sent, and how its answer is read."""
 
     path: str
