@@ -20,7 +20,7 @@ from quitmt.metrics.function import as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Update, Utility, ranked, traits_of
 from quitmt.recipe import keywords
 from quitmt.recipe.build import build_reranker
-from quitmt.recipe.check import check
+from quitmt.recipe.check import check, refuse_texts
 from quitmt.recipe.effective import Given, reranking_of
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support
@@ -216,6 +216,7 @@ def _made(metric: Any, **settings: Any) -> Reranker[Any]:
     recipe, given = keywords.read({"reranker": metric, **settings})
     if given.reranker is not None:
         return given.reranker
+    refuse_texts(recipe, "a reward")
     check(recipe, Given(RecordedGenerator()))
     choice = replace(recipe.rerank, support=recipe.rerank.support or reranking_of(recipe.rerank).usual_support)
     return build_reranker(choice, recipe.model.languages)

@@ -28,6 +28,8 @@ class Segment:
     """The sentences before it, for generators that can use them."""
     anchors: tuple[str, ...] = ()
     """Translations that the user has already: a system's output, a match of a translation memory, a draft."""
+    support: tuple[str, ...] = ()
+    """Texts that judge its candidates in place of the samples, and are none themselves: MBR with support "given"."""
     seed: int | None = None
     """In place of the run's, for generators whose traits say that they take it."""
     owner: str = ""

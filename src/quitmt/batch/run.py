@@ -25,7 +25,7 @@ from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting
 from quitmt.files.locks import open_alone
-from quitmt.recipe.check import check, refuse_pacing
+from quitmt.recipe.check import check, refuse_pacing, refuse_texts
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
 
 LOOK_SECONDS = 0.5
@@ -84,6 +84,7 @@ def run(
     cluster.check_installed()
     check(job.recipe, installed=pool.address is None)
     refuse_pacing(job.recipe)
+    refuse_texts(job.recipe, "a batch")
     files, format_name = job.files()
     claim(job, files)
     with _alone(job.folder):

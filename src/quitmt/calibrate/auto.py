@@ -158,7 +158,7 @@ def tell_basis(reranker: str, generator: str | None) -> None:
 
 def _unknown_loss(reranker: str, traits: RerankerTraits, k: int, n: int) -> UsageError:
     auto, shape = setting("stop.rule", "auto"), f"{setting('stop.k', k)} {setting('stop.n', n)}"
-    if traits.kind == "mbr":
+    if traits.kind == "mbr" and not traits.running_best:
         told = f"{reranker}, which is not exact MBR, loses"
         hint = (
             f"give {setting('stop.max_cost')}, or leave out {setting('rerank.variant')} and {setting('rerank.filter')}"

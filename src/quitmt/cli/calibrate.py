@@ -28,7 +28,7 @@ from quitmt.names import without_options
 from quitmt.protocols import Reranker
 from quitmt.recipe import Recipe, StopRecipe
 from quitmt.recipe.build import build_reranker
-from quitmt.recipe.check import check
+from quitmt.recipe.check import check, refuse_texts
 from quitmt.recipe.effective import BUDGET, STEP, Given, effective, reranking_of
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
@@ -116,6 +116,7 @@ def act(args: argparse.Namespace) -> int:
     for name, usual in (("variant", "exact"), ("filter", None)):
         if getattr(recipe.rerank, name) != usual:
             raise UsageError(f"rules are replayed on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
+    refuse_texts(recipe, "a replay")
     check(recipe, given)
     whole = effective(recipe, given)
     step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from quitmt.cli import options, results
+from quitmt.cli.beside import LinesBeside, add_support, with_support
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
@@ -24,7 +26,8 @@ DESCRIPTION = """\
 Choose from recorded candidates, as translate would have done with them: rerank, and stop as soon as more would not
 help. Pools are JSON lines, one segment each, gzip or not:
 
-  {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "anchors": ["…", …]}
+  {"id": "1", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "anchors": ["…", …],
+   "support": ["…", …]}
 
 or plain text with N lines per source (--num-candidates N, --sources FILE)."""
 
@@ -49,6 +52,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("pools", nargs="?", metavar="POOLS", help="a file of pools, or - for standard input")
     parser.add_argument("--num-candidates", type=int, metavar="N", help="POOLS is plain text, N lines a source")
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
+    add_support(parser)
     model = ("model.source_language", "model.target_language", "model.anchors")
     limits = ("run.in_flight", "run.nbest", "run.deadline", "run.run_deadline")
     options.add_recipe(parser, *model, "rerank", "stop", *limits)
@@ -61,7 +65,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
-    recipe = options.recipe_of(args)
+    recipe = with_support(options.recipe_of(args), args.support_from)
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)
@@ -70,11 +74,12 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     pools = pools_of(args)
     settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
-    inputs = [path for path in (args.pools, args.sources, built.recipe.stop.profile) if path]
+    inputs = [path for path in (args.pools, args.sources, *args.support_from, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     outputs.score_name = score_name(built.recipe.rerank.name)
     known = outputs.generators if outputs.pools else None
-    return Run(driver, outputs, progress, journal, expected(args, built)), items(pools, generator, known)
+    run = Run(driver, outputs, progress, journal, expected(args, built))
+    return run, items(pools, generator, known, args.support_from)
 
 
 def origins(anchors: str | None) -> frozenset[str] | None:
@@ -101,17 +106,28 @@ def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
 
 
 async def items(
-    pools: AsyncIterator[RecordedPool], generator: RecordedGenerator, generators: dict[str, str] | None = None
+    pools: AsyncIterator[RecordedPool],
+    generator: RecordedGenerator,
+    generators: dict[str, str] | None = None,
+    support: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Item, int]]:
-    """Each pool as a segment; ``generators`` takes the signature of what sampled it, by id."""
-    async for pool in pools:
-        if generators is not None:
-            generators[pool.segment.id] = pool.generator
-        yield generator.add(pool), checksum(pool)
+    """Each pool as a segment; ``generators`` takes the signature of what sampled it, by id. Files of ``support`` take
+    the place of what was recorded."""
+    count = 0
+    async with LinesBeside(support, of="there are pools") as judges:
+        async for pool in pools:
+            count += 1
+            if support:
+                pool = replace(pool, segment=replace(pool.segment, support=await judges.next(count)))
+            if generators is not None:
+                generators[pool.segment.id] = pool.generator
+            yield generator.add(pool), checksum(pool)
+        await judges.end(count)
 
 
 def checksum(pool: RecordedPool) -> int:
     content = [pool.segment.id, pool.segment.source]
     for candidate in (*pool.candidates, *pool.anchors):
         content += [candidate.text, repr(candidate.scores)]
+    content += [f"\0{text}" for text in pool.segment.support]
     return zlib.crc32("\n".join(content).encode())

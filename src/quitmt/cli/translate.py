@@ -6,22 +6,24 @@ import argparse
 import sys
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from quitmt.cli import options, results, shard
+from quitmt.cli.beside import LinesBeside, add_support, with_support
 from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.cli.shard import WHOLE, Shard
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
-from quitmt.errors import InputError, UsageError
+from quitmt.errors import UsageError, setting
 from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
 
@@ -56,6 +58,7 @@ def add_parser(commands: Any) -> None:
         "--anchors-from", action="append", default=[], metavar="FILE",
         help="translations that you have already, a line each: they are candidates too; may be repeated",
     )  # fmt: skip
+    add_support(parser)
     options.add_recipe(parser, "model", "rerank", "stop", "run")
     parser.add_argument(
         "--split",
@@ -78,11 +81,15 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
             hint="if that is the input, name it first; if not, name the input, or -",
         )
     args.input = args.input or STDIN
-    if args.split and args.anchors_from:
-        raise UsageError("--anchors-from goes by lines, and --split by sentences", hint="split both files first")
+    if args.split and (args.anchors_from or args.support_from):
+        flag = "--anchors-from" if args.anchors_from else "--support-from"
+        raise UsageError(f"{flag} goes by lines, and --split by sentences", hint="split both files first")
     if args.split:
         split("Is it installed?", None)
-    built = build(options.recipe_of(args))
+    recipe = with_support(options.recipe_of(args), args.support_from)
+    if recipe.rerank.support == TEXTS and not args.support_from:
+        raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
+    built = build(recipe)
     results.tell(built, quiet=args.quiet)
     part = shard.part_of(args.input, args.shard)
     lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
@@ -96,7 +103,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     takes_anchors = traits_of(built.reranker, RerankerTraits).takes_anchors
     if args.anchors_from and not takes_anchors:
         raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")
-    inputs = [args.input, *args.anchors_from, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
+    beside = [*args.anchors_from, *args.support_from]
+    inputs = [args.input, *beside, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {}) | part.settings
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs, before=part.lines.start)
     outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
@@ -104,7 +112,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.split:
         outputs.lines = Lines(*built.recipe.model.languages)
         return run, outputs.lines.items(args.input, driver.signature, context, part)
-    return run, items(args.input, driver.signature, context, args.anchors_from, part)
+    return run, items(args.input, driver.signature, context, args.anchors_from, part, args.support_from)
 
 
 def is_outcomes(path: str) -> bool:
@@ -118,29 +126,26 @@ def is_outcomes(path: str) -> bool:
 
 
 async def items(
-    path: str, signature: str, context: int = 0, anchors: Sequence[str] = (), part: Shard = WHOLE
+    path: str,
+    signature: str,
+    context: int = 0,
+    anchors: Sequence[str] = (),
+    part: Shard = WHOLE,
+    support: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Item, int]]:
     """The lines of a part as segments, each with the ``context`` lines before it, and with the same line of the files
-    of ``anchors``; a blank line begins a new document, or is no anchor."""
+    of ``anchors`` and of ``support``; a blank line begins a new document, or is nothing."""
     number = skip = part.skipped(context)
     before = Context(context)
-    async with AsyncExitStack() as stack:
-        files = [aclosing(read_lines(name, skip)) for name in (path, *anchors)]
-        lines, *drafts = [await stack.enter_async_context(file) for file in files]
+    drafts, judges = LinesBeside(anchors, skip), LinesBeside(support, skip)
+    async with aclosing(read_lines(path, skip)) as lines, drafts, judges:
         async for line in lines:
             if number >= part.lines.stop:
                 break
             number += 1
-            found = [await _line(name, draft, number, skip) for name, draft in zip(anchors, drafts, strict=True)]
-            own = tuple(draft for draft in found if draft.strip())
-            one = item(number, Segment(str(number), line, anchors=own), signature, before)
+            own, texts = await drafts.next(number), await judges.next(number)
+            one = item(number, Segment(str(number), line, anchors=own, support=texts), signature, before)
             if number > part.lines.start:
-                yield one, zlib.crc32("\n".join([line, *own]).encode())
-
-
-async def _line(path: str, lines: AsyncIterator[str], number: int, skipped: int) -> str:
-    found = await anext(lines, None)
-    if found is None:
-        few = f"{'at most ' if skipped == number - 1 > 0 else ''}{number - 1} lines"
-        raise InputError(f"{path} has {few}, fewer than the input", hint="a line for each, blank or not")
-    return found
+                yield one, zlib.crc32("\n".join([line, *own, *(f"\0{text}" for text in texts)]).encode())
+        else:
+            await judges.end(number)

@@ -30,7 +30,7 @@ async def try_out(reranker: Reranker[Any], rule: StoppingRule) -> None:
 
 def _try_out(reranker: Reranker[Any], rule: StoppingRule) -> None:
     """A pool that grows, and the rule sees it as if it could stop there: rules and growing have kernels too."""
-    state, watch = reranker.open(Segment("warm-up", "One two.")), rule.open()
+    state, watch = reranker.open(Segment("warm-up", "One two.", support=("One.",))), rule.open()
     for text in ("One.", "One, two, three, four, five, six, seven."):
         [standings] = reranker.extend([Update(state, [Candidate(text)], 1)])
     if not isinstance(standings, QuitmtError):

@@ -7,6 +7,8 @@ has none; a "reference" is for evaluation and is not read here. Candidates that 
 also optional, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
+
+Texts that judge the candidates in place of the samples, and are none, are a list too: {…, "support": ["…", …]}.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ class Columns:
     anchors: list[str]
     origins: list[str]
     anchor_scores: dict[str, list[float | None]]
+    support: list[str]
 
 
 def parse_pool(line: str) -> RecordedPool:
@@ -82,7 +85,7 @@ def parse_pool(line: str) -> RecordedPool:
         replace(one, origin=origin)
         for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
     )
-    segment = Segment(found.id, found.source)
+    segment = Segment(found.id, found.source, support=tuple(found.support))
     return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors))
 
 
@@ -113,7 +116,8 @@ def columns_of(fields: dict[str, Any]) -> Columns:
     scores, generator = _scores(fields, "scores", len(texts)), _text(fields, "generator")
     anchors = _texts(fields, "anchors") if fields.get("anchors") is not None else []
     anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
-    return Columns(number, source, texts, scores, generator, anchors, _origins(fields, len(anchors)), anchor_scores)
+    origins, support = _origins(fields, len(anchors)), _support(fields)
+    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support)
 
 
 def _candidates(texts: list[str], scores: dict[str, list[float | None]]) -> tuple[Candidate, ...]:
@@ -140,6 +144,16 @@ def _origins(fields: dict[str, Any], count: int) -> list[str]:
     return origins
 
 
+def _support(fields: dict[str, Any]) -> list[str]:
+    """Blank texts are none, as blank lines of a file are."""
+    found = fields.get("support")
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise InputError('"support" must be a list of texts')
+    return [text for text in found if text.strip()]
+
+
 def format_pool(recorded: RecordedPool) -> str:
     """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers its candidates have."""
     segment, candidates, anchors = recorded.segment, recorded.candidates, recorded.anchors
@@ -150,6 +164,8 @@ def format_pool(recorded: RecordedPool) -> str:
         pool |= {"anchors": [c.text for c in anchors], "origins": [c.origin or GIVEN for c in anchors]}
         if scores := _numbers(anchors):
             pool["anchor_scores"] = scores
+    if segment.support:
+        pool["support"] = list(segment.support)
     if recorded.generator:
         pool["generator"] = recorded.generator
     return json.dumps(pool, ensure_ascii=False)

@@ -29,6 +29,7 @@ from quitmt.recipe.effective import (
     title_of,
 )
 from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe
+from quitmt.rerank.anchors import TEXTS
 from quitmt.sampling import Sampling
 from quitmt.stop.steering import Steered
 from quitmt.stop.window import Quit
@@ -155,6 +156,15 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
         granted = granted_of(whole, given, known)
         rule = granted.rule if granted else build_rule(whole.stop)
         stop.check_fits(rule, reranker_traits(recipe, given, installed=installed), title_of(recipe, given))
+
+
+def refuse_texts(recipe: Recipe, whose: str) -> None:
+    """For whoever has no texts of support to give to a segment."""
+    if recipe.rerank.support == TEXTS:
+        hint = "take quitmt translate or quitmt rerank with --support-from FILE"
+        raise UsageError(
+            f"{setting('rerank.support', TEXTS)} needs texts for each segment, and {whose} has none", hint=hint
+        )
 
 
 def refuse_pacing(recipe: Recipe) -> None:

@@ -10,13 +10,14 @@ from quitmt.calibrate import auto
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
-from quitmt.errors import QuitmtError, UsageError, placed
+from quitmt.errors import QuitmtError, UsageError, placed, setting
 from quitmt.generate import Backend
 from quitmt.generate.anchors import NONE
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
 from quitmt.rerank import Reranking
+from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.filtered import KEEP
 from quitmt.sampling import Sampling
 
@@ -156,7 +157,12 @@ def reranker_traits(recipe: Recipe, given: Given, *, installed: bool = True) -> 
 
 
 def title_of(recipe: Recipe, given: Given) -> str:
-    return recipe.rerank.name if given.reranker is None else given.reranker.signature.partition("|")[0]
+    """What messages call the reranker, and what is known of rerankers is found by: nothing is known of MBR with a
+    support of the user's."""
+    if given.reranker is not None:
+        return given.reranker.signature.partition("|")[0]
+    own = recipe.rerank
+    return f"{own.name} with {setting('rerank.support', TEXTS)}" if own.support == TEXTS else own.name
 
 
 def profile_of(own: StopRecipe, given: Given) -> Profile | None:

@@ -115,8 +115,8 @@ class RerankRecipe:
         group=RERANKING,
     )  # fmt: skip
     support: str | None = declared(
-        None, "with mbr: who judges a candidate: others (all samples but itself), anchor (these, and the first anchor) "
-        "or all (all samples, as in the paper)",
+        None, "with mbr: who judges a candidate: others (all samples but itself), anchor (these, and the first anchor)"
+        ", all (all samples, as in the paper) or given (texts of support that come with each segment)",
         flag="--support", metavar="WHO", group=RERANKING, shown="anchor; others with a faster kind or a filter",
     )  # fmt: skip
     filter: str | None = declared(

@@ -13,11 +13,12 @@ from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
 from quitmt.rerank.accelerated import Accelerated
-from quitmt.rerank.anchors import SUPPORTS, Support, check_support
+from quitmt.rerank.anchors import SUPPORTS, TEXTS, Support, check_support
 from quitmt.rerank.ensemble import Ensemble
 from quitmt.rerank.filtered import KEEP, Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.rerank.supported import SupportedMbr
 from quitmt.rerank.terms import BY_POOL, parse
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
@@ -28,7 +29,8 @@ class Reranking:
     """A reranker by name, as a recipe has it: ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``.
 
     ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
-    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``support`` is who judges a candidate (``others``).
+    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``support`` is who judges a candidate (``others``,
+    or ``given``: the texts of ``Segment.support``).
     """
 
     name: str
@@ -73,6 +75,10 @@ class Reranking:
             return RerankerTraits(
                 "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
             )
+        if self.support == TEXTS:
+            return RerankerTraits(
+                "mbr", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+            )
         if self.filter is not None:
             return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
@@ -105,10 +111,12 @@ class Reranking:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
         if self.support is not None:
-            check_support(self.support)
+            check_support(self.support, (*SUPPORTS, TEXTS))
         if self.support == "anchor" and (self.variant != "exact" or self.filter is not None):
             hint = f"give {setting('rerank.support', 'others')}"
             raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
+        if self.support == TEXTS:
+            self._check_texts()
         self._check_pool_ways()
         with placed("rerank.variant"):
             method = variants.load(self.variant)
@@ -116,6 +124,17 @@ class Reranking:
             self._check_qe()
         elif self.filter is not None:
             self._check_filter(exact=method is None)
+
+    def _check_texts(self) -> None:
+        """Texts of support are for exact MBR with one utility or a sum."""
+        given = setting("rerank.support", TEXTS)
+        if self.kind == "qe":
+            raise UsageError(f"{given} goes with an mbr: reranker, not with {self.name}, which compares nothing")
+        other = setting("rerank.filter") if self.filter is not None else setting("rerank.variant", self.variant)
+        if self.filter is not None or self.variant != "exact":
+            raise UsageError(f"{given} goes with exact MBR, not with {other}")
+        if self.by_pool:
+            raise UsageError(f"{given} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
 
     def _check_pool_ways(self) -> None:
         if self.filter is not None and parse(self.filter.partition(":")[2]).way in BY_POOL:
@@ -168,6 +187,8 @@ def load(
         return Filtered(estimator, utility, keep=kept, support=judges)
     method = variants.load(variant)
     utility = specs.utility(metric, hardware)
+    if support == TEXTS:
+        return SupportedMbr(utility)
     return Accelerated(utility, method, judges) if method else Mbr(utility, judges)
 
 

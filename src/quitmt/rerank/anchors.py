@@ -24,6 +24,8 @@ Support = Literal["all", "others", "anchor"]
 SUPPORTS = ("anchor", "others", "all")
 SAMPLES = SUPPORTS[1:]
 """Those without anchors."""
+TEXTS = "given"
+"""The support that is a list of texts of the user's (``quitmt.rerank.supported``): no sample judges."""
 VOTES = 2
 """Of the first anchor."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,13 +82,15 @@ class Qe:
             [(update.state.scored, [*update.anchors, *update.candidates]) for update in updates]
         )
         return [
-            scores if isinstance(scores, QuitmtError) else _standings(update, scores)
+            scores if isinstance(scores, QuitmtError) else standings(update, scores)
             for update, scores in zip(updates, found, strict=True)
         ]
 
 
-def _standings(update: Update[Ranking], scores: list[float]) -> list[Standing]:
-    ranking, found, anchors = update.state, list[Standing](), len(update.anchors)
+def standings(update: Update[Any], scores: list[float]) -> list[Standing]:
+    """Of a ``Ranking`` that takes in the scores of an update: the anchors first, then the samples."""
+    ranking: Ranking = update.state
+    found, anchors = list[Standing](), len(update.anchors)
     ranking.take_anchors(scores[:anchors], update.anchors)
     for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)

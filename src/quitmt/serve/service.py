@@ -19,6 +19,7 @@ from quitmt.loops.call import in_thread
 from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
 from quitmt.recipe import Recipe, files
 from quitmt.recipe.build import Built, build
+from quitmt.recipe.check import refuse_texts
 from quitmt.serve.refusals import bad
 
 EMBEDDED = ("embedded:en-pt", "embedded:pt-en")
@@ -160,6 +161,7 @@ def _named(path: str, recipe: Recipe) -> Built:
 
 
 def _built(recipe: Recipe) -> Built:
+    refuse_texts(recipe, "a server")
     built = build(recipe)
     for name in ("source_language", "target_language"):
         if getattr(built.recipe.model, name) is None:

@@ -17,6 +17,7 @@ from quitmt.protocols import StoppingRule
 from quitmt.recipe import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
 from quitmt.recipe.effective import PAPER_TEMPERATURE, build_rule
 from quitmt.rerank import Reranking
+from quitmt.rerank.anchors import TEXTS
 
 WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
 ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
@@ -224,6 +225,8 @@ def _arm(study: Study, own: SamplingSettings) -> Arm:
     anchors = study.model.anchors if own.anchors is None else own.anchors
     model = replace(study.model, **changes, anchors=anchors, pools=pools)
     support = own.support or study.rerank.support or ("others" if model.words else "all")
+    if support == TEXTS:
+        raise UsageError("the support of a study cannot be given", hint="take anchor, others or all")
     rerank = replace(study.rerank, support=support)
     name = own.name or _described(model, support)
     # A rule that cannot stop early is the whole pool under another name.

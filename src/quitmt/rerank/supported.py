@@ -1,0 +1,118 @@
+"""MBR with a support of the user's: candidates are judged by texts that came with the segment, and by nothing else.
+
+r(h) = mean of u(h, t) over the texts t of ``Segment.support``; a text that is there twice counts twice. Samples judge
+nobody: the texts were given in their place, and a mean over both would depend on how many samples there are. So no
+score changes as the pool grows, and the best is a running maximum, as with QE.
+
+Each distinct text is encoded once and each distinct candidate compared once, with the support only. Sums run over the
+support in its order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+
+from quitmt.errors import InputError, QuitmtError, RerankError
+from quitmt.loops.faults import FAULTS
+from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import TEXTS
+from quitmt.rerank.cells import block
+from quitmt.rerank.pairs import BLOCK, encode
+from quitmt.rerank.qe import Ranking, standings
+from quitmt.rerank.ranked import best_first
+from quitmt.types import Candidate, Effort, Segment, Standing
+
+
+class SupportedRanking(Ranking, Generic[Arena]):
+    """One segment's candidates so far, and the arena of its texts: those of the support come first."""
+
+    __slots__ = ("anchors", "arena", "judges", "number")
+
+    def __init__(self, segment: Segment, arena: Arena) -> None:
+        super().__init__(segment)
+        self.arena = arena
+        self.anchors = 0
+        self.number: dict[str, int] = {}
+        """Distinct text → its place in the arena."""
+        self.judges: list[int] = []
+        """The place of each text of the support."""
+
+    def add(self, candidates: Sequence[Candidate]) -> list[str]:
+        """The texts that are new to the arena."""
+        known, support = len(self.number), self.scored.segment.support
+        if not self.judges:
+            self.judges = [self.number.setdefault(text, len(self.number)) for text in support]
+        for candidate in candidates:
+            self.number.setdefault(candidate.text, len(self.number))
+        return list(self.number)[known:]
+
+    def judge(self, utility: Utility[Arena], candidates: Sequence[Candidate]) -> list[float]:
+        """Of each; all of them are encoded."""
+        scores = self.scored.scores
+        new = list(dict.fromkeys(one.text for one in candidates if one.text not in scores))
+        across = range(max(self.judges) + 1)
+        for start in range(0, len(new), BLOCK):
+            texts = new[start : start + BLOCK]
+            utilities = block(utility, self.arena, np.array([self.number[text] for text in texts], np.int64), across)
+            sums = np.zeros(len(texts))
+            for place in self.judges:
+                sums += utilities[:, place]
+            for text, score in zip(texts, (sums / len(self.judges)).tolist(), strict=True):
+                if not np.isfinite(score):
+                    raise RerankError(f"segment {self.scored.segment.id}: the score of candidate {text!r} is {score}")
+                scores[text] = score
+        return [scores[one.text] for one in candidates]
+
+
+class SupportedMbr(Generic[Arena]):
+    """Exact MBR whose judges are the texts of ``Segment.support``."""
+
+    def __init__(self, utility: Utility[Arena]) -> None:
+        self.utility = utility
+        needs_source = traits_of(utility, UtilityTraits).needs_source
+        self.traits = RerankerTraits(
+            "mbr", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
+        )
+        self.signature = f"mbr:{utility.signature}|s:{TEXTS}"
+
+    def open(self, segment: Segment) -> SupportedRanking[Arena]:
+        return SupportedRanking(segment, self.utility.open(segment))
+
+    def effort(self, state: SupportedRanking[Arena]) -> Effort:
+        distinct, judges = len(set(state.judges)), len(state.judges)
+        return Effort(len(state.scored.scores) * distinct, (state.size + state.anchors) * judges, len(state.number))
+
+    def ranked(self, state: SupportedRanking[Arena]) -> list[tuple[int, float]]:
+        return best_first(state.first.values())
+
+    def extend(self, updates: Sequence[Update[SupportedRanking[Arena]]]) -> list[list[Standing] | QuitmtError]:
+        new = [(update.state.arena, _new_texts(update)) for update in updates]
+        errors = encode(self.utility, new)
+        return [self._judged(update, error) for update, error in zip(updates, errors, strict=True)]
+
+    def _judged(
+        self, update: Update[SupportedRanking[Arena]], error: BaseException | None
+    ) -> list[Standing] | QuitmtError:
+        state, segment = update.state, update.state.scored.segment
+        if not segment.support:
+            hint = 'give a line with --support-from FILE, or a list of "support" in its pool'
+            return InputError(f"segment {segment.id} has no text of support to be judged by", hint=hint)
+        try:
+            if error is not None:
+                raise error
+            scores = state.judge(self.utility, [*update.anchors, *update.candidates])
+        except FAULTS as fault:
+            if isinstance(fault, QuitmtError):
+                return fault
+            return RerankError(f"segment {segment.id}: the utility failed: {type(fault).__name__}: {fault}")
+        state.anchors += len(update.anchors)
+        return standings(update, scores)
+
+
+def _new_texts(update: Update[SupportedRanking[Arena]]) -> list[str]:
+    """Nothing of a segment that nobody can judge."""
+    state = update.state
+    return state.add([*update.anchors, *update.candidates]) if state.scored.segment.support else []
