@@ -34,6 +34,8 @@ class GeneratorTraits:
     """Its model was trained on single sentences, and may leave some of several out."""
     takes_seeds: bool = False
     """A segment may have a seed of its own."""
+    shares_beginnings: bool = False
+    """What candidates begin with alike is computed once, so that further ones cost less than the first."""
     translates: bool = True
     """Candidates say what the source says, so what is missing in them can be remarked on. False for answers."""
     anchored: bool = False

@@ -77,8 +77,8 @@ def test_engines_that_are_always_broken_end_the_job(job: BatchJob) -> None:
     ran = batch(job, "--in-flight", 1, function="wearing", WORN_AFTER="0")
     assert ran.returncode == 2, ran.stderr
     *_, line = said(ran)
-    assert "no part was finished since: the last one ended with: 16 segments in a row failed" in line
-    assert "worn out" in line and not files_of(job)
+    assert "no part was finished since: the last one ended with: " in line
+    assert "segments in a row failed" in line and "worn out" in line and not files_of(job)
 
 
 def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:

@@ -98,6 +98,17 @@ def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: BatchJob, monk
     assert not files_of(worn)
 
 
+def test_failures_of_a_broken_engine_are_not_written(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a part has fewer rows than it takes to be tried at once."""
+    monkeypatch.setattr(functions, "_calls", 0)
+    monkeypatch.setenv("WORN_AFTER", "0")
+    worn = replace(job, recipe=recipe("wearing", run__in_flight=1))
+    planned(worn)
+    with pytest.raises(Broken, match="4 segments in a row failed"):
+        worked(worn, [0])
+    assert not files_of(worn)
+
+
 def test_segments_that_fail_in_a_row_do_not_break_a_good_engine(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "FAILURES_IN_A_ROW", 2)
     Path(job.inputs[0]).write_text("fine\n" + "bad\n" * 9 + "fine\n")

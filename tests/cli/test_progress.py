@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quitmt.cli.progress import Bill
 from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, Verdict
 
@@ -15,13 +17,16 @@ def finished(generate: float, size: int, *, tokens: int | None = 5, kept: int | 
     return Finished(segment, outcome, pool, anchors=[Candidate("an anchor", tokens=7)])
 
 
-def test_seconds_tokens_and_what_the_whole_budget_would_cost() -> None:
-    bill = Bill()
+@pytest.mark.parametrize("shares_beginnings", [False, True])
+def test_seconds_tokens_and_what_the_whole_budget_would_cost(shares_beginnings: bool) -> None:
+    """Seconds are only estimated where further candidates cost as much as the first ones."""
+    bill = Bill(shares_beginnings=shares_beginnings)
     bill.add(finished(2.0, 3), possible=21)
     bill.add(finished(1.0, 9), possible=21)
+    seconds = "" if shares_beginnings else f"{2.0 / 4 * 21 + 1.0 / 10 * 21:.1f} s generating, "
+    tokens = f"{22 / 4 * 21 + 52 / 10 * 21:.0f} tokens"
     assert bill.line() == (
-        "3.0 s generating and 0.5 s reranking, 74 tokens; "
-        f"all candidates would take at most {2.0 / 4 * 21 + 1.0 / 10 * 21:.1f} s (estimate: each as dear as these)"
+        f"3.0 s generating and 0.5 s reranking, 74 tokens; all candidates would take about {seconds}{tokens} (estimate)"
     )
 
 

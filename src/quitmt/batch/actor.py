@@ -10,6 +10,7 @@ from typing import Any
 
 from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken, PartWorker, Work
+from quitmt.errors import QuitmtError
 
 SAY_SECONDS = 5.0
 
@@ -62,14 +63,17 @@ class PartActor:
         try:
             tally = (await self._worker.do(number, retry=bool(batch["retry"][0]))).to_fields()
         except Broken as error:
-            self._leave(str(error))
+            self._say(self._board.broke, str(error))
+            os._exit(1)  # Ray tries a worker that raises for ever; one that is gone it replaces
+        except QuitmtError as error:
+            self._say(self._board.refused, str(error.args[0]), error.hint)
+            raise
         self._board.finished.remote(number, tally)
         return {"part": [number], "tally": [json.dumps(tally)]}
 
-    def _leave(self, error: str) -> None:
-        """Ray tries a worker that raises for ever; one that is gone it replaces."""
+    def _say(self, method: Any, *words: Any) -> None:
+        """Wait until it was heard."""
         import ray
 
         with suppress(Exception):
-            ray.get(self._board.broke.remote(error), timeout=SAY_SECONDS)
-        os._exit(1)
+            ray.get(method.remote(*words), timeout=SAY_SECONDS)

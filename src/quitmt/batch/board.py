@@ -21,6 +21,8 @@ class State:
     """Of workers, since a part was finished."""
     error: str | None = None
     """The last one that ended a worker."""
+    refusal: tuple[str, str | None] | None = None
+    """What a worker refuses whoever tries it, with a hint: Ray does not bring errors back as they are."""
 
 
 class Board:
@@ -41,9 +43,12 @@ class Board:
     def broke(self, error: str) -> None:
         self._state.error = error
 
+    def refused(self, message: str, hint: str | None) -> None:
+        self._state.refusal = (message, hint)
+
     def look(self) -> State:
         state = self._state
-        self._state = State(dict(state.under_way), {}, state.starts, state.error)
+        self._state = State(dict(state.under_way), {}, state.starts, state.error, state.refusal)
         return state
 
 

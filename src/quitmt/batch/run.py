@@ -23,7 +23,7 @@ from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
-from quitmt.errors import ModelError, QuitmtError, UsageError, setting
+from quitmt.errors import ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.recipe.check import check, refuse_pacing, refuse_texts
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
@@ -223,7 +223,7 @@ def _follow(
                 raise ModelError(_hopeless(state)) from None
             continue
         if isinstance(found, BaseException):
-            raise _ours(found) from None
+            raise _ours(found, _look(ray, seen)) from None
         if found is None:
             reporter.progress(course.sum)
             return
@@ -242,15 +242,12 @@ def _hopeless(state: board.State) -> str:
     return f"workers were started {state.starts} times and no part was finished since: {why}"
 
 
-def _ours(error: BaseException) -> BaseException:
+def _ours(error: BaseException, state: board.State) -> BaseException:
     """What a worker said, without what Ray says around it."""
-    found: BaseException | None = error
-    for _ in range(16):
-        if found is None or isinstance(found, QuitmtError | KeyboardInterrupt):
-            break
-        found = getattr(found, "cause", None) or found.__cause__
-    if found is not None:
-        return found
+    if isinstance(error, KeyboardInterrupt):
+        return error
+    if state.refusal:
+        return ModelError(state.refusal[0], hint=state.refusal[1])
     lines = str(error).strip().splitlines() or [type(error).__name__]
     hint = f"{setting('batch.debug')} shows everything that Ray says"
     return ModelError(f"Ray gave up: {lines[-1]}", hint=hint)

@@ -82,6 +82,8 @@ class _Loaded:
     deadline: float | None
     failures: int = 0
     """In a row."""
+    error: str = ""
+    """Of the last failure."""
     worked: Segment = TRIAL
     """The last one that did not fail."""
     trying: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -103,6 +105,7 @@ class PartWorker:
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
         found, tally = await self._rows(part, [row for row in rows if row.first], earlier)
+        await self._try_all()
         data = columns.to_bytes(found, kind, columns.names(self._work.nbest))
         await asyncio.to_thread(place.write, data)
         return tally
@@ -143,23 +146,30 @@ class PartWorker:
             engine.failures, engine.worked = 0, segment
         else:
             engine.failures += 1
+            engine.error = finished.outcome.error or ""
             if engine.session.failure or engine.failures >= FAILURES_IN_A_ROW:
-                await self._try(engine, finished.outcome.error or "")
+                await self._try(engine, FAILURES_IN_A_ROW)
         return finished
 
     async def _submitted(self, engine: _Loaded, segment: Segment) -> Finished:
         return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
 
-    async def _try(self, engine: _Loaded, error: str) -> None:
-        """Find out whether it is the segments that fail, or the engine."""
+    async def _try_all(self) -> None:
+        """Before failures are written: those of a broken engine are not the segments' own."""
+        for task in self._engines.values():
+            if (engine := await task).failures:
+                await self._try(engine, 1)
+
+    async def _try(self, engine: _Loaded, least: int) -> None:
+        """Find out whether it is the segments that fail, or the engine, if so many failed in a row."""
         async with engine.trying:
             if engine.session.failure:
                 raise Broken(engine.session.failure)
-            if engine.failures < FAILURES_IN_A_ROW:  # it was tried while this one waited
+            if engine.failures < least:  # it was tried while this one waited
                 return
             tried = await self._submitted(engine, engine.worked)
             if tried.outcome.stop is Verdict.FAILED:
-                raise Broken(f"{engine.failures} segments in a row failed, the last with: {error}")
+                raise Broken(f"{engine.failures} segments in a row failed, the last with: {engine.error}")
             engine.failures = 0
 
     def _engine(self, pair: Pair) -> asyncio.Task[_Loaded]:

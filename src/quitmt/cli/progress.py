@@ -45,9 +45,11 @@ class Remarks:
 class Bill:
     """What a run cost in seconds and tokens, and what its full budgets would have cost by an estimate."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shares_beginnings: bool = False) -> None:
+        self._even = not shares_beginnings
+        """Whether further candidates would cost as much as these."""
         self._generate = self._rerank = 0.0
-        self._most = 0.0
+        self._all_seconds = self._all_tokens = 0.0
         self._tokens: int | None = 0
         """None as soon as one candidate's are not known."""
 
@@ -56,12 +58,14 @@ class Bill:
         outcome = finished.outcome
         self._generate += outcome.seconds.generate
         self._rerank += outcome.seconds.rerank
-        self._most += outcome.seconds.generate / outcome.cost * possible
+        self._all_seconds += outcome.seconds.generate / outcome.cost * possible
         used = [*finished.anchors, *finished.candidates]
         if self._tokens is None or len(used) < outcome.cost or any(one.tokens is None for one in used):
             self._tokens = None
         else:
-            self._tokens += sum(one.tokens or 0 for one in used)
+            tokens = sum(one.tokens or 0 for one in used)
+            self._tokens += tokens
+            self._all_tokens += tokens / outcome.cost * possible
 
     def line(self) -> str | None:
         """None where nothing was generated: a recorded pool has been paid for."""
@@ -69,16 +73,19 @@ class Bill:
             return None
         tokens = f", {self._tokens:,} tokens" if self._tokens else ""
         paid = f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
-        if self._most <= self._generate:
+        if self._all_seconds <= self._generate:
             return paid
-        # An upper bound: the first candidates are the dearest, for later ones share what is encoded and begun.
-        return f"{paid}; all candidates would take at most {self._most:.1f} s (estimate: each as dear as these)"
+        seconds = f"{self._all_seconds:.1f} s generating" if self._even else ""
+        rest = [told for told in (seconds, f"{self._all_tokens:,.0f} tokens" if self._tokens else "") if told]
+        return f"{paid}; all candidates would take about {', '.join(rest)} (estimate)" if rest else paid
 
 
 class Progress:
     """Counts outcomes; draws a bar only where somebody is looking."""
 
-    def __init__(self, budget: int, *, total: int | None = None, quiet: bool = False) -> None:
+    def __init__(
+        self, budget: int, *, total: int | None = None, quiet: bool = False, shares_beginnings: bool = False
+    ) -> None:
         self._budget = budget
         self._quiet = quiet
         self.stops: Counter[Verdict] = Counter()
@@ -99,7 +106,7 @@ class Progress:
         self._drawn = 0.0
         self._waiting = False
         self._remarks = Remarks()
-        self._bill = Bill()
+        self._bill = Bill(shares_beginnings=shares_beginnings)
 
     @property
     def segments(self) -> int:
@@ -166,8 +173,8 @@ class Progress:
             compared = self._evaluations / self._pairs if self._pairs else 0.0
             share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
             print(
-                f"quitmt: {self.segments} segments, {mean:.1f} of {possible} candidates each on average "
-                f"({self._saved():.1%} saved); {stops}{share}",
+                f"quitmt: {self.segments} segment{'s' * (self.segments > 1)}, {mean:.1f} of {possible} candidates each on "
+                f"average ({self._saved():.1%} saved); {stops}{share}",
                 file=sys.stderr,
             )
             if paid := self._bill.line():

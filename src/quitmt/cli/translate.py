@@ -21,7 +21,7 @@ from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError, setting
 from quitmt.files.lines import STDIN, count_lines, read_lines
 from quitmt.passages import split
-from quitmt.protocols import RerankerTraits, traits_of
+from quitmt.protocols import GeneratorTraits, RerankerTraits, traits_of
 from quitmt.recipe.build import build
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.ranked import score_name
@@ -93,7 +93,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     results.tell(built, quiet=args.quiet)
     part = shard.part_of(args.input, args.shard)
     lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
-    progress = Progress(built.rule.budget, total=lines, quiet=args.quiet)
+    shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
+    progress = Progress(built.rule.budget, total=lines, quiet=args.quiet, shares_beginnings=shares_beginnings)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:

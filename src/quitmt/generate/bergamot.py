@@ -36,7 +36,7 @@ Answer = Callable[[Draw | None], None]
 class BergamotGenerator:
     """``model`` is ``embedded:en-pt``, ``embedded:pt-en`` or ``bergamot:FOLDER``."""
 
-    traits = GeneratorTraits(sentence_level=True, takes_seeds=True)
+    traits = GeneratorTraits(sentence_level=True, takes_seeds=True, shares_beginnings=True)
 
     def __init__(self, model: str, sampling: Sampling | None = None) -> None:
         self._name, self._model = model, load(model)

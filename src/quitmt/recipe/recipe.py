@@ -160,10 +160,20 @@ class StopRecipe:
         group=STOPPING,
     )  # fmt: skip
     k: int | None = declared(
-        None, "candidates per step", flag="-k --step", metavar="K", group=STOPPING, shown="8, or the profile's"
+        None,
+        "candidates per step",
+        flag="-k --step",
+        metavar="K",
+        group=STOPPING,
+        shown="8, 4 with auto and mbr, or the profile's",
     )
     n: int | None = declared(
-        None, "candidates at most", flag="-n --budget", metavar="N", group=STOPPING, shown="512, or the profile's"
+        None,
+        "candidates at most",
+        flag="-n --budget",
+        metavar="N",
+        group=STOPPING,
+        shown="512, 256 with auto and mbr, or the profile's",
     )
     w: int | None = declared(None, "quit: steps per window", flag="-w --window", metavar="W", group=STOPPING, shown="8")
     alpha: float | None = declared(
