@@ -172,9 +172,10 @@ class Progress:
             stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
             compared = self._evaluations / self._pairs if self._pairs else 0.0
             share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
+            many = "s" if self.segments > 1 else ""
             print(
-                f"quitmt: {self.segments} segment{'s' * (self.segments > 1)}, {mean:.1f} of {possible} candidates each on "
-                f"average ({self._saved():.1%} saved); {stops}{share}",
+                f"quitmt: {self.segments} segment{many}, {mean:.1f} of {possible} candidates each on average "
+                f"({self._saved():.1%} saved); {stops}{share}",
                 file=sys.stderr,
             )
             if paid := self._bill.line():

@@ -98,7 +98,7 @@ class SupportedMbr(Generic[Arena]):
     ) -> list[Standing] | QuitmtError:
         state, segment = update.state, update.state.scored.segment
         if not segment.support:
-            hint = 'give a line with --support-from FILE, or a list of "support" in its pool'
+            hint = 'give a text for it to be judged by, or a list of "support" in its pool'
             return InputError(f"segment {segment.id} has no text of support to be judged by", hint=hint)
         try:
             if error is not None:
