@@ -110,12 +110,14 @@ def test_a_killed_run_continues(
     assert np.array_equal(found.score, whole.score) and np.array_equal(found.best, whole.best)
 
 
-@pytest.mark.parametrize(("spec", "rules"), [("mbr:chrf", ["loss", "race:z=1"]), ("qe:recorded:q", ["headroom:top=9"])])
+@pytest.mark.parametrize(
+    ("spec", "rules"), [("mbr:chrf", ["loss", "race:z=1,minimum=4"]), ("qe:recorded:q", ["headroom:top=9,minimum=4"])]
+)
 def test_signals_are_what_rules_see_live(
     spec: str, rules: list[str], pools: list[FullPool], tmp_path: Path, reranked: list[str]
 ) -> None:
     compute(spec, pools, SETTINGS, LANGUAGES, tmp_path)  # without signals
-    given = ["loss", "race:z=1", "headroom:top=9"]  # those that do not fit are left out
+    given = ["loss", "race:z=1,minimum=4", "headroom:top=9,minimum=4", "race"]  # those that do not fit are left out
     found = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
     assert list(found.signals) == rules
     own: Any = rerank.load(spec)
