@@ -62,4 +62,4 @@ def test_a_file_gets_no_bars(command: list[str], tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         subprocess.run(command, stderr=log, env=environment(), check=True)
     told = (tmp_path / "log").read_text()
-    assert "Loading" not in told and "quitmt: 1 segments, " in told
+    assert "Loading" not in told and "quitmt: 1 segment, " in told
