@@ -1,7 +1,8 @@
 """The pages that readers see, as tests read them: blocks of code, commands in them, links and headings.
 
 A console block has commands after ``$``, continued after ``>``, and what they print. A comment ``<!-- run -->`` before
-a block says that the test of its page runs it; ``…`` in what it prints stands for anything.
+a block says that the test of its page runs it; ``…`` in what it prints stands for anything. ``<!-- file: mine.py -->``
+says that a reader puts the block into a file of that name, and so does the test.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ PAGES = [
     *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "tables"),
 ]
 
-_FENCE = re.compile(r"(?P<run><!-- run -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"(?P<run><!-- (?:run|file: (?P<file>\S+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 _ENDS = frozenset(("|", "||", "&&", ";", ">", "<", ">>", "2>", "&"))
@@ -50,8 +54,11 @@ class Block:
     language: str
     text: str
     run: bool
+    file: str | None = None
 
     def commands(self) -> list[Command]:
+        if self.file:
+            return [Command(f"cat > {self.file} <<'END'\n{self.text}END")]
         if self.language == "sh":
             return [Command(line) for line in self.text.replace("\\\n", " ").splitlines() if line.strip()]
         found: list[tuple[list[str], list[str]]] = []
@@ -73,7 +80,7 @@ def _goes_on(lines: list[str]) -> bool:
 
 def blocks(page: Path) -> list[Block]:
     found = _FENCE.finditer(page.read_text(encoding="utf-8"))
-    return [Block(one["language"], one["text"], bool(one["run"])) for one in found]
+    return [Block(one["language"], one["text"], bool(one["run"]), one["file"]) for one in found]
 
 
 def prose(page: Path) -> str:

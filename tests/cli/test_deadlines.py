@@ -30,14 +30,14 @@ def text(tmp_path: Path) -> Path:
 
 def test_a_deadline_of_each_segment(quitmt: Quitmt, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("Good morning.\n\nThe door is open.\n")
-    words = ("translate", tmp_path / "in", *ENDLESS, "--rerank", "qe:likelihood", "--deadline", 0.05)
+    words = ("translate", tmp_path / "in", *ENDLESS, "--rerank", "qe:likelihood", "--deadline", 2)
     ran = quitmt(*words, "--jsonl", tmp_path / "out", "--show")
     assert ran.code == 0
     found = outcomes(tmp_path / "out")
     assert [one["stop"] for one in found] == ["deadline", "stable", "deadline"]
     assert found[0]["translation"] and found[2]["translation"]
     assert "deadline" not in found[0]["signature"]
-    assert ran.out.count("deadline: time was up, the best until then") == 2
+    assert ran.out.count("deadline: time was up") == 2
     assert "2 segments" in ran.err and "2 deadline" in ran.err
 
 
@@ -67,8 +67,9 @@ def test_what_a_run_did_not_begin_is_taken_up_again(quitmt: Quitmt, text: Path, 
     first = outcomes(tmp_path / "out.jsonl")
     late = [number for number, one in enumerate(first) if one["stop"] == "failed"]
     assert ran.code == 1 and len(first) == 24 and late and late[-1] == 23
-    assert {first[number]["error"] for number in late} == {"not begun before the run's deadline of 0.001 s"}
-    assert f"{len(late)} segments failed, the first with: not begun before" in ran.err
+    errors = {first[number]["error"] for number in late}  # on a busy machine some are begun, and no further
+    assert errors <= {f"{what} before the run's deadline of 0.001 s" for what in ("not begun", "no candidate arrived")}
+    assert f"{len(late)} segments failed, the first with: " in ran.err
     assert "--run-deadline 0.001 --resume" in ran.err
     assert all(one["translation"] for number, one in enumerate(first) if number not in late)
     assert quitmt(*words, *files, "--resume").code == 0

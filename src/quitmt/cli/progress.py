@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tqdm import tqdm
 
+from quitmt.cli.show import MEANINGS
 from quitmt.engine.slots import Observer
 from quitmt.remarks import ADVICE
 from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
@@ -167,16 +168,22 @@ class Progress:
                 print(f"quitmt: {line}", file=sys.stderr)
             self._remarks = Remarks()  # it may be closed twice
         if summary and not self._quiet and self.segments:
-            mean, most = self.used / self.segments, self._possible / self.segments
-            possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
-            stops = ", ".join(f"{count} {stop.value}" for stop, count in self.stops.most_common())
-            compared = self._evaluations / self._pairs if self._pairs else 0.0
-            share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
-            many = "s" if self.segments > 1 else ""
-            print(
-                f"quitmt: {self.segments} segment{many}, {mean:.1f} of {possible} candidates each on average "
-                f"({self._saved():.1%} saved); {stops}{share}",
-                file=sys.stderr,
-            )
+            print(f"quitmt: {self._summary()}", file=sys.stderr)
             if paid := self._bill.line():
                 print(f"quitmt: {paid}", file=sys.stderr)
+
+    def _summary(self) -> str:
+        """How many candidates segments took, of how many, and why they stopped."""
+        mean, most = self.used / self.segments, self._possible / self.segments
+        possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
+        saved = f", of {possible} at most ({self._saved():.1%} saved)" if self.used < self._possible else ""
+        stops = ", ".join(f"{count} {told(stop)}" for stop, count in self.stops.most_common())
+        compared = self._evaluations / self._pairs if self._pairs else 0.0
+        share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
+        many = "s" if self.segments > 1 else ""
+        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{saved}; {stops}{share}"
+
+
+def told(stop: Verdict) -> str:
+    """A verdict and, in a few words, what it means."""
+    return f"{stop.value} ({MEANINGS[stop]})" if stop in MEANINGS else stop.value

@@ -9,14 +9,14 @@ from quitmt.types import Outcome, Verdict
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 64
 
-REASONS = {
-    Verdict.STABLE: "stable: the best score stopped moving",
-    Verdict.DECIDED: "decided: no more than allowed can be lost",
-    Verdict.BUDGET: "budget: all candidates used, the score still moving",
-    Verdict.EXHAUSTED: "exhausted: the recorded pool ended",
-    Verdict.DEADLINE: "deadline: time was up, the best until then",
-    Verdict.FAILED: "failed",
+MEANINGS = {
+    Verdict.STABLE: "the best score stopped moving",
+    Verdict.DECIDED: "little more can be lost",
+    Verdict.BUDGET: "all candidates used",
+    Verdict.EXHAUSTED: "the recorded pool ended",
+    Verdict.DEADLINE: "time was up",
 }
+"""Of verdicts, in a few words; a failure has its own."""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
@@ -36,7 +36,7 @@ def describe(outcome: Outcome, budget: int) -> str:
     """A few lines about one outcome; ``budget`` is the run's, for one that says nothing of its own."""
     lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
     if outcome.cost or outcome.error:
-        reason = f"failed: {outcome.error}" if outcome.error else REASONS[outcome.stop]
+        reason = f"{outcome.stop.value}: {outcome.error or MEANINGS[outcome.stop]}"
         anchors = f" and {outcome.anchors} anchor{'s' * (outcome.anchors > 1)}" if outcome.anchors else ""
         chosen = f" · chose {outcome.origin}" if outcome.origin else ""
         lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates{anchors}{chosen} · {reason}")
