@@ -85,11 +85,13 @@ _LOOKS = [
     Look("#cc79a7", "v", (0, (5, 1))),
     Look("#7f7f7f", "P", (0, (3, 1, 1, 1))),
     Look("#56b4e9", "X", (0, (1, 1))),
+    Look("#8c564b", "<", (0, (7, 2, 1, 2))),
+    Look("#5e3c99", ">", (0, (3, 3))),
 ]
 
 
 def looks(count: int) -> list[Look]:
-    """One for each series; they repeat after seven."""
+    """One for each series; they repeat after nine."""
     return list(islice(cycle(_LOOKS), count))
 
 

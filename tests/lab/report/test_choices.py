@@ -87,7 +87,13 @@ def test_words_say_what_is_not_shown() -> None:
     assert "Worse than greedy with the whole pool: T=1, mbr:chrf, all 9 (−5.00, 95% interval −" in text
     assert "Better than greedy with the whole pool: T=1, mbr:chrf, all 7 (+5.00, 95% interval +" in text
     assert "segments. Fewer than" not in text
-    assert "With at most 1 candidate per segment: greedy, with 1 candidate per segment: chrF++ " in text
+
+
+def test_many_whole_pools_are_named_by_reranker() -> None:
+    """A sentence of eleven intervals is not read; the table has them."""
+    bad = [option("all 8", 8, 40 + number, sampling=f"T={number}") for number in range(4)]
+    text = " ".join(advice.sentences(found(greedy(50), *bad)))
+    assert "with the whole pool (the table of all options says by how much): mbr:chrf (T=0 · T=1 · T=2 · T=3)." in text
 
 
 def test_few_segments_have_a_caveat_and_no_greedy_is_said() -> None:

@@ -76,7 +76,7 @@ def test_all_files_are_written(results: Results, tmp_path: Path) -> None:
     forms = {path.name for path in (tmp_path / "figures").iterdir()}
     assert forms == {f"{name}.{form}" for name in FIGURES for form in ("svg", "pdf", "png")}
     text, shown = (tmp_path / "results.md").read_text("utf-8"), page.read_text("utf-8")
-    assert text.startswith("# A study of early stopping\n\n## What to use\n\n- Nothing cheaper is proven ")
+    assert text.startswith("# A study of early stopping\n\n## What to use\n\n- Best of all: ")
     assert "\n- Best of all: " in text
     assert "\n\n## What was found\n\n- 4 segments, up to 16 candidates each, sampled from pools.jsonl.\n" in text
     for name in TABLES:

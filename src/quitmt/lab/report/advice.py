@@ -6,7 +6,7 @@ A sentence says nothing that its numbers do not show: where the interval of a di
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.report.choices import BestAtCost, Overview
@@ -17,6 +17,8 @@ from quitmt.lab.rows import MetricColumn
 
 FEW = 100
 """Segments, below which intervals say little about others."""
+MANY = 3
+"""Whole pools, beyond which a sentence only names them."""
 COST_NOTE = "Candidates: samples and anchors per segment; of a beam search its hypotheses."
 SECONDS_NOTE = (
     "Seconds per segment. Estimated: from a replay of the whole pools. Live: measured in a run of the rule. Greedy and "
@@ -40,9 +42,6 @@ def _sentences(found: Overview) -> Iterator[str]:
         )
     if cheapest is not None and cheapest.option is not best.option:
         yield f"Cheapest that nothing here is shown to be better than: {_choice(cheapest, found, sure=False)}"
-    for one in found.choices[:-1]:
-        if cheapest is None or one.option is not cheapest.option:
-            yield f"With at most {one.limit:.0f} {_candidates(one.limit)} per segment: {_choice(one, found)}"
     if best.held_out is not None:
         gain = _number(best.held_out, found.judged, signed=True)
         yield (
@@ -77,15 +76,25 @@ def _pools(found: Overview) -> Iterator[str]:
             '"greedy,beam:4" in [baselines], or record it with the pools.'
         )
         return
-    told: dict[int, list[str]] = {-1: [], 0: [], 1: []}
+    told: dict[int, list[tuple[Way, str]]] = {-1: [], 0: [], 1: []}
     for option, against in zip(found.options, found.against, strict=True):
         if option.rule.startswith("all ") and against:
             compared = against[found.judged.name]
-            told[_direction(compared, found.judged)].append(f"{option.name} ({_versus(compared, found.judged)})")
+            told[_direction(compared, found.judged)].append((option, _versus(compared, found.judged)))
     heads = {-1: "Worse than greedy", 0: "Not shown to be better than greedy", 1: "Better than greedy"}
-    for shown, names in told.items():
-        if names:
-            yield f"{heads[shown]} with the whole pool: {'; '.join(names)}."
+    for shown, pools in told.items():
+        if len(pools) > MANY:
+            yield f"{heads[shown]} with the whole pool (the table of all options says by how much): {_grouped(pools)}."
+        elif pools:
+            yield f"{heads[shown]} with the whole pool: {'; '.join(f'{one.name} ({by})' for one, by in pools)}."
+
+
+def _grouped(pools: Sequence[tuple[Way, str]]) -> str:
+    """Samplings by reranker."""
+    samplings: dict[str, list[str]] = {}
+    for one, _ in pools:
+        samplings.setdefault(one.reranker, []).append(one.sampling or "samples")
+    return "; ".join(f"{reranker} ({' · '.join(names)})" for reranker, names in samplings.items())
 
 
 def _choice(one: BestAtCost, found: Overview, *, sure: bool = True) -> str:
@@ -110,10 +119,6 @@ def _seconds(option: Way) -> str:
 
 def _short(seconds: float) -> str:
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.1f}"
-
-
-def _candidates(count: float) -> str:
-    return "candidate" if count == 1 else "candidates"
 
 
 def _versus(compared: Comparison, metric: MetricColumn) -> str:

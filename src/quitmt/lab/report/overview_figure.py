@@ -38,12 +38,13 @@ def quality_against_all_costs(series: Sequence[Series], options: Sequence[Way], 
                 if one.reranker == reranker:
                     _line(panel, one, cost, samplings, metric)
         _baselines(panel, [one for one in options if one.is_baseline], cost, metric)
+        _cut_below(panel)
         panel.set_xscale("log", base=2 if cost == CANDIDATES else 10)
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel(cost)
         if place % len(costs) == 0:
             panel.set_ylabel(f"{reranker}: {metric_label(metric)}")
-    _legends(figure, series, samplings)
+    _legends(figure, series, samplings, columns=2 * len(costs))
     return figure
 
 
@@ -53,6 +54,16 @@ def _line(panel: Axes, one: Series, cost: str, samplings: list[str], metric: Met
         return
     style = look(one.rule, samplings.index(one.sampling)).of(one.rule) | {"markersize": 3.5, "linewidth": 1.1}
     panel.plot(x, one.quality[metric.name], markevery=None if len(x) < 10 else 0.15, **style)
+
+
+def _cut_below(panel: Axes) -> None:
+    """Leave out the beginnings of lines that are far below where every line ends: a few bad samples would squeeze all
+    that is worth choosing from into one line."""
+    ends = [float(line.get_ydata()[-1]) for line in panel.lines]
+    highest = panel.dataLim.y1
+    margin = 0.1 * (highest - min(ends))
+    if margin > 0 and panel.dataLim.y0 < min(ends) - margin:
+        panel.set_ylim(min(ends) - margin, highest + margin)
 
 
 def _runs(panel: Axes, options: Sequence[Way], samplings: list[str], metric: MetricColumn) -> None:
@@ -79,7 +90,7 @@ def _baselines(panel: Axes, options: Sequence[Way], cost: str, metric: MetricCol
             panel.axhline(y, color="black", linewidth=0.8, linestyle=":")
 
 
-def _legends(figure: Figure, series: Sequence[Series], samplings: list[str]) -> None:
+def _legends(figure: Figure, series: Sequence[Series], samplings: list[str], columns: int) -> None:
     """Rules by their colour, samplings by their line."""
     from matplotlib.lines import Line2D
 
@@ -90,4 +101,4 @@ def _legends(figure: Figure, series: Sequence[Series], samplings: list[str]) -> 
         style = look("Unaccelerated", place).of("") | {"color": "#444444"}
         keys.append(Line2D([], [], **style))
         names.append(sampling or "samples")
-    figure.legend(keys, names, loc="outside lower center", ncols=min(4, len(names)))
+    figure.legend(keys, names, loc="outside lower center", ncols=min(columns, len(names)))

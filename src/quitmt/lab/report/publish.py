@@ -91,7 +91,7 @@ def _opening(arms: Sequence[Chapter]) -> Everything:
     found = overview(options, arms[0].rows.metrics[1:], first.study)
     metrics = arms[0].rows.metrics[1:]
     proven = promised.proofs([arm.results for arm in arms], options, metrics)
-    said = (*advice.verdict(found), *promised.sentences(proven), *advice.sentences(found))
+    said = (*advice.verdict(found), *advice.sentences(found), *promised.sentences(proven))
     shown: tuple[tables.Table, ...] = ()
     if found:
         shown = advice.choices_table(found), promised.table(proven, metrics), advice.options_table(found)
