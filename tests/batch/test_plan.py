@@ -117,6 +117,16 @@ def test_changed_input_is_refused(job: BatchJob, tmp_path: Path) -> None:
         planned(job)
 
 
+def test_whoever_has_mended_a_refused_input_starts_over(job: BatchJob, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_bytes(b"fine\nnot \xff fine\n")
+    with pytest.raises(QuitmtError, match="not UTF-8"):
+        planned(job)
+    (tmp_path / "b.txt").write_text("fine\n")
+    assert planned(replace(job, rows_per_file=8)).parts == (8,)
+    with pytest.raises(QuitmtError, match="rows_per_file was 8"):
+        planned(job)
+
+
 def test_files_of_others_are_not_overwritten(job: BatchJob) -> None:
     Path(job.output).mkdir()
     (Path(job.output) / "part-000000.parquet").write_bytes(b"precious")

@@ -133,18 +133,20 @@ class Folder:
 
 
 def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
-    """See to it that the folder is this job's: refused if it holds another one, or files of others."""
+    """Make the folder this job's: refused if it holds another one, or files of others.
+
+    A job whose input was refused never began: whoever has mended the input, or the settings, may start over.
+    """
     folder, now = job.folder, job.settings()
     prints = {file.name: _fingerprint(file) for file in files}
     manifest = folder.own / "manifest.json"
-    if manifest.exists():
-        before = _manifest(manifest)
-        _refuse_other(job, before, now, prints)
+    results = [name for name in folder.place.names() if name.startswith("part-")]
+    if manifest.exists() and (results or (folder.own / "plan.json").exists()):
+        _refuse_other(job, _manifest(manifest), now, prints)
         return
-    strangers = [name for name in folder.place.names() if name.startswith("part-")]
-    if strangers:
+    if results:
         hint = "choose another folder, or empty it"
-        raise UsageError(f"{job.output} holds {min(strangers)}, which is no result of this job", hint=hint)
+        raise UsageError(f"{job.output} holds {min(results)}, which is no result of this job", hint=hint)
     folder.make()
     manifest.write(json.dumps({"settings": now, "inputs": prints}, ensure_ascii=False, indent=1).encode())
 
