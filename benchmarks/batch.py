@@ -1,6 +1,7 @@
 """``quitmt batch``: what it costs beside ``translate``, what survives kills, and how much memory it takes.
 
     python -m benchmarks.batch overhead [--lines 2000] [--source FILE]   CPU seconds against quitmt translate
+    python -m benchmarks.batch idle [--seconds 60]                       what Ray's processes take while nothing happens
     python -m benchmarks.batch faults [--rows 5000]                      kills on a cluster of three nodes
     python -m benchmarks.batch memory [--rows 10000 100000 1000000]      the driver's and a worker's
 
@@ -53,18 +54,24 @@ def ran(*words: object, **more: str) -> tuple[float, float]:
     return cpu, time.perf_counter() - begun
 
 
-def processes(parent: int) -> dict[int, tuple[str, float, int]]:
+def processes(parent: int, *, itself: bool = False) -> dict[int, tuple[str, float, int]]:
     """All descendants: name, CPU seconds and resident megabytes."""
     import psutil
 
-    found = {}
-    for one in psutil.Process(parent).children(recursive=True):
+    found, own = {}, psutil.Process(parent)
+    for one in [*([own] if itself else []), *own.children(recursive=True)]:
         try:
             times, memory = one.cpu_times(), one.memory_info().rss >> 20
-            found[one.pid] = (" ".join(one.cmdline())[:60], times.user + times.system, memory)
+            found[one.pid] = (_name(one.cmdline()), times.user + times.system, memory)
         except psutil.Error:
             continue
     return found
+
+
+def _name(words: list[str]) -> str:
+    """What a process is: the title that Ray gives it, or its program and script."""
+    told = [Path(word).name for word in words[:4] if not word.startswith("-")]
+    return words[0].strip() if words and words[0].startswith("ray::") else " ".join(told)
 
 
 class Watched:
@@ -106,8 +113,13 @@ class Watched:
             raise SystemExit(f"quitmt ended with code {code}")
         return time.perf_counter() - self._begun
 
-    def seconds(self, kind: str) -> float:
-        return sum(cpu for name, cpu in self.cpu.values() if name == kind)
+    def seconds(self, *kinds: str) -> float:
+        """Of CPU, of processes of some kinds or of all."""
+        return sum(cpu for name, cpu in self.cpu.values() if name in kinds or not kinds)
+
+    def told(self, wall: float) -> str:
+        parts = ", ".join(f"{kind} {self.seconds(kind):.1f}" for kind in ("driver", "worker", "ray"))
+        return f"{self.seconds():7.1f} CPU s {wall:7.1f} s   ({parts})"
 
 
 def overhead(args: argparse.Namespace, folder: Path) -> None:
@@ -115,30 +127,50 @@ def overhead(args: argparse.Namespace, folder: Path) -> None:
     given = Path(args.source).read_text("utf-8").splitlines() if args.source else lines(args.lines)
     source.write_text("".join(f"{line}\n" for line in given[: args.lines]), "utf-8")
     small = folder / "one.en"
-    small.write_text("One.\n")
+    small.write_text("One.\n" * max(args.workers))
     # One thread for every engine, so that the same work is compared.
     one = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     setting = ("--max-cost", args.max_cost, "-q")
     ran("translate", small, "-o", folder / "warm", *setting, **one)
+    start, wall = ran("translate", small, "-o", folder / "warm", *setting, **one)
+    print(f"quitmt translate, nothing to do {start:7.1f} CPU s {wall:7.1f} s")
     alone, wall = ran("translate", source, "-o", folder / "translated", *setting, **one)
-    print(f"quitmt translate            {alone:8.1f} CPU s   {wall:8.1f} s")
-    started = Watched("batch", small, "-o", folder / "small", *setting, **one)
-    wall = started.wait()
-    start = sum(started.seconds(kind) for kind in ("driver", "worker", "ray"))
-    print(f"quitmt batch of one line    {start:8.1f} CPU s   {wall:8.1f} s   (Ray's start, and the engine's)")
+    print(f"quitmt translate               {alone:7.1f} CPU s {wall:7.1f} s", flush=True)
     walls = {}
-    for workers in (1, 2):
-        job = Watched("batch", source, "-o", folder / f"out{workers}", "--workers", workers, *setting, **one)
+    for workers in args.workers:
+        many = ("--workers", workers, *setting)
+        begun = Watched("batch", small, "-o", folder / f"small{workers}", "--rows-per-file", 1, *many, **one)
+        started = begun.wait()
+        print(f"quitmt batch, nothing to do    {begun.told(started)}", flush=True)
+        job = Watched("batch", source, "-o", folder / f"out{workers}", *many, **one)
         walls[workers] = job.wait()
-        cpu = {kind: job.seconds(kind) for kind in ("driver", "worker", "ray")}
-        told = ", ".join(f"{kind} {value:.1f}" for kind, value in cpu.items())
-        ratio = cpu["worker"] / alone
-        total = (sum(cpu.values()) - start) / alone
-        print(
-            f"quitmt batch, {workers} worker(s)   {sum(cpu.values()):8.1f} CPU s   {walls[workers]:8.1f} s   ({told})"
-        )
-        print(f"  worker / translate {ratio:.2f}; all less Ray's start / translate {total:.2f}")
-    print(f"two workers / one worker, by the clock: {walls[2] / walls[1]:.2f}")
+        print(f"quitmt batch, workers: {workers}       {job.told(walls[workers])}")
+        worker = (job.seconds("worker") - begun.seconds("worker")) / (alone - start)
+        whole = (job.seconds() - begun.seconds()) / (alone - start)
+        others = (job.seconds("driver", "ray") - begun.seconds("driver", "ray")) / (walls[workers] - started)
+        print(f"  without the starts: workers / translate {worker:.3f}, everything / translate {whole:.3f}")
+        print(f"  driver and Ray: {1000 * others:.0f} ms of CPU per second by the clock", flush=True)
+    first, last = args.workers[0], args.workers[-1]
+    print(f"by the clock, {last} workers / {first}: {walls[last] / walls[first]:.2f}")
+
+
+def idle(args: argparse.Namespace, folder: Path) -> None:
+    """A job whose only worker sleeps: what is left is what Ray takes for being there."""
+    source = folder / "rows.txt"
+    source.write_text("".join(f"{line}\n" for line in lines(2)))
+    model = ("--model", f"{FUNCTIONS}:asleep", "-n", 1, "-k", 1, "--stop", "full", "-q")
+    job = Watched("batch", source, "-o", folder / "out", *model, ASLEEP_SECONDS=str(args.seconds + 30))
+    while "worker" not in job.peak:
+        time.sleep(0.5)
+    time.sleep(20)  # until everything has been started
+    before, begun = processes(job.process.pid, itself=True), time.perf_counter()
+    time.sleep(args.seconds)
+    after, seconds = processes(job.process.pid, itself=True), time.perf_counter() - begun
+    rates = {pid: (cpu - before[pid][1]) / seconds * 1000 for pid, (_, cpu, _) in after.items() if pid in before}
+    for pid, rate in sorted(rates.items(), key=lambda one: -one[1]):
+        print(f"{rate:6.1f} ms/s  {after[pid][2]:4d} MB  {after[pid][0]}")
+    print(f"{sum(rates.values()):6.1f} ms of CPU per second by the clock in all")
+    job.wait()
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -241,6 +273,9 @@ def main() -> None:
     one.add_argument("--lines", type=int, default=2000)
     one.add_argument("--source", help="a file of English lines; made up without it")
     one.add_argument("--max-cost", type=float, default=16)
+    one.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    still = kinds.add_parser("idle")
+    still.add_argument("--seconds", type=float, default=60.0)
     two = kinds.add_parser("faults")
     two.add_argument("--rows", type=int, default=5000)
     two.add_argument("--rows-per-file", type=int, default=50)
@@ -250,7 +285,7 @@ def main() -> None:
     three.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"overhead": overhead, "faults": faults, "memory": memory}[args.kind](args, Path(folder))
+        {"overhead": overhead, "idle": idle, "faults": faults, "memory": memory}[args.kind](args, Path(folder))
 
 
 if __name__ == "__main__":

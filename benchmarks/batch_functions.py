@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import zlib
 
 WORDS = "o a um gato casa rua velha nova viu comeu dormiu perto".split()
@@ -20,4 +21,9 @@ async def quick(source: str, start: int, stop: int) -> list[str]:
 async def slow(source: str, start: int, stop: int) -> list[str]:
     """Waits as for a server, so that there is time to kill."""
     await asyncio.sleep(0.05)
+    return [_text(source, index) for index in range(start, stop)]
+
+
+async def asleep(source: str, start: int, stop: int) -> list[str]:
+    await asyncio.sleep(float(os.environ["ASLEEP_SECONDS"]))
     return [_text(source, index) for index in range(start, stop)]
