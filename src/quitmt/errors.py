@@ -148,3 +148,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(names)}"
     return UsageError(f"unknown {kind} {name!r}", hint=hint)
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 worker``, ``2 workers``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

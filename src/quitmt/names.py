@@ -22,7 +22,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -318,15 +318,18 @@ def _module(name: str) -> Any:
         raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None
 
 
+def _current_directory() -> AbstractContextManager[None]:
+    return importable(*([] if "" in sys.path else ["."]))
+
+
 @contextmanager
-def _current_directory() -> Iterator[None]:
-    """Last on the path, so that a file here hides nothing that is installed."""
-    here = str(Path.cwd())
-    missing = not {"", here} & set(sys.path)
-    if missing:
-        sys.path.append(here)
+def importable(*folders: str) -> Iterator[None]:
+    """With folders last on the path, so that a file in them hides nothing that is installed."""
+    added = [one for one in (str(Path(folder).absolute()) for folder in folders) if one not in sys.path]
+    sys.path.extend(added)
     try:
         yield
     finally:
-        if missing and here in sys.path:
-            sys.path.remove(here)
+        for one in added:
+            with suppress(ValueError):
+                sys.path.remove(one)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -70,14 +69,32 @@ def test_an_output_that_cannot_be_written(quitmt: Callable[..., Ran], tmp_path: 
     assert ran.code == 2 and "cannot write" in ran.err
 
 
-def test_more_workers_than_fit() -> None:
-    there = SimpleNamespace(cluster_resources=lambda: {"CPU": 3.0, "GPU": 1.0})
-    cluster._check_room(there, WorkerPool(1, 8, gpus=1.0))
-    cluster._check_room(there, WorkerPool(0, 8, gpus=2.0))
-    with pytest.raises(UsageError, match=r"^2 workers need 2 GPUs, and there are 1 "):
-        cluster._check_room(there, WorkerPool(2, 2, gpus=1.0))
-    with pytest.raises(UsageError, match=r"^4 workers need 4 CPUs, and there are 3 "):
-        cluster._check_room(there, WorkerPool(4, 4))
+def test_more_workers_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"CPU": 3.0, "GPU": 1.0}
+    away = {"address": "auto"}
+    cluster._check_room(WorkerPool(1, 8, gpus=1.0, **away), there)
+    cluster._check_room(WorkerPool(0, 8, gpus=2.0, **away), there)
+    with pytest.raises(UsageError, match=r"^there is no room for 2 workers with .*: GPUs needed 2, found 1 \(fewer"):
+        cluster._check_room(WorkerPool(2, 2, gpus=1.0, **away), there)
+    with pytest.raises(UsageError, match=r"^there is no room for 4 workers with .*: CPUs needed 4, found 3 \(fewer"):
+        cluster._check_room(WorkerPool(4, 4, **away), there)
+
+
+def test_here_nothing_grows_and_cores_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "cores", lambda: 2)
+    there = {"CPU": 9.0}
+    cluster._check_room(WorkerPool(2, 8), there)
+    cluster._check_room(WorkerPool(8, 8, cpus=0.25), there)
+    with pytest.raises(UsageError, match=r"^there is no room for 3 workers with .*: CPUs needed 3, found 2 \(fewer"):
+        cluster._check_room(WorkerPool(3, 3), there)
+    with pytest.raises(UsageError, match=r"^there is no room for 1 worker with .*: GPUs needed 1, found 0 \(fewer"):
+        cluster._check_room(WorkerPool(0, 4, gpus=1.0), there)
+
+
+def test_no_worker_is_started_that_would_have_nothing_to_do() -> None:
+    assert WorkerPool(0, 9999).for_parts(3) == WorkerPool(0, 3)
+    assert WorkerPool(4, 8).for_parts(2) == WorkerPool(2, 2)
+    assert WorkerPool(2, 4).for_parts(100) == WorkerPool(2, 4)
 
 
 def test_ranges_of_workers() -> None:

@@ -91,3 +91,23 @@ def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Pat
     assert ran.returncode == 2, ran.stderr
     *_, line = said(ran)
     assert "a worker cannot use the recipe" in line and "--working-dir FOLDER" in line
+
+
+def test_a_folder_with_functions_is_shipped_to_workers(job: BatchJob, tmp_path: Path) -> None:
+    """It is found where the job is started, too, and nothing else has to be set."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "shipped.py").write_text(
+        "import os\ndef words(source, start, stop):\n    return [os.getcwd()] * (stop - start)\n"
+    )
+    ran = batch(job, "--model", "shipped:words", "--working-dir", tmp_path / "own")
+    assert ran.returncode == 0, ran.stderr
+    assert all("working_dir_files" in row["translation"] for row in results(job))
+
+
+def test_more_workers_than_parts_are_not_started(job: BatchJob) -> None:
+    """And on one machine not more than it has room for."""
+    refused = batch(job, "--workers", 9999, "--cpus-per-worker", 500)
+    assert refused.returncode == 2
+    assert "there is no room for 6 workers with --cpus-per-worker 500: CPUs needed 3000, found " in refused.stderr
+    ran = batch(job, "--workers", "1-9999")
+    assert ran.returncode == 0 and len(results(job)) == 60, ran.stderr

@@ -6,15 +6,15 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from quitmt.batch.storage import INSTALL, told
-from quitmt.errors import InputError, MissingExtra, UsageError, setting
+from quitmt.errors import InputError, MissingExtra, UsageError, counted, setting
 
 CONNECT_SECONDS = 5.0
 START_SECONDS = "300"
@@ -54,6 +54,10 @@ class WorkerPool:
             raise UsageError(f"{setting('batch.workers')} must be a number or a range such as 2-8, not {workers!r}")
         return cls(int(least), int(most or least), **more)
 
+    def for_parts(self, parts: int) -> WorkerPool:
+        """Without workers that would have nothing to do."""
+        return replace(self, least=min(self.least, parts), most=min(self.most, parts))
+
 
 def check_installed() -> None:
     """Before anything is read."""
@@ -89,16 +93,16 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
     try:
         if pool.address is None:
             # One more than the workers take, so that whatever else Ray runs is never starved by them.
-            cpus = math.ceil(pool.most * pool.cpus) + 1
+            cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
             ray.init(num_cpus=cpus, include_dashboard=pool.dashboard, object_store_memory=OBJECT_STORE_BYTES, **more)
         else:
             ray.init(address=pool.address, **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
-        raise UsageError(f"{where}: {told(error)}") from None
+        raise UsageError(f"{where}: {told(error).partition('. ')[0]}") from None
     logging.getLogger("ray.data").setLevel(level)
     try:
-        _check_room(ray, pool)
+        _check_room(pool, ray.cluster_resources())
         yield ray
     finally:
         ray.shutdown()
@@ -120,10 +124,22 @@ def _check_address(address: str) -> None:
         raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
 
 
-def _check_room(ray: Any, pool: WorkerPool) -> None:
-    there = ray.cluster_resources()
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_room(pool: WorkerPool, resources: Mapping[str, float]) -> None:
+    """That so many workers fit as there must be. Here nothing grows, so one must."""
+    here = pool.address is None
+    there = {**resources, "CPU": cores()} if here else resources
+    least = max(pool.least, 1) if here else pool.least
     for name, kind, each in (("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)):
-        needed, found = pool.least * each, there.get(kind, 0.0)
+        needed, found = least * each, there.get(kind, 0.0)
         if needed > found:
-            hint = f"fewer workers, a smaller {setting(f'batch.{name}')}, or workers from 0 on where a cluster grows"
-            raise UsageError(f"{pool.least} workers need {needed:g} {kind}s, and there are {found:g}", hint=hint)
+            grows = "" if here else ", or workers from 0 on where a cluster grows"
+            who = f"{counted(least, 'worker')} with {setting(f'batch.{name}', f'{each:g}')}"
+            raise UsageError(
+                f"there is no room for {who}: {kind}s needed {needed:g}, found {found:g}",
+                hint=f"fewer workers, or a smaller {setting(f'batch.{name}')}{grows}",
+            )

@@ -21,14 +21,18 @@ from quitmt.batch.cluster import WorkerPool, connected
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
+from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
+from quitmt.names import importable
 from quitmt.recipe.check import check, refuse_pacing, refuse_texts
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
+WAIT_SECONDS = 60.0
+"""Without any worker, before it is said what is waited for."""
 READERS = 8
 
 
@@ -82,19 +86,24 @@ def run(
 ) -> BatchSummary:
     """Everything is checked that can be before Ray is started."""
     cluster.check_installed()
+    with importable(*([pool.working_dir] if pool.working_dir else [])):
+        return _run(job, pool, reporter, retry_failed, text)
+
+
+def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool, text: str | None) -> BatchSummary:
     check(job.recipe, installed=pool.address is None)
     refuse_pacing(job.recipe)
     refuse_texts(job.recipe, "a batch")
     files, format_name = job.files()
-    claim(job, files)
     with _alone(job.folder):
+        claim(job, files)
         plan = prepare(job, files, format_name)
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
         if len(course.done) < len(plan.parts):
-            summary = _work(job, pool, reporter, plan, course)
+            summary = _work(job, pool.for_parts(len(plan.parts) - len(course.done)), reporter, plan, course)
         if job.distinct:
             fill(job.folder, plan, job.nbest, again=retry_failed)
         if text is not None:
@@ -113,7 +122,9 @@ def _alone(folder: Folder) -> Iterator[None]:
     if not folder.place.is_local:
         yield
         return
-    descriptor = open_alone(Path(folder.own.path) / "lock", os.O_RDWR)
+    folder.own.make_folder()
+    with unwritable(folder.own.url):
+        descriptor = open_alone(Path(folder.own.path) / "lock", os.O_RDWR)
     try:
         yield
     finally:
@@ -211,11 +222,17 @@ def _consume(
 def _follow(
     ray: Any, seen: Any, pool: WorkerPool, reporter: Reporter, course: _Course, results: queue.Queue[Any]
 ) -> None:
+    waiting_since: float | None = time.monotonic()
     while True:
         try:
             found = results.get(timeout=LOOK_SECONDS)
         except queue.Empty:
             state = _look(ray, seen)
+            if state.starts or state.finished:
+                waiting_since = None
+            elif waiting_since is not None and time.monotonic() - waiting_since > WAIT_SECONDS:
+                reporter.say(f"no worker has started yet; each needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs")
+                waiting_since = None
             for part, fields in state.finished.items():
                 course.add(part, PartTally.from_fields(fields))
             reporter.progress(course.with_those(state.under_way))

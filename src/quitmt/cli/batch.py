@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from quitmt.cli import options
-from quitmt.errors import MissingExtra
+from quitmt.errors import MissingExtra, counted
 
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
@@ -148,7 +148,7 @@ def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
             print(f"quitmt: {line}", file=sys.stderr)
     if not total.failed:
         return 0
-    print(f"quitmt: {total.failed} segments failed, the first with: {total.error}", file=sys.stderr)
+    print(f"quitmt: {counted(total.failed, 'segment')} failed, the first with: {total.error}", file=sys.stderr)
     again = [*sys.argv[1:], *([] if args.retry_failed else ["--retry-failed"])]
     print(f"quitmt: to take them up again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
     return 1
@@ -158,8 +158,9 @@ def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gp
     """What a job came to, what it cost, and what full budgets would have."""
     found = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
+    rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
     stops = ", ".join(f"{count:,} {stop}" for stop, count in total.stops.most_common())
-    found.append(f"{plan.rows:,} rows{once}, in {len(plan.parts):,} files; {stops or 'nothing to translate'}")
+    found.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"
         found.append(f"{total.candidates:,} candidates; {full} ({total.saved:.1%} saved)")
@@ -167,7 +168,7 @@ def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gp
         spent = f"{seconds * workers / 3600:.2f} worker hours"
         of_gpus = f", {seconds * workers * gpus / 3600:.2f} GPU hours" if gpus else ""
         found.append(f"{seconds:.0f} seconds in this run, at most {spent}{of_gpus}")
-    found += [f"{remark} in {count:,} rows" for remark, count in total.remarks.most_common()]
+    found += [f"{remark} in {counted(count, 'row')}" for remark, count in total.remarks.most_common()]
     if len(total.signatures) > 1:
         found.append("the results were made by several versions of models: look at their signatures")
     return found
