@@ -24,7 +24,8 @@ from simulation.replay import Recording
 from simulation.server import Server
 from simulation.tables import head, row
 
-LAYOUTS = ((8, 1), (8, 2), (8, 8), (32, 1), (32, 2), (128, 1), (128, 2), (512, 1))
+SIZES = (8, 16, 32, 64, 128, 256, 512)
+LAYOUTS = tuple((size, under_way) for size in SIZES for under_way in (1, 2, 8) if size * under_way <= 512)
 """Segments a batch, and batches under way at a worker."""
 CORPORA = (5_000_000, 100_000_000)
 GPUS = (8, 64, 512)

@@ -99,7 +99,8 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
             ray.init(address=pool.address, **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
-        raise UsageError(f"{where}: {told(error).partition('. ')[0]}") from None
+        hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
+        raise UsageError(f"{where}: {told(error).partition('. ')[0]}", hint=hint) from None
     logging.getLogger("ray.data").setLevel(level)
     try:
         _check_room(pool, ray.cluster_resources())
