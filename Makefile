@@ -147,7 +147,7 @@ $(VENV)-trl/.done: pyproject.toml
 # Ray is half a gigabyte and starts slowly: whoever does not need it does without.
 $(VENV)-batch/.done: pyproject.toml constraints.txt
 	test -x $(VENV)-batch/bin/python || $(PYTHON) -m venv $(VENV)-batch
-	$(VENV)-batch/bin/pip install --quiet --editable '.[batch]' hypothesis psutil pytest
+	$(VENV)-batch/bin/pip install --quiet --editable '.[batch]' datasets duckdb hypothesis polars psutil pytest
 	touch $@
 
 # unbabel-comet has pins of its own (transformers 4, numpy 1). It makes tests/comet/, and quitmt is not needed there.

@@ -13,6 +13,7 @@ from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
 from quitmt.batch.rows import InputColumns
+from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken
 from quitmt.errors import UsageError
@@ -135,6 +136,27 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     files_of(once)[1].unlink()
     fill(once.folder, plan, 0, again=False)
     assert bytes_of(once) == before
+
+
+def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
+    """As s3 and others, by fsspec: the same bytes as on disk, and it goes on there."""
+    store = Location("memory://store")
+    (store / "in" / "a.txt").write(Path(job.inputs[0]).read_bytes())
+    there = replace(job, inputs=("memory://store/in/*.txt",), output=(store / "out").url, distinct=True)
+    here = replace(job, distinct=True)
+    try:
+        for one in (here, there):
+            plan = planned(one)
+            worked(one, range(len(plan.parts)))
+            fill(one.folder, plan, 0, again=False)
+        write_text(there.folder, planned(there), (store / "text").url)
+        assert {name: (there.folder.place / name).read() for name in bytes_of(here)} == bytes_of(here)
+        assert len((store / "text").read().split(b"\n")) == 26
+        assert {"_quitmt", *bytes_of(here)} == there.folder.place.names()
+        with pytest.raises(UsageError, match="rows_per_file was 4"):
+            planned(replace(there, rows_per_file=5))
+    finally:
+        store.remove()
 
 
 def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
