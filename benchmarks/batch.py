@@ -38,7 +38,7 @@ def lines(count: int, words: int = 9) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
-    return {**os.environ, "PYTHONPATH": path, "RAY_worker_niceness": "0", **more}
+    return {"RAY_worker_niceness": "0", **os.environ, "PYTHONPATH": path, **more}
 
 
 def command(*words: object) -> list[str]:
@@ -208,10 +208,12 @@ def faults(args: argparse.Namespace, folder: Path) -> None:
     cluster.wait_for_nodes()
     try:
         job = Watched(*words("kills"), "--address", cluster.address)
-        killed = 0
+        killed = done = 0
         while job.process.poll() is None:
             time.sleep(args.every)
-            for pid in workers()[:1]:
+            before, done = done, len(list((folder / "kills").glob("part-*")))
+            # Where starting takes longer than that, nothing would ever get done.
+            for pid in workers()[: done > before]:
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
         job.wait()
@@ -279,7 +281,7 @@ def main() -> None:
     two = kinds.add_parser("faults")
     two.add_argument("--rows", type=int, default=5000)
     two.add_argument("--rows-per-file", type=int, default=50)
-    two.add_argument("--every", type=float, default=4.0, help="seconds between kills of workers")
+    two.add_argument("--every", type=float, default=4.0, help="seconds between kills of workers, at least")
     two.add_argument("--kills", type=int, default=3, help="of the driver")
     three = kinds.add_parser("memory")
     three.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])

@@ -94,13 +94,15 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
         if pool.address is None:
             # One more than the workers take, so that whatever else Ray runs is never starved by them.
             cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
-            ray.init(num_cpus=cpus, include_dashboard=pool.dashboard, object_store_memory=OBJECT_STORE_BYTES, **more)
+            here = {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
+            # A new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
+            ray.init(address="local", **here, **more)
         else:
             ray.init(address=pool.address, **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
         hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
-        raise UsageError(f"{where}: {told(error).partition('. ')[0]}", hint=hint) from None
+        raise UsageError(f"{where}: {told(error).partition('. ')[0].rstrip('.')}", hint=hint) from None
     logging.getLogger("ray.data").setLevel(level)
     try:
         _check_room(pool, ray.cluster_resources())
