@@ -69,15 +69,14 @@ def test_an_output_that_cannot_be_written(quitmt: Callable[..., Ran], tmp_path: 
     assert ran.code == 2 and "cannot write" in ran.err
 
 
-def test_more_workers_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_workers_than_fit() -> None:
     there = {"CPU": 3.0, "GPU": 1.0}
-    away = {"address": "auto"}
-    cluster._check_room(WorkerPool(1, 8, gpus=1.0, **away), there)
-    cluster._check_room(WorkerPool(0, 8, gpus=2.0, **away), there)
+    cluster._check_room(WorkerPool(1, 8, gpus=1.0, address="auto"), there)
+    cluster._check_room(WorkerPool(0, 8, gpus=2.0, address="auto"), there)
     with pytest.raises(UsageError, match=r"^there is no room for 2 workers with .*: GPUs needed 2, found 1 \(fewer"):
-        cluster._check_room(WorkerPool(2, 2, gpus=1.0, **away), there)
+        cluster._check_room(WorkerPool(2, 2, gpus=1.0, address="auto"), there)
     with pytest.raises(UsageError, match=r"^there is no room for 4 workers with .*: CPUs needed 4, found 3 \(fewer"):
-        cluster._check_room(WorkerPool(4, 4, **away), there)
+        cluster._check_room(WorkerPool(4, 4, address="auto"), there)
 
 
 def test_here_nothing_grows_and_cores_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
