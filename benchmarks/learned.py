@@ -1,6 +1,6 @@
 """A stopping rule that is learned from pools, beside every formula: does it lose less on segments it was not fitted on?
 
-    python benchmarks/learned.py POOLS.jsonl … [--plain] [--support anchor] [--orders 2] [--splits 20]
+    python benchmarks/learned.py POOLS.jsonl … [--plain] [--anchors beam:4] [--orders 2] [--splits 20]
 
 A small boosted regression (numpy) on 20 features of the standing foretells, without references, what stopping now would
 lose (*learned, loss*), or what the next doubling of the pool would gain for each candidate (*learned, gain*). It is
@@ -76,9 +76,7 @@ def report(world: World, split: Any, costs: list[int]) -> None:
     found: dict[str, list[list[tuple[float, float] | None]]] = {}
     chosen: list[list[float]] = []
     for own in split[:, None]:
-        learned = {
-            f"learned, {name}": world.learned(target, own[0], losses) for name, target in world.targets().items()
-        }
+        learned = {name: world.learned(target, own[0], losses) for name, target in world.targets().items()}
         whole = Halved.of(fixed, own)
         seen = {name: held(curve, whole, own, costs) for name, curve in {**curves, **learned}.items()}
         for name, cells in seen.items():
