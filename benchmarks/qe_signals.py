@@ -9,7 +9,9 @@ cost.
 With best score b, n of N candidates and the top scores t₁ ≥ t₂ ≥ …:
 
 - headroom: (1 − b)/n
-- headroom with reach: min(1 − b, 16·(b − mean))/n, what ``auto`` takes
+- headroom with reach: min(1 − b, 16·(b − mean))/n, what ``auto`` takes, with a cap on n
+- stale: the same, but only 4·(b − mean) where the best candidate is among the first half, or 16·(b − mean)·i/n where it
+  is the i-th: what has not moved for long
 - headroom to go: (1 − b)·ln(N/n)
 - exponential tail: mean excess of the best m over the next, times ln(N/n): the expected gain from such a tail
 - bounded tail: the same for ln(1 − score), so that 1 is never passed: (1 − b)·(1 − (n/N)^excess)
@@ -31,6 +33,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from quitmt import stop
+from quitmt.calibrate.auto import QE_CAP
 from quitmt.calibrate.families import stopping_sizes
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import Trajectories
@@ -41,7 +44,8 @@ from quitmt.stop.headroom import Headroom
 Floats = np.ndarray
 COSTS = (64, 100, 128, 150, 200, 256)
 FOLDS = 5
-AUTO = str(RERANKERS["qe:likelihood"].perfect)
+REACH = str(RERANKERS["qe:likelihood"].perfect)
+AUTO = f"{REACH},cap={QE_CAP}"
 
 
 async def collected(path: str, name: str) -> list[Floats]:
@@ -88,20 +92,25 @@ def main() -> None:
 
 def report_auto(scores: Floats, best: Floats) -> None:
     budget, lost = scores.shape[1], best[:, -1:] - best
-    rule = stop.load(AUTO, n=budget)
-    assert isinstance(rule, Headroom)
-    looks = np.array(list(rule.sizes())[:-1])
-    means = np.cumsum(scores, axis=1)[:, looks - 1] / looks
-    found = rule.room(best[:, looks - 1], means) / looks
-    sizes = stopping_sizes(rule, np.array([rule.threshold]), list(found), np.full(len(scores), budget))[0]
     windows = best[:, 7::8][:, : budget // 64 * 8].reshape(len(best), -1, 8)
     stable = windows[:, :, -1] - windows[:, :, 0] <= 1e-3
     quits = np.where(stable.any(axis=1), 64 * (stable.argmax(axis=1) + 1), budget)
     print("\n| rule | mean N | most | regret ×10³ | fixed N, same cost |\n|---|---:|---:|---:|---:|")
-    for name, own in ((AUTO, sizes), ("quit w=8", quits)):
+    both = [(spec, auto_sizes(spec, scores, best)) for spec in (AUTO, REACH)]
+    for name, own in (*both, ("quit w=8", quits)):
         fixed = np.interp(own.mean(), np.arange(1, budget + 1), lost.mean(axis=0))
         regret = lost[np.arange(len(lost)), own - 1].mean()
         print(f"| {name} | {own.mean():.1f} | {own.max()} | {1e3 * regret:.2f} | {1e3 * fixed:.2f} |")
+
+
+def auto_sizes(spec: str, scores: Floats, best: Floats) -> Floats:
+    rule = stop.load(spec, n=scores.shape[1])
+    assert isinstance(rule, Headroom)
+    looks = np.array(list(rule.sizes())[:-1])
+    means = np.cumsum(scores, axis=1)[:, looks - 1] / looks
+    found = rule.room(best[:, looks - 1], means) / looks
+    sizes: Floats = stopping_sizes(rule, np.array([rule.threshold]), list(found), np.full(len(scores), rule.budget))[0]
+    return sizes
 
 
 def signals(scores: Floats, best: Floats, looks: Floats, budget: int, segment: Floats) -> dict[str, Floats]:
@@ -113,6 +122,9 @@ def signals(scores: Floats, best: Floats, looks: Floats, budget: int, segment: F
     distinct = np.stack([[len(np.unique(row[:n])) / n for row in scores] for n in looks], axis=1)
     found["headroom"] = (1 - now) / looks
     found["headroom with reach"] = np.minimum(1 - now, 16 * (now - mean)) / looks
+    place = np.stack([scores[:, :n].argmax(axis=1) + 1 for n in looks], axis=1) / looks
+    found["stale, first half"] = np.minimum(1 - now, np.where(place > 0.5, 16, 4) * (now - mean)) / looks
+    found["stale, place of the best"] = np.minimum(1 - now, 16 * (now - mean) * place) / looks
     found["headroom to go"] = (1 - now) * left
     room = np.log(np.maximum(1 - top, 1e-6))
     for m in (8, 32):

@@ -162,6 +162,10 @@ class RuleTraits:
 class Steering(Protocol):
     """Chooses the rule of each segment of a run by what became of segments before it."""
 
+    def expect(self, length: int | None) -> None:
+        """How many positions the input has, if that is known; called before the first of them."""
+        ...
+
     @property
     def ready(self) -> bool:
         """Whether all is known that the next segment's rule depends on."""

@@ -259,8 +259,8 @@ def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
 def test_auto_without_a_profile() -> None:
     assert auto.rule("mbr:my:utility", MBR, Wish("0.002")).rule == stop.load("loss:most=0.002")
     assert auto.rule("mbr:my:utility", MBR, Wish()).rule == stop.load("loss")
-    assert auto.rule("qe:kiwi", QE, Wish()).rule == stop.load("headroom:reach=16,share=0.005")
-    negated = stop.load("headroom:top=0,reach=16,share=0.125")  # 0 is perfect
+    assert auto.rule("qe:kiwi", QE, Wish()).rule == stop.load("headroom:reach=16,share=0.005,cap=128")
+    negated = stop.load("headroom:top=0,reach=16,share=0.125,cap=128")  # 0 is perfect
     assert auto.rule("qe:metricx", QE, Wish()).rule == negated
     with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
         auto.rule("qe:my:reward", QE, Wish())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import shutil
@@ -51,6 +52,17 @@ def test_the_same_whatever_is_in_flight(quitmt: Quitmt, pools: Path) -> None:
     pools.write_text("".join([*lines[:30], *reversed(lines[30:])]))
     again = told(quitmt("rerank", pools, *ASKED, "--jsonl").out)
     assert again[:30] == outcomes[:30] and again != outcomes
+
+
+def test_what_is_left_is_shared_where_the_length_is_known(quitmt: Quitmt, pools: Path) -> None:
+    """As of a plain file, and not of one that would have to be unpacked first."""
+    outcomes = told(quitmt("rerank", pools, *ASKED, "--jsonl").out)
+    costs = [outcome["size"] + outcome.get("anchors", 0) for outcome in outcomes]
+    assert sum(costs) / len(costs) == pytest.approx(10, rel=0.03)
+    packed = pools.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(pools.read_bytes()))
+    unknown = told(quitmt("rerank", packed, *ASKED, "--jsonl").out)
+    assert unknown[:2] == outcomes[:2] and unknown != outcomes
 
 
 def test_resumed_wherever_it_was_cut(

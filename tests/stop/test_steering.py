@@ -16,7 +16,8 @@ from quitmt.errors import UsageError
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
-from quitmt.stop.steering import FIRST, LAG, Aimed, Steered, ThresholdSteering, needed
+from quitmt.stop.remembered import Remembered
+from quitmt.stop.steering import FIRST, LAG, LAST, Aimed, Steered, ThresholdSteering, needed
 from quitmt.types import Outcome, Standing, Verdict
 
 RULE = Loss(step=4, budget=256)
@@ -68,8 +69,10 @@ def run(steering: ThresholdSteering, seeds: list[int], *, late: int = 0, tokens:
 
 
 def test_segments_wait_for_a_fixed_number_of_those_before() -> None:
-    assert [needed(position) for position in (0, 1, 2, 3, 8, 32, 33, 100)] == [0, 0, 1, 1, 4, 16, 17, 84]
-    assert all(needed(i) <= needed(i + 1) <= i for i in range(1, 100))
+    assert [needed(position) for position in (0, 1, 2, 3, 8, 32, 60, 100)] == [0, 0, 1, 1, 5, 21, 44, 84]
+    assert [needed(position, length=100) for position in (60, 80, 90, 98, 99)] == [44, 70, 85, 97, 98]
+    for length in (None, 1, 5, 100):
+        assert all(needed(i, LAG, length) <= needed(i + 1, LAG, length) <= i for i in range(1, 100))
     assert max(position - needed(position) for position in range(500)) == LAG
 
 
@@ -78,7 +81,7 @@ def test_not_ready_before_what_it_depends_on() -> None:
     for position in range(2):
         assert steering.ready
         steering.next(position)
-    assert not steering.ready
+    assert not steering.ready  # the third needs the first
     steering.add(1, outcome(Aimed(RULE, 32, False, "", 256), 1))
     assert not steering.ready
     steering.add(0, outcome(Aimed(RULE, 32, False, "", 256), 0))
@@ -136,6 +139,40 @@ def _scaled(aimed: Aimed, scale: float) -> Aimed:
     return replace(aimed, rule=aimed.rule.at(aimed.rule.threshold * scale))
 
 
+@pytest.mark.parametrize("cost", [24, 40, 80])
+def test_of_a_known_length_the_cost_comes_out_nearly_exactly(cost: int) -> None:
+    for first in range(0, 800, 200):
+        steering = Steered(RULE, cost).steer()
+        steering.expect(200)
+        found = run(steering, list(range(first, first + 200)))
+        assert np.mean([one.cost for one in found]) == pytest.approx(cost, rel=0.02)
+        assert all(one.stop is Verdict.BUDGET for one in found[-LAST:])  # they share what is left
+        assert len({one.size for one in found[-30:]}) > 3
+
+
+def test_a_length_that_was_wrong_is_no_harm() -> None:
+    for told in (1, 20, 1000):
+        steering = Steered(RULE, 40).steer()
+        steering.expect(told)
+        assert np.mean([one.cost for one in run(steering, list(range(60)))]) == pytest.approx(40, rel=0.5)
+
+
+def test_how_signals_fall_is_seen() -> None:
+    """Those of segments that went on say how the others would have: here as 1/n², not as 1/n."""
+    looks = np.array([16, 32, 64, 128])
+    known = Remembered(looks)
+    for seed in range(40):
+        start = float(np.exp(np.random.default_rng(seed).normal()))
+        signals = start * (16.0 / looks) ** 2
+        seen = 2 + seed % 3
+        one = Outcome("", "s", "t", 0, 0.5, int(looks[seen - 1]), Verdict.DECIDED, (), budget=256)
+        known.add(replace(one, signals=tuple(signals[:seen])), [0.5] * seen, float(looks[seen - 1]))
+    threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0, learned=False)
+    starts = np.exp([np.random.default_rng(seed).normal() for seed in range(40)])
+    ends = [next((n for n in looks if start * (16 / n) ** 2 <= threshold), 256) for start in starts]
+    assert np.mean(ends) == pytest.approx(64, rel=0.12)
+
+
 def test_tokens() -> None:
     found = run(Steered(RULE, 1200.0, tokens=True).steer(), list(range(200)), tokens=30)
     assert np.mean([one.tokens or 0 for one in found]) == pytest.approx(1200, rel=0.1)
@@ -188,9 +225,10 @@ def test_top_is_learned() -> None:
         trajectory = tuple(scores[7:size:8].tolist())
         made = Outcome("", "s", "t", 0, trajectory[-1], size, verdict, trajectory, budget=512)
         steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
-    assert sizes[: 2 * FIRST] == [steered.alone] * 2 * FIRST  # whatever the scale is
-    assert all(105 < top < 125 for top in tops[2 * FIRST :])
-    assert len(set(sizes[2 * FIRST :])) > 3
+    begun = next(position for position in count() if needed(position) >= FIRST)
+    assert sizes[:begun] == [steered.alone] * begun  # whatever the scale is
+    assert all(105 < top < 125 for top in tops[10:])
+    assert len(set(sizes[begun:])) > 3
 
 
 def test_pools_that_end_early_cost_what_they_have() -> None:
@@ -199,6 +237,15 @@ def test_pools_that_end_early_cost_what_they_have() -> None:
     watch = short.open()
     verdicts = [watch.observe(Standing(size, 0, 0.5)) for size in (4, 8, 12, 16, 20)]
     assert verdicts[-1] is Verdict.BUDGET and verdicts[:-1] == [None] * 4
+
+
+def test_headroom_with_a_cap() -> None:
+    """However much is left, there it ends: also where no look falls on it."""
+    rule = Headroom(step=10, share=1e-9, cap=130)
+    assert next(size for size in range(10, 520, 10) if rule.observe(Standing(size, 0, 0.1))) == 130 == rule.budget
+    assert Headroom(cap=128, budget=64).budget == 64 and Headroom(budget=512).budget == 512
+    with pytest.raises(UsageError, match="cap of the headroom rule must be a number of at least 0"):
+        Headroom(cap=-1)
 
 
 @pytest.mark.parametrize("mean", [None, 0.001])

@@ -26,6 +26,9 @@ KNOWN = {"mbr:chrf": "mbr-chrf.json", "qe:likelihood": "qe-likelihood.json"}
 """Profiles of our own: the embedded English-Portuguese model on news (docs/rules.md)."""
 PLAIN, PLAIN_MOST, MOST = "loss:new=0.1,scale=1,minimum=32", 0.0005, 0.005
 """The loss rule for pools in which samples judge themselves, and the losses to aim at where nothing is said."""
+QE_CAP = 128
+"""Candidates that a segment gets with QE at most, where nothing is said: what is bad after so many stays bad, and at
+equal cost a cap loses nothing (docs/findings/rules.md)."""
 MEASURED = ("mbr:chrf", "mbr:embedding")
 """Rerankers with which the losses of the ``loss`` rule were measured, on the candidates of the first known profile."""
 
@@ -115,7 +118,7 @@ def rule(
         limit = loss_in(wish.max_loss, known.spread if known else None)
         return granted(f"{plain}most={limit:.6g}", known if wish.max_loss.endswith("sd") else None)
     if traits.running_best and wish.max_loss is None:
-        return granted(_headroom(reranker))
+        return granted(f"{_headroom(reranker)},cap={QE_CAP}")
     if known and known.curve and wish.max_loss is not None:
         limit = loss_in(wish.max_loss, known.spread)
         return granted(_found(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)

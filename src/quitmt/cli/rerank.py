@@ -20,6 +20,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.recipe.build import Built, build
 from quitmt.recipe.effective import Given
 from quitmt.rerank.ranked import score_name
+from quitmt.stop.steering import Steered
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
@@ -89,7 +90,8 @@ def origins(anchors: str | None) -> frozenset[str] | None:
 
 def expected(args: argparse.Namespace, built: Built) -> int | None:
     """How many pools there are, where somebody needs to know: the file may be large."""
-    lines = count_lines(args.pools) if built.recipe.run.run_deadline is not None else None
+    shared = built.recipe.run.run_deadline is not None or isinstance(built.rule, Steered)
+    lines = count_lines(args.pools) if shared else None
     return None if lines is None else lines // (args.num_candidates or 1)
 
 

@@ -136,7 +136,8 @@ class Driver:
         order needs little memory. If the input itself fails midway, what was admitted is finished first.
 
         ``expected`` is how many items there are, if that is known: then the time of a run with a deadline is shared
-        among them. When it is up, what is under way stops with its best so far, and the rest of the input fails.
+        among them. When it is up, what is under way stops with its best so far, and the rest of the input fails. The
+        cost of a run that is steered is shared among them too.
         """
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -144,6 +145,8 @@ class Driver:
         self._timers = Timers(
             self._deadlines, clock, self._expire, self._abandon, in_flight=self._in_flight, expected=expected
         )
+        if self._steering is not None:
+            self._steering.expect(expected)
         feeder = self._start(self._feed(items))
         self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
         try:

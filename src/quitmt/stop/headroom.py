@@ -5,7 +5,7 @@ are: a segment whose best candidate is nearly perfect has little to gain, a bad 
 
 Unless its candidates hardly differ: a line of code or of emoji has scores near 0 and would get the whole budget, though
 nothing can come of it. With ``reach``, what is left is at most so many times what the best candidate has above the mean
-one.
+one. And with ``cap`` no segment gets more candidates than that, however bad its best one is.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ class Headroom(Threshold):
     """The perfect score."""
     reach: float = 0.0
     """0 is no bound."""
+    cap: int = 0
+    """Of candidates; 0 is none but the budget."""
     minimum: int = 16
     looks: int = 2
     budget: int = 512
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._check(share=self.share, reach=self.reach)
+        self._check(share=self.share, reach=self.reach, cap=self.cap)
+        if self.cap:
+            object.__setattr__(self, "budget", min(self.budget, self.cap))
         if not math.isfinite(self.top):
             raise UsageError(f"top of the headroom rule must be a number, not {self.top}")
         reach = f"|reach:{text(self.reach)}" if self.reach else ""

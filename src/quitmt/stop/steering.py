@@ -9,50 +9,52 @@ the one case in which segments depend on each other:
 - Blank lines and failed segments cost nothing and teach nothing.
 - From the signals of the last segments it is known what each would have cost with a higher threshold; with a lower one
   it is extrapolated. The threshold is taken whose mean cost over them is what is wanted now: the cost that was asked
-  for, less a share of what was spent too much so far.
+  for, less a share of what was spent too much so far. If it is known how many segments there are (``expect``), that
+  is what is left for each that is still to come.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from quitmt import stop
 from quitmt.errors import UsageError, setting
 from quitmt.protocols import RuleTraits, traits_of
 from quitmt.signature import field as text
 from quitmt.stop.headroom import Headroom
+from quitmt.stop.remembered import Remembered
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Outcome, Standing, Verdict
 
-Floats = npt.NDArray[np.float64]
-
 LAG = 16
 """Segments that may be in flight when one is begun."""
-FIRST = 4
+RAMP = 3
+"""At the start, one more may be in flight for so many segments begun: the first outcomes count soon."""
+FIRST = 2
 """Segments with outcomes from which a threshold is chosen; until then all get the same number of candidates."""
-WINDOW = 256
-"""Segments that are remembered."""
+LAST = 3
+"""Segments at the end of a run of known length that share what is left, each with the same number of candidates: no
+later one makes up for a dear one."""
 HORIZON = 20
-"""Segments over which what was spent too much or too little is made up for."""
+"""Segments over which what was spent too much or too little is made up for, where nobody knows how many come."""
 MOST = 48
 """Segments' costs that are made up for at most: what can never be met is not owed without end."""
 SWING = 0.4
 """How far what is wanted of one segment may be from what was asked for, as a share of it."""
-HIGH = 0.9
-"""The quantile of best scores that stands for the highest score that there can be, where that is not known."""
 
 
-def needed(position: int, lag: int = LAG) -> int:
-    """How many of the first segments must have finished before the one at this position is begun. At the start half of
-    them, so that the first outcomes count soon."""
-    return max(position // 2, position - lag)
+def needed(position: int, lag: int = LAG, length: int | None = None) -> int:
+    """How many of the first segments must have finished before the one at this position is begun. At the start and, if
+    it is known where that is, at the end there are few in flight: what the others cost is known sooner."""
+    in_flight = min(lag, 1 + position // RAMP)
+    if length is not None:
+        in_flight = min(in_flight, max(1, (length - position) // 2))
+    return max(0, position - in_flight)
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class ThresholdSteering:
 
     def __init__(self, steered: Steered) -> None:
         self._of = steered
+        self._length: int | None = None
         self._waiting: dict[int, Outcome] = {}
         self._added, self._position = 0, 0
         self._planned: deque[tuple[int, float]] = deque()
@@ -168,7 +171,11 @@ class ThresholdSteering:
         self._owed = 0.0
         """What was spent too much, in costs asked for."""
         self._looks = np.array(list(steered.rule.sizes())[:-1], np.int64)
-        self._known = _Remembered(self._looks)
+        self._known = Remembered(self._looks)
+
+    def expect(self, length: int | None) -> None:
+        """How many positions there will be, if that is known; before the first of them."""
+        self._length = length
 
     @property
     def ready(self) -> bool:
@@ -184,16 +191,16 @@ class ThresholdSteering:
         while self._added < self._due():
             self._learn(self._waiting.pop(self._added))
             self._added += 1
-        self._position += 1
         while self._planned and self._planned[0][0] < self._added:
             self._planned.popleft()
         wanted, found = self._aimed()
+        self._position += 1
         if not blank:
             self._planned.append((position, wanted))
         return found
 
     def _due(self) -> int:
-        return needed(self._position, self._of.lag)
+        return needed(self._position, self._of.lag, self._length)
 
     def _learn(self, outcome: Outcome) -> None:
         if outcome.stop is Verdict.FAILED or not outcome.size:
@@ -211,75 +218,35 @@ class ThresholdSteering:
         """What the next segment is wanted to cost, in costs asked for, and its rule."""
         of = self._of
         if self._known.count < FIRST:
-            never: Any = of.rule.at(0.0)
-            if of.learns_top:  # whatever the scale, no score is perfect yet
-                never = replace(never, top=sys.float_info.max)
-            return 1.0, self._rule(never, of.alone)
+            return 1.0, self._even(of.alone)
         owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
-        wanted = 1 - max(-SWING, min(SWING, owed / HORIZON))
+        left = None if self._length is None else max(1, self._length - self._position)
+        if left is not None and left <= LAST:
+            most = self._samples(1 - owed / left)
+            return self._known.costs(most) / of.cost, self._even(most)
+        wanted = 1 - max(-SWING, min(SWING, owed / (left or HORIZON)))
         rule = of.rule
         if of.learns_top:
             assert isinstance(rule, Headroom)
             rule = replace(rule, top=self._known.high)
         threshold = self._known.threshold(rule, wanted * of.cost, learned=of.learns_top)
-        return wanted, self._rule(rule.at(threshold), of.budget)
+        most = of.budget if left is None else self._samples(1 - owed / left, of=left)
+        return wanted, self._rule(rule.at(threshold), most)
+
+    def _samples(self, wanted: float, of: int = 1) -> int:
+        """What so much is enough for, for each of so many segments: all that one of them may have, if the others are to
+        have their first look."""
+        first = int(self._looks[0])
+        share = self._known.samples(wanted * self._of.cost)
+        most = round((of * share - (of - 1) * first) / self._of.step) * self._of.step
+        return min(self._of.budget, max(first, most))
+
+    def _even(self, most: int) -> Aimed:
+        """So many candidates, unless there is nothing at all to gain."""
+        never: Any = self._of.rule.at(0.0)
+        if self._of.learns_top:  # whatever the scale, no score is perfect
+            never = replace(never, top=sys.float_info.max)
+        return self._rule(never, most)
 
     def _rule(self, rule: Threshold, most: int) -> Aimed:
         return Aimed(rule, most, self._of.learns_top, self._of.signature, self._of.budget)
-
-
-class _Remembered:
-    """What is remembered of the last segments: arrays of a row each."""
-
-    def __init__(self, looks: npt.NDArray[np.int64]) -> None:
-        self.count, self._looks = 0, looks
-        self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
-        self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
-
-    def add(self, outcome: Outcome, scores: list[float], spent: float) -> None:
-        row, seen = self.count % WINDOW, len(outcome.signals)
-        self._seen[row], self._scores[row] = np.nan, np.nan
-        self._seen[row, :seen], self._scores[row, :seen] = outcome.signals, scores
-        self._size[row], self._anchors[row] = outcome.size, outcome.anchors
-        ended = outcome.stop is Verdict.EXHAUSTED
-        self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
-        self._price[row] = spent / outcome.cost
-        self._best[row] = -math.inf if outcome.score is None else outcome.score
-        self.count += 1
-
-    @property
-    def high(self) -> float:
-        """A score that some segments reach."""
-        return float(np.quantile(self._best[: self.count], HIGH))
-
-    def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
-        """The one with which the remembered segments would have had this mean cost, as far as is known."""
-        count, looks = min(self.count, WINDOW), self._looks
-        signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
-        if learned:
-            assert isinstance(rule, Headroom)
-            signals = rule.room(self._scores[:count], signals) / looks
-        signals = _continued(signals, looks, ended=size >= budget)
-        lowest = np.minimum.accumulate(signals, axis=1)
-        ends = np.minimum(np.append(looks, rule.budget), budget[:, None])
-        price = self._price[:count]
-        more = np.diff(ends, axis=1) * price[:, None]  # what it costs if the threshold is below the lowest so far
-        falling = np.argsort(-lowest, axis=None, kind="stable")
-        spent = ((ends[:, 0] + self._anchors[:count]) * price).sum() + np.cumsum(more.ravel()[falling])
-        place = int(np.searchsorted(spent, cost * count))
-        levels = lowest.ravel()[falling]
-        if place >= len(levels):
-            return 0.0
-        above, below = max(0.0, levels[max(0, place - 1)]), max(0.0, levels[place])
-        return math.sqrt(above) * math.sqrt(below)
-
-
-def _continued(signals: Floats, looks: npt.NDArray[np.int64], *, ended: npt.NDArray[np.bool_]) -> Floats:
-    """With guesses where a segment was not looked at, because it had stopped: signals go on falling as 1/candidates. Of
-    a pool that had ended there is nothing to come."""
-    missing = np.isnan(signals)
-    last = np.maximum((~missing).sum(axis=1) - 1, 0)
-    rows = np.arange(len(signals))
-    guesses = (signals[rows, last] * looks[last])[:, None] / looks
-    guesses[ended | missing[:, 0]] = np.inf
-    return np.where(missing, guesses, signals)

@@ -1,0 +1,97 @@
+"""What a steered run remembers of its last segments, and which threshold would have cost how much on them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from quitmt.stop.headroom import Headroom
+from quitmt.stop.threshold import Threshold
+from quitmt.types import Outcome, Verdict
+
+Floats = npt.NDArray[np.float64]
+
+WINDOW = 256
+"""Segments that are remembered."""
+PRIOR = 2
+"""Segments that the guess of how signals fall counts for, beside those that were seen."""
+HIGH = 0.9
+"""The quantile of best scores that stands for the highest score that there can be, where that is not known."""
+
+
+class Remembered:
+    """Arrays of a row each."""
+
+    def __init__(self, looks: npt.NDArray[np.int64]) -> None:
+        self.count, self._looks = 0, looks
+        self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
+        self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
+
+    def add(self, outcome: Outcome, scores: list[float], spent: float) -> None:
+        row, seen = self.count % WINDOW, len(outcome.signals)
+        self._seen[row], self._scores[row] = np.nan, np.nan
+        self._seen[row, :seen], self._scores[row, :seen] = outcome.signals, scores
+        self._size[row], self._anchors[row] = outcome.size, outcome.anchors
+        ended = outcome.stop is Verdict.EXHAUSTED
+        self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
+        self._price[row] = spent / outcome.cost
+        self._best[row] = -math.inf if outcome.score is None else outcome.score
+        self.count += 1
+
+    @property
+    def high(self) -> float:
+        """A score that some segments reach."""
+        return float(np.quantile(self._best[: self.count], HIGH))
+
+    def samples(self, cost: float) -> float:
+        """How many samples a segment has for this cost, on average."""
+        count = min(self.count, WINDOW)
+        return float(cost / self._price[:count].mean() - self._anchors[:count].mean())
+
+    def costs(self, samples: float) -> float:
+        """What so many samples cost, on average: the reverse."""
+        count = min(self.count, WINDOW)
+        return float((samples + self._anchors[:count].mean()) * self._price[:count].mean())
+
+    def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
+        """The one with which the remembered segments would have had this mean cost, as far as is known."""
+        count, looks = min(self.count, WINDOW), self._looks
+        signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
+        if learned:
+            assert isinstance(rule, Headroom)
+            signals = rule.room(self._scores[:count], signals) / looks
+        signals = _continued(signals, looks, ended=size >= budget)
+        lowest = np.minimum.accumulate(signals, axis=1)
+        ends = np.minimum(np.append(looks, rule.budget), budget[:, None])
+        price = self._price[:count]
+        more = np.diff(ends, axis=1) * price[:, None]  # what it costs if the threshold is below the lowest so far
+        falling = np.argsort(-lowest, axis=None, kind="stable")
+        spent = ((ends[:, 0] + self._anchors[:count]) * price).sum() + np.cumsum(more.ravel()[falling])
+        place = int(np.searchsorted(spent, cost * count))
+        levels = lowest.ravel()[falling]
+        if place >= len(levels):
+            return 0.0
+        above, below = max(0.0, levels[max(0, place - 1)]), max(0.0, levels[place])
+        return math.sqrt(above) * math.sqrt(below)
+
+
+def _continued(signals: Floats, looks: npt.NDArray[np.int64], *, ended: npt.NDArray[np.bool_]) -> Floats:
+    """With guesses where a segment was not looked at, because it had stopped: its signal goes on falling as those of
+    others did. Of a pool that had ended there is nothing to come."""
+    missing = np.isnan(signals)
+    last = np.maximum((~missing).sum(axis=1) - 1, 0)
+    level = np.append(1.0, np.cumprod(_falls(signals, looks)))
+    guesses = (signals[np.arange(len(signals)), last] / level[last])[:, None] * level
+    guesses[ended | missing[:, 0]] = np.inf
+    return np.where(missing, guesses, signals)
+
+
+def _falls(signals: Floats, looks: npt.NDArray[np.int64]) -> Floats:
+    """What a signal is multiplied by from each look to the next, on average: as 1/candidates, until it is seen."""
+    before, after = signals[:, :-1], signals[:, 1:]
+    seen = (before > 0) & (after > 0)
+    falls = np.log(np.where(seen, after, 1.0) / np.where(seen, before, 1.0)).sum(axis=0)
+    found: Floats = np.exp((falls + PRIOR * np.log(looks[:-1] / looks[1:])) / (seen.sum(axis=0) + PRIOR))
+    return found
