@@ -14,6 +14,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError, RerankError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import told
 from quitmt.types import Segment
 
 Floats = npt.NDArray[np.float64]
@@ -69,8 +70,8 @@ class Pairs(Generic[Arena]):
         if not np.isfinite(utilities).all():
             row, column = np.argwhere(~np.isfinite(utilities))[0]
             raise RerankError(
-                f"segment {self.segment.id}: the utility of candidates {self.first[rows[row]]} and "
-                f"{self.first[column]} is {utilities[row, column]}, not a finite number"
+                f"segment {self.segment.id}: the utility of {told(self.first[rows[row]], self.first[column])} is "
+                f"{utilities[row, column]}, not a finite number"
             )
 
 
