@@ -107,6 +107,9 @@ def said(text: str) -> str:
 class QuitmtError(Exception):
     """The root of the tree; ``hint`` says what to do about it."""
 
+    fault: str | None = None
+    """Of code of others that raised: what and where, the same for the same mistake."""
+
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint

@@ -1,13 +1,16 @@
-"""What becomes of failed segments in a call from Python: each is an outcome, and nobody should have to look for them."""
+"""What becomes of a run whose segments fail: each is an outcome, and nobody should have to look for them."""
 
 from __future__ import annotations
 
 import logging
 
 from quitmt.errors import AllFailed
-from quitmt.types import Outcome
+from quitmt.types import Finished, Outcome
 
 log = logging.getLogger(__name__)
+
+ENOUGH = 16
+"""Segments: if the first so many fail by one mistake in code of others, the next will too."""
 
 
 class Failures:
@@ -43,3 +46,25 @@ def succeeded(outcomes: list[Outcome]) -> list[Outcome]:
         raise AllFailed(str(failures), outcomes)
     failures.warn()
     return outcomes
+
+
+class OneMistake:
+    """Whether all segments of a run that were tried so far have failed, and all by the same mistake."""
+
+    def __init__(self) -> None:
+        self._fault: str | None = None
+        self._count = 0
+        self._may_be = True
+
+    def add(self, finished: Finished) -> None:
+        if not (finished.outcome.cost or finished.outcome.error):  # a blank one
+            return
+        self._fault = self._fault or finished.fault
+        self._may_be = self._may_be and finished.fault is not None and finished.fault == self._fault
+        self._count += 1
+
+    def __str__(self) -> str:
+        return f"the first {self._count} segments all failed by one mistake"
+
+    def __bool__(self) -> bool:
+        return self._may_be and self._count >= ENOUGH

@@ -172,6 +172,8 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
 def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> int:
     import asyncio  # not for the help, nor for commands without a run
 
+    from quitmt.cli.run import Hopeless
+
     done = False
     try:
         with closing(work.outputs):
@@ -181,6 +183,11 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         work.progress.close()
         say(f"interrupted; {how_to_resume(work, words)}")
         return INTERRUPTED
+    except Hopeless as error:
+        work.progress.close(summary=False)
+        say(f"stopped: {error}: {work.progress.first_error}")
+        say(f"{how_to_resume(work, words, 'go on when it is mended')}; quitmt --debug {words[0]} … shows the traceback")
+        return FAILED
     finally:
         work.progress.close(summary=done)
         if work.journal:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
+from quitmt.loops.faults import blamed
 from quitmt.protocols import Arena, Utility
 from quitmt.rerank.anchors import check_first, precedence, told
 from quitmt.rerank.pairs import encode
@@ -235,7 +236,7 @@ def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> lis
 def failed(cells: Cells[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
-    return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")
+    return blamed(RerankError, f"segment {cells.segment.id}: the utility failed", error)
 
 
 def checked_seed(seed: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
-from quitmt.loops.faults import FAULTS
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
 from quitmt.rerank.anchors import told
 from quitmt.types import Segment
@@ -108,7 +108,7 @@ def _compared(utility: Utility[Arena], pairs: Pairs[Arena]) -> QuitmtError | Non
 def _failed(pairs: Pairs[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
-    return RerankError(f"segment {pairs.segment.id}: the utility failed: {type(error).__name__}: {error}")
+    return blamed(RerankError, f"segment {pairs.segment.id}: the utility failed", error)
 
 
 def grown(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:
