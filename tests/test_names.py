@@ -149,7 +149,11 @@ def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
     ("spec", "said"),
     [
         ("nowhere_at_all:Rule", "there is no module nowhere_at_all"),
-        ("own_rules_of_a_test:Evry", "the module own_rules_of_a_test has no Evry"),
+        ("own_rules_of_a_test:Evry", "the module own_rules_of_a_test has no Evry (did you mean 'Every'?)"),
+        (
+            "own_rules_of_a_test.py:Every",
+            "there is no module own_rules_of_a_test.py (write own_rules_of_a_test, without .py)",
+        ),
         (
             "own_rules_of_a_test:Every:ech=2",
             "unknown option of the stopping rule own_rules_of_a_test:Every:ech=2 'ech'",
