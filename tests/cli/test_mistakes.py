@@ -16,7 +16,7 @@ from quitmt.loops.faults import place_of
 
 Quitmt = Callable[..., Ran]
 
-FUNCTIONS = '''
+FUNCTIONS = """
 import json
 from dataclasses import dataclass
 from quitmt.errors import GenerationError
@@ -68,7 +68,7 @@ class Rule:
     def open(self): return self
     def observe(self, standing): raise LookupError("which one?")
     def horizon(self, size): return 8
-'''
+"""
 LINES = 200
 
 
@@ -128,9 +128,7 @@ def test_other_failures_are_outcomes(words: list[str], quitmt: Quitmt, functions
     assert len(set(functions)) == LINES == len(Path("out").read_text().splitlines())
 
 
-def test_going_on_when_it_is_mended(
-    quitmt: Quitmt, functions: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_going_on_when_it_is_mended(quitmt: Quitmt, functions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(quitmt, "--model", "MINE:broken_sample").code == 1
     import functions_with_mistakes as module
 

@@ -221,9 +221,7 @@ def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
         assert process.stdout.read().count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [("", "in has no lines\n"), ("\n \n", "all lines of in are blank\n")]
-)
+@pytest.mark.parametrize(("content", "message"), [("", "in has no lines\n"), ("\n \n", "all lines of in are blank\n")])
 def test_an_input_without_text_is_told(content: str, message: str, quitmt: Quitmt, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(content)
     ran = quitmt("translate", tmp_path / "in", "-o", tmp_path / "out")

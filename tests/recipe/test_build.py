@@ -332,5 +332,5 @@ def test_who_has_no_order_refuses_to_pace() -> None:
 
 def test_one_wrong_number_is_told_once() -> None:
     for rule in (None, "quit", "full", "auto"):
-        with pytest.raises(UsageError, match="^n must be a whole number of at least 1, not -5$"):
+        with pytest.raises(UsageError, match=r"^n must be a whole number of at least 1, not -5$"):
             recipe(stop__rule=rule, stop__n=-5).check()

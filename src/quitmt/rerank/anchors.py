@@ -56,8 +56,8 @@ def precedence(index: Ints, anchors: int) -> Ints:
 def told(index: int, other: int | None = None) -> str:
     """A candidate, or two, in a message.
 
-    >>> told(3), told(-2), told(24, 6), told(-1, 4), told(-1, -1)
-    ('candidate 3', 'anchor 2', 'candidates 24 and 6', 'the first anchor and candidate 4', 'the first anchor and itself')
+    >>> told(3), told(-2), told(24, 6), told(-1, 4)
+    ('candidate 3', 'anchor 2', 'candidates 24 and 6', 'the first anchor and candidate 4')
     """
     if other is None:
         return f"candidate {index}" if index >= 0 else "the first anchor" if index == -1 else f"anchor {-index}"

@@ -142,7 +142,9 @@ def _refuse_judge(factory: Callable[..., Any], name: str) -> None:
     """A function that wants a standing is meant as the rule itself, and not as what makes one."""
     wanted = [one.name for one in names.parameters_of(factory).values() if one.default is one.empty and _is_single(one)]
     if inspect.isroutine(factory) and not SHARED.keys() >= set(wanted):
-        told = f"{name} is a function of {', '.join(wanted)}, and a stopping rule is a class, or a function that makes one"
+        told = (
+            f"{name} is a function of {', '.join(wanted)}, and a stopping rule is a class, or a function that makes one"
+        )
         raise UsageError(told, hint=HOW)
 
 
