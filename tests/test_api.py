@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 import quitmt
 from quitmt.engine.driver import Driver
-from quitmt.errors import InputError, QuitmtError, UsageError
+from quitmt.errors import AllFailed, InputError, QuitmtError, UsageError
+from quitmt.types import Outcome
 
 
 def sample(source: str, start: int, stop: int) -> list[str]:
@@ -185,3 +186,70 @@ def test_wishes_with_rerankers_that_have_no_name() -> None:
     assert voted.signature.partition("|")[0] == "loss"
     with pytest.raises(QuitmtError, match=r"rule='auto' does not know what qe:function:.*reward loses"):
         quitmt.best_of(["x"], sample, reward, max_loss=0.1)
+
+
+def bad(source: str, start: int, stop: int) -> list[str]:
+    if source.startswith("bad"):
+        raise RuntimeError(f"no {source}")
+    return [source] * (stop - start)
+
+
+def reward(source: str, candidate: str) -> float:
+    return 1.0 / candidate.find("x") if candidate else 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda sources: quitmt.translate(sources, bad),
+        lambda sources: asyncio.run(quitmt.translate_async(sources, bad)),
+        lambda sources: quitmt.best_of(sources, bad, reward),
+        lambda sources: asyncio.run(quitmt.best_of_async(sources, bad, reward)),
+        lambda sources: quitmt.Translator(bad).translate(iter(sources)),
+    ],
+)
+def test_when_all_fail_it_is_an_exception_with_their_outcomes(
+    call: Callable[[list[str]], list[Outcome]], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = r"^all 2 segments failed, the first with: segment 1: .*: no bad one \(test_api.py, line"
+    with pytest.raises(AllFailed, match=told) as caught:
+        call(["bad one", "", "bad two"])
+    assert [bool(outcome.error) for outcome in caught.value.outcomes] == [True, False, True]
+    assert isinstance(caught.value, QuitmtError) and not caplog.records
+    with pytest.raises(AllFailed, match=r"^segment 1: sampling failed: RuntimeError: no bad \("):
+        call(["bad"])
+    assert call([]) == [] and [outcome.error for outcome in call(["", " "])] == [None, None]
+
+
+def test_when_some_fail_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    outcomes = quitmt.translate(["good", "bad one", "", "bad two"], bad)
+    assert [bool(outcome.error) for outcome in outcomes] == [False, True, False, True]
+    [warning] = caplog.records
+    assert warning.levelname == "WARNING"
+    assert warning.message.startswith("2 of 3 segments failed, the first with: segment 2: sampling failed: Runtime")
+    caplog.clear()
+    quitmt.translate(["good", "fine"], bad)
+    assert not caplog.records
+
+
+def test_a_stream_gives_failures_as_they_are_and_warns_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    stream = quitmt.Translator(bad, in_flight=1).stream(["bad one", "bad two"])
+    assert "no bad one" in (next(stream).error or "") and not caplog.records
+    assert len(list(stream)) == 1
+    assert [one.message.partition(",")[0] for one in caplog.records] == ["all 2 segments failed"]
+
+
+def test_one_pool_that_fails_has_its_outcome() -> None:
+    with pytest.raises(AllFailed, match="ZeroDivisionError") as caught:
+        quitmt.rerank_pool(["x"], reranker=reward)
+    [outcome] = caught.value.outcomes
+    assert outcome.stop is quitmt.Verdict.FAILED
+
+
+def test_languages_find_the_model() -> None:
+    back = quitmt.Translator(languages=("pt", "en"))
+    assert back.recipe.model.name == "embedded:pt-en"
+    assert quitmt.Translator(languages=(None, "en")).recipe.model.name == "embedded:pt-en"
+    assert quitmt.Translator().recipe.model.name == "embedded:en-pt"
+    with pytest.raises(UsageError, match="embedded:en-pt translates en to pt, not pt to en"):
+        quitmt.Translator("embedded:en-pt", languages=("pt", "en"))

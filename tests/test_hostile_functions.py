@@ -241,7 +241,10 @@ def test_a_program_ends_though_a_function_does_not() -> None:
         "import threading, quitmt\n"
         "def sample(source, start, stop):\n"
         "    threading.Event().wait()\n"
-        "[outcome] = quitmt.translate(['a'], sample, reranker=lambda s, t: 0.0, run_deadline=0.01)\n"
+        "try:\n"
+        "    quitmt.translate(['a'], sample, reranker=lambda s, t: 0.0, run_deadline=0.01)\n"
+        "except quitmt.QuitmtError as error:\n"
+        "    [outcome] = error.outcomes\n"
         "print(outcome.stop, outcome.error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD_SECONDS)

@@ -14,7 +14,11 @@ import pytest
 
 from quitmt import names, stop
 from quitmt.errors import UsageError
+from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import FLAG, FLOAT, INT, SIZES, TABLE, TEXT, Option
+from quitmt.recipe import Recipe
+from quitmt.recipe.build import build
+from quitmt.recipe.effective import Given
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plug_in"
@@ -80,8 +84,21 @@ class Every:
     def observe(self, standing): return Verdict.STABLE if standing.size >= self.each * self.step else None
     def horizon(self, size): return self.each * self.step
 
+@dataclass(frozen=True)
+class Brief(Every):
+    step: int = 4
+    budget: int = 64
+
+@dataclass(frozen=True)
+class Told:
+    step: int
+    budget: int
+    signature = "told"
+    def open(self): return self
+
 ready = Fixed(5, 5)
 number = 3
+def judge(standing): return None
 def fails(step): raise ZeroDivisionError("at once")
 """
 
@@ -99,14 +116,57 @@ def test_rules_of_ones_own(module: str) -> None:
     assert stop.load(f"{module}:ready", k=4, n=64).signature == "fixed|k:5|n:5"
 
 
+def test_a_rule_has_its_own_numbers_unless_it_is_told_others(module: str) -> None:
+    def numbers(rule: str, **given: int) -> tuple[int, int, int | None, int | None]:
+        recipe = Recipe().changed({"stop.rule": rule, **{f"stop.{name}": n for name, n in given.items()}})
+        built = build(recipe, Given(RecordedGenerator()))
+        return built.rule.step, built.rule.budget, built.recipe.stop.k, built.recipe.stop.n
+
+    assert numbers(f"{module}:Brief") == (4, 64, 4, 64)
+    assert numbers(f"{module}:Brief", n=32) == (4, 32, 4, 32)
+    assert numbers(f"{module}:Brief", k=2) == (2, 64, 2, 64)
+    assert numbers(f"{module}:Told") == (8, 512, 8, 512)
+    assert numbers(f"{module}:ready") == numbers(f"{module}:ready", n=5) == (5, 5, 5, 5)
+    with pytest.raises(UsageError, match=rf"{module}:ready is made already, with n=5 \(leave n out, or name the class"):
+        numbers(f"{module}:ready", n=64)
+
+
+@pytest.mark.parametrize("rule", ["full", "fixed:8", "auto", "loss:most=0.01", "own_rules_of_a_test:Brief"])
+@pytest.mark.parametrize(("field", "value"), [("w", 4), ("alpha", 0.1), ("single_step_window", True)])
+def test_settings_that_a_rule_does_not_take(rule: str, field: str, value: object, module: str) -> None:
+    with pytest.raises(UsageError, match=f"^{field} goes with rule='quit', not with {rule} "):
+        Recipe().changed({"stop.rule": rule, f"stop.{field}": value}).check()
+    Recipe().changed({"stop.rule": "quit:watch=advantage", f"stop.{field}": value}).check()
+
+
+def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
+    full = Recipe.from_fields({"preset": "paper", "stop": {"rule": "full"}})
+    assert build(full, Given(RecordedGenerator())).rule.signature == "full|k:8|n:512"
+    Recipe.from_fields({"preset": "paper", "stop": {"max_loss": 0.01}}).check()
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
         ("nowhere_at_all:Rule", "there is no module nowhere_at_all"),
-        ("own_rules_of_a_test:Evry", "the module own_rules_of_a_test has no Evry"),
+        ("own_rules_of_a_test:Evry", "the module own_rules_of_a_test has no Evry (did you mean 'Every'?)"),
+        (
+            "own_rules_of_a_test.py:Every",
+            "there is no module own_rules_of_a_test.py (write own_rules_of_a_test, without .py)",
+        ),
         (
             "own_rules_of_a_test:Every:ech=2",
             "unknown option of the stopping rule own_rules_of_a_test:Every:ech=2 'ech'",
+        ),
+        (
+            "own_rules_of_a_test:Brief:budget=64",
+            "the budget of a rule is a setting of the run, not an option of the stopping rule own_rules_of_a_test:Brief"
+            ":budget=64 (give n=64)",
+        ),
+        (
+            "own_rules_of_a_test:judge",
+            "own_rules_of_a_test:judge is a function of standing, and a stopping rule is a class, or a function that "
+            "makes one (docs/extending.md",
         ),
         ("own_rules_of_a_test:number", "own_rules_of_a_test:number is no stopping rule: it has no signature"),
         (

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Awaitable,
@@ -33,7 +34,8 @@ from quitmt import generate
 from quitmt.calibrate.profile import Profile
 from quitmt.engine.driver import Item, in_order
 from quitmt.engine.items import Context, item, pool_of, segment_of
-from quitmt.errors import QuitmtError, speaking
+from quitmt.errors import AllFailed, speaking
+from quitmt.failures import Failures, succeeded
 from quitmt.generate.function import Sample
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
@@ -65,7 +67,8 @@ class Translator:
     """A generator, a reranker and a stopping rule, loaded once and used for any number of texts.
 
     ``model`` is a name such as ``embedded:en-pt``, a ``Generator``, or a function ``sample(source, start, stop)``
-    that gives the candidates start..stop of a source. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
+    that gives the candidates start..stop of a source; if it is not given, the ``languages`` find an embedded one, from
+    English to Portuguese without them. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
     with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
     source, on average, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"``
@@ -88,7 +91,7 @@ class Translator:
 
     def __init__(
         self,
-        model: str | Generator | Sample = "embedded:en-pt",
+        model: str | Generator | Sample | None = None,
         *,
         reranker: str | Reranker[Any] | Reward = "mbr:chrf",
         rule: str | StoppingRule | None = None,
@@ -151,11 +154,13 @@ class Translator:
         return self._built.rule
 
     def translate(self, sources: Iterable[Source]) -> list[Outcome]:
-        """One outcome a source, in order."""
-        return list(self.stream(sources))
+        """One outcome a source, in order. A source that fails has its ``error``, and a warning is logged; if all fail,
+        ``quitmt.errors.AllFailed`` is raised, which has the outcomes."""
+        return succeeded(list(iterate(self._outcomes(sources))))
 
     def stream(self, sources: Iterable[Source]) -> Iterator[Outcome]:
-        """The same one by one, as soon as each and all before it are done; ``sources`` are read as needed."""
+        """The same one by one, as soon as each and all before it are done; ``sources`` are read as needed. How many
+        failed is logged at the end, and nothing is raised: what was yielded is out of its hands."""
         return iterate(self.stream_async(sources))
 
     def watch(self, source: Source) -> Iterator[Moment]:
@@ -163,9 +168,19 @@ class Translator:
         return iterate(self.watch_async(source))
 
     async def translate_async(self, sources: Iterable[Source] | AsyncIterable[Source]) -> list[Outcome]:
-        return [outcome async for outcome in self.stream_async(sources)]
+        return succeeded([outcome async for outcome in self._outcomes(sources)])
 
     async def stream_async(self, sources: Iterable[Source] | AsyncIterable[Source]) -> AsyncIterator[Outcome]:
+        failures = Failures()
+        async with aclosing(self._outcomes(sources)) as outcomes:
+            try:
+                async for outcome in outcomes:
+                    failures.add(outcome)
+                    yield outcome
+            finally:
+                failures.warn()
+
+    async def _outcomes(self, sources: Iterable[Source] | AsyncIterable[Source]) -> AsyncGenerator[Outcome]:
         driver = self._built.driver()
         expected = len(sources) if isinstance(sources, Sized) else None
         await driver.warm()
@@ -213,7 +228,7 @@ class Translator:
 
 
 def translate(
-    sources: Iterable[Source], model: str | Generator | Sample = "embedded:en-pt", **settings: Any
+    sources: Iterable[Source], model: str | Generator | Sample | None = None, **settings: Any
 ) -> list[Outcome]:
     """Translate a list of texts; the settings are those of ``Translator``.
 
@@ -227,7 +242,7 @@ def translate(
 
 async def translate_async(
     sources: Iterable[Source] | AsyncIterable[Source],
-    model: str | Generator | Sample = "embedded:en-pt",
+    model: str | Generator | Sample | None = None,
     **settings: Any,
 ) -> list[Outcome]:
     return await Translator(model, **settings).translate_async(sources)
@@ -275,7 +290,7 @@ def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> d
     return {**settings, "options": {"prompt": "plain", "clean": False, **(settings.get("options") or {})}}
 
 
-def watch(source: Source, model: str | Generator | Sample = "embedded:en-pt", **settings: Any) -> Iterator[Moment]:
+def watch(source: Source, model: str | Generator | Sample | None = None, **settings: Any) -> Iterator[Moment]:
     """Translate one text and see every step of it; the settings are those of ``Translator``.
 
     >>> import quitmt
@@ -291,7 +306,7 @@ def watch(source: Source, model: str | Generator | Sample = "embedded:en-pt", **
 
 
 def watch_async(
-    source: Source, model: str | Generator | Sample = "embedded:en-pt", **settings: Any
+    source: Source, model: str | Generator | Sample | None = None, **settings: Any
 ) -> AsyncIterator[Moment]:
     return Translator(model, **settings).watch_async(source)
 
@@ -345,4 +360,4 @@ async def _items(
 
 def _raise_failure(finished: Finished) -> None:
     if finished.outcome.error:
-        raise QuitmtError(finished.outcome.error)
+        raise AllFailed(finished.outcome.error, [finished.outcome])

@@ -7,7 +7,8 @@ QuitmtError                 one clear sentence for the user; the command line pr
 ├── ModelError              a model that is missing, damaged, or of an unsupported kind
 ├── MissingExtra            an optional dependency is not installed; says the command that adds it
 ├── GenerationError         sampling failed for one segment
-└── RerankError             scoring failed for one segment
+├── RerankError             scoring failed for one segment
+└── AllFailed               not one segment of a call from Python succeeded; has their outcomes
 
 A message names a setting by its field of a recipe, as ``setting("rerank.keep")``. Whoever reads it sees the name that
 they know it by: a keyword in Python (the default), a flag on the command line, a place in a file (``speaking``).
@@ -16,10 +17,11 @@ they know it by: a keyword in Python (the default), a flag on the command line, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
+from typing import Any
 
 Speaker = Callable[[str, str | None], str]
 """From a field, and its value where an example is given, to how it is said: ``rerank.keep, "64"`` → ``--keep 64``."""
@@ -105,6 +107,9 @@ def said(text: str) -> str:
 class QuitmtError(Exception):
     """The root of the tree; ``hint`` says what to do about it."""
 
+    fault: str | None = None
+    """Of code of others that raised: what and where, the same for the same mistake."""
+
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
@@ -140,6 +145,13 @@ class GenerationError(QuitmtError):
 
 class RerankError(QuitmtError):
     pass
+
+
+class AllFailed(QuitmtError):
+    def __init__(self, message: str, outcomes: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.outcomes = tuple(outcomes)
+        """All of the call, in order: each ``quitmt.Outcome`` has its ``error``."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -302,7 +303,9 @@ def attribute(spec: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise UsageError(f"the module {name} has no {path}") from None
+            near = get_close_matches(part, [one for one in dir(found) if not one.startswith("__")], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else None
+            raise UsageError(f"the module {name} has no {path}", hint=hint) from None
     return found
 
 
@@ -312,7 +315,8 @@ def _module(name: str) -> Any:
             return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(f"there is no module {name}", hint=FORM) from None
+            hint = f"write {name.removesuffix('.py')}, without .py" if name.endswith(".py") else FORM
+            raise UsageError(f"there is no module {name}", hint=hint) from None
         log.debug("importing %s failed", name, exc_info=error)
         said = " ".join(str(error).split())
         raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None

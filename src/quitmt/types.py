@@ -239,12 +239,16 @@ class Finished:
     anchors: Sequence[Candidate] = ()
     ranked: Sequence[Ranked] = ()
     """Each distinct candidate, the best first, if that was asked for and the reranker can tell."""
+    fault: str | None = None
+    """If code of others made it fail: the same for the same mistake (``QuitmtError.fault``)."""
 
     @classmethod
-    def without_candidates(cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None) -> Finished:
+    def without_candidates(
+        cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None, fault: str | None = None
+    ) -> Finished:
         """One that needed none, or that was never begun."""
         outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=error)
-        return cls(segment, outcome, ())
+        return cls(segment, outcome, (), fault=fault)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.conftest import Ran
 
-from quitmt.evaluate.equivalence import Pair, compare
+from quitmt.evaluate.equivalence import LEAST, Pair, compare
 
 Quitmt = Callable[..., Ran]
 
@@ -85,6 +85,20 @@ def test_the_table(quitmt: Quitmt) -> None:
     assert "† within 0.05σ, †† within 0.02σ: the 5th to 95th percentile" in ran.out
     assert "scores of whole corpora for chrF++, not means of segments" in ran.out
     assert "lower is better for missing: a negative difference is an improvement" in ran.out
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("segments", "marks"), [(LEAST - 1, 0), (LEAST, 2)])
+def test_few_segments_decide_nothing(segments: int, marks: int, quitmt: Quitmt) -> None:
+    for name in ("full", "ref"):
+        Path(name).write_text("".join(Path(name).read_text().splitlines(keepends=True)[:segments]))
+    Path("same").write_text(Path("full").read_text())
+    ran = quitmt("compare", "full", "same", "-r", "ref")
+    assert ran.code == 0 and ran.out.splitlines()[3].count("†") == marks
+    told = f"{segments} segments decide nothing about equivalence: a mark needs {LEAST} or more"
+    assert (told in ran.out) == (marks == 0)
+    [found] = comparisons(quitmt("compare", "full", "same", "-r", "ref", "--format", "json"))
+    assert len(found["equivalent_within"]) == marks and max(found["p_values"]) < 0.05
 
 
 @pytest.mark.usefixtures("here")

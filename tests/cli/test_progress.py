@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quitmt.cli.progress import Bill
+from quitmt.cli.progress import UNIT, Bar, Bill, Progress
 from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, Verdict
 
 
@@ -48,3 +48,19 @@ def test_recorded_pools_have_been_paid_for() -> None:
     bill = Bill()
     bill.add(finished(0.0, 3), possible=21)
     assert bill.line() is None
+
+
+def test_the_first_failure_is_the_first_of_the_input() -> None:
+    progress = Progress(8, quiet=True)
+    for position in (5, 2, 9):
+        segment = Segment(str(position), "a source")
+        progress.add(Finished.without_candidates(segment, Verdict.FAILED, "", f"error of {position}"), position)
+    assert (progress.failed, progress.first_error) == (3, "error of 2")
+
+
+def test_the_bar_counts_segments() -> None:
+    def meter(seconds: float) -> str:
+        return Bar.format_meter(10, 20, 10 * seconds, unit=UNIT)
+
+    assert "0.50 segments/s" not in meter(2.0) and "2.00s/segment]" in meter(2.0)
+    assert "2.00 segments/s]" in meter(0.5)

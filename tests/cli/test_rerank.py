@@ -141,7 +141,7 @@ def test_failed_segments_are_reported_and_retried(quitmt: Quitmt, tmp_path: Path
         (["--in-flight", "0"], "at least 1 segment must be in flight, not 0"),
         (["--num-candidates", "0"], "--num-candidates must be at least 1, not 0"),
         (["--sources", "x"], "--sources goes with --num-candidates"),
-        (["-o", "/nowhere/out"], "cannot write /nowhere/out: No such file or directory"),
+        (["-o", "/nowhere/out"], "cannot write /nowhere/out: there is no folder /nowhere"),
         (["--resume"], "--resume needs a file to continue"),
         (["--show", "--jsonl"], "--show and --jsonl both want the main output"),
     ],
@@ -201,3 +201,10 @@ def test_savings_of_pools_of_all_sizes(quitmt: Quitmt, pools: Path) -> None:
     assert "39.5 candidates each on average; 20 exhausted" in ran.err
     ran = quitmt("rerank", pools, "--stop", "fixed:16", "-o", "/dev/null")
     assert "16.0 candidates each on average; 20 budget" in ran.err
+
+
+def test_plain_text_is_told_from_pools(quitmt: Quitmt, tmp_path: Path) -> None:
+    (tmp_path / "news.en").write_text("Good morning.\n")
+    ran = quitmt("rerank", tmp_path / "news.en")
+    assert ran.code == 2 and "news.en has no recorded pools: line 1 is no JSON object (quitmt translate" in ran.err
+    assert "--keep-pools FILE writes such JSON lines" in ran.err

@@ -90,6 +90,7 @@ def test_nothing_to_continue_simply_starts(
         (["-n", "64"], "-n was 256"),
         (["--rerank", "qe:recorded:x"], "--rerank was mbr:chrf"),
         (["--support", "others", "--filter", "qe:recorded:x"], "--support was anchor"),
+        (["--nbest", "4"], "--nbest was not given in the run that"),
     ],
 )
 def test_other_settings_are_refused(
@@ -107,7 +108,7 @@ def test_another_input_is_refused(quitmt: Quitmt, pools: Path, whole: tuple[str,
     lines[4] = json.dumps({"id": 4, "source": "s4", "candidates": ["another"]})
     pools.write_text("\n".join(lines))
     ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
-    assert ran.code == 2 and "line 5 of the input has changed" in ran.err
+    assert ran.code == 2 and "line 5 of the input has changed" in ran.err and "continuing" not in ran.err
 
 
 def test_an_unfinished_run_is_not_overwritten_by_accident(

@@ -115,7 +115,7 @@ def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
             pass
         os.close(ours)
     assert process.returncode == 0 and out.count(b"\n") == 5
-    assert b"segments/s" in shown and b"candidates" in shown and b"saved" in shown
+    assert (b"segments/s" in shown or b"s/segment" in shown) and b"candidates" in shown and b"saved" in shown
     piped = subprocess.run(command, input=b"Yes.\n", capture_output=True, check=True)
     assert piped.stderr.startswith(b"quitmt: 1 segment, 257.0 of 257 candidates")
 
@@ -133,7 +133,11 @@ def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
         (["--top-k", "0"], "top"),
         (["--top-p", "1.5"], "top"),
         (["--epsilon", "1"], "epsilon"),
-        (["-o", "/nowhere/out"], "cannot write"),
+        (["-o", "/nowhere/out"], "cannot write /nowhere/out: there is no folder /nowhere"),
+        (["--src", "english"], "'english' is not a language code (did you mean en?)"),
+        (["--tgt", "Portuguese"], "'Portuguese' is not a language code (did you mean pt?)"),
+        (["--src", "xyzzyish"], "'xyzzyish' is not a language code (use BCP-47, such as de"),
+        (["--model", "json.py:loads"], "there is no module json.py (write json, without .py)"),
         (["--context", "-1"], "--context must be 0 or more"),
         (["--context", "2"], "--context goes with chat models"),
         (["--stop", "fixed:" + "9" * 5000], "must be fixed:N"),
@@ -215,3 +219,12 @@ def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
         pipe.write(b"Yes.\n")
         pipe.close()
         assert process.stdout.read().count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("content", "message"), [("", "in has no lines\n"), ("\n \n", "all lines of in are blank\n")])
+def test_an_input_without_text_is_told(content: str, message: str, quitmt: Quitmt, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(content)
+    ran = quitmt("translate", tmp_path / "in", "-o", tmp_path / "out")
+    assert ran.code == 0 and ran.err.startswith("quitmt: ") and ran.err.replace(f"{tmp_path}/", "").endswith(message)
+    assert (tmp_path / "out").read_text() == "\n" * content.count("\n")
+    assert quitmt("translate", tmp_path / "in", "-q").err == ""

@@ -328,3 +328,9 @@ def test_who_has_no_order_refuses_to_pace() -> None:
         refuse_pacing(recipe(rerank__name="qe:recorded:q", stop__max_cost=40.0))
     refuse_pacing(recipe(rerank__name="qe:recorded:q", stop__max_cost=4.0))  # a fixed number
     refuse_pacing(recipe(rerank__name="qe:recorded:q"))
+
+
+def test_one_wrong_number_is_told_once() -> None:
+    for rule in (None, "quit", "full", "auto"):
+        with pytest.raises(UsageError, match=r"^n must be a whole number of at least 1, not -5$"):
+            recipe(stop__rule=rule, stop__n=-5).check()

@@ -199,3 +199,16 @@ def test_an_anchor_that_cannot_be_compared_is_named_by_its_index(accelerated: bo
     reranker: Any = Accelerated(bad, Prune(), "others") if accelerated else Mbr(bad, "others")
     [error] = reranker.extend([Update(reranker.open(Segment("s")), candidates(["a"]), 1, candidates(["x", "bad"]))])
     assert isinstance(error, RerankError) and "-2" in str(error) and "nan" in str(error)
+
+
+@pytest.mark.parametrize("make", [Mbr, lambda utility: Accelerated(utility, Prune())])
+@pytest.mark.parametrize(("bad", "told"), [("a", "the first anchor and "), ("c", "candidates 0 and 0 is nan")])
+def test_messages_name_anchors(make: Callable[[Any], Reranker[Any]], bad: str, told: str) -> None:
+    def utility(hypothesis: str, reference: str) -> float:
+        return float("nan") if hypothesis == bad and reference in (bad, "c") else 1.0
+
+    reranker = make(FunctionUtility(utility))
+    samples = [Candidate(text) for text in "cde"]
+    [result] = reranker.extend([Update(reranker.open(Segment("s")), samples, 3, [Candidate("a", origin="greedy")])])
+    assert isinstance(result, RerankError) and f"segment s: the utility of {told}" in str(result)
+    assert "-1" not in str(result)

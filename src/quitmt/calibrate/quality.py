@@ -24,14 +24,12 @@ from quitmt.calibrate.risk import Flags
 from quitmt.calibrate.tost import QualityMargin
 from quitmt.calibrate.winners import JudgedRules
 from quitmt.errors import InputError, UsageError, setting, unknown
+from quitmt.evaluate.equivalence import LEAST
 from quitmt.stop.threshold import Threshold
 
 UNIT = "sd"
 SAVES = 0.99
 """A rule that uses more than this share of the whole pools saves nothing."""
-LEAST = 50
-"""Segments, for Student's t: without the imagined segment, promises of 95% were broken in 5 to 15% of samples of 10 to
-20 segments, and in less than 5% of those of 40 (docs/promises.md)."""
 
 
 @dataclass(frozen=True, slots=True)

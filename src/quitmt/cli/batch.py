@@ -188,14 +188,14 @@ class BatchProgress:
             print(f"quitmt: {message}", file=sys.stderr)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
-        from tqdm import tqdm
+        from quitmt.cli.progress import UNIT, Bar
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
         if done.rows:
             self.say(f"going on after {done.rows:,} of {plan.distinct:,} segments")
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._bar = tqdm(
-            total=plan.distinct, initial=done.rows, unit=" segments", disable=self._quiet or not terminal,
+        self._bar = Bar(
+            total=plan.distinct, initial=done.rows, unit=UNIT, disable=self._quiet or not terminal,
             file=sys.stderr, dynamic_ncols=True, smoothing=0.05,
         )  # fmt: skip
 

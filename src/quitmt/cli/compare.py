@@ -15,7 +15,7 @@ import numpy as np
 from quitmt.cli import score, scoring
 from quitmt.errors import UsageError, unknown
 from quitmt.evaluate import equivalence
-from quitmt.evaluate.equivalence import MARGINS, MOST_RESAMPLES, RESAMPLES, Comparison, Pair
+from quitmt.evaluate.equivalence import LEAST, MARGINS, MOST_RESAMPLES, RESAMPLES, Comparison, Pair
 from quitmt.evaluate.report import MetricScores, Report, parse
 from quitmt.files.outputs import Output
 
@@ -73,6 +73,15 @@ class Row:
     metric: str
     system: str
     comparison: Comparison
+
+    @property
+    def segments(self) -> int:
+        return self.comparison.wins + self.comparison.ties + self.comparison.losses
+
+    @property
+    def within(self) -> tuple[float, ...]:
+        """The margins of equivalence that are shown: so few segments show none."""
+        return self.comparison.within if self.segments >= LEAST else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,7 @@ def _cells(result: Compared, row: Row) -> list[str]:
         f"{found.difference:+.{decimals}f}",
         f"[{low}, {high}]",
         f"{found.sigma:.{decimals}f}",
-        DAGGER * len(found.within),
+        DAGGER * len(row.within),
         f"{found.wins}/{found.ties}/{found.losses}",
     ]
 
@@ -195,6 +204,9 @@ def _left(table: Sequence[list[str]], column: int) -> list[list[str]]:
 def _legend(result: Compared) -> Iterator[str]:
     marks = [f"{DAGGER * count} within {m:g}σ" for count, m in enumerate(result.settings["margins"], start=1)]
     yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies inside ±that"
+    fewest = min((row.segments for row in result.rows), default=LEAST)
+    if fewest < LEAST:
+        yield f"{fewest} segments decide nothing about equivalence: a mark needs {LEAST} or more"
     yield "σ is the standard deviation of the base's segment scores; difference is other − base, of mean segment scores"
     whole = [name for name, column in result.report.columns.items() if _of_whole_corpora(column)]
     if whole:
@@ -241,7 +253,7 @@ def _fields(result: Compared, row: Row) -> dict[str, Any]:
         "interval_95": found.interval,
         "interval_90": found.tost_interval,
         "sigma": found.sigma,
-        "equivalent_within": found.within,
+        "equivalent_within": row.within,
         "p_values": found.p_values,
         "wins": found.wins,
         "ties": found.ties,

@@ -15,11 +15,12 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, speaking
+from quitmt.errors import QuitmtError, speaking, unknown
 from quitmt.files.outputs import ClosedPipe
 
 if TYPE_CHECKING:
@@ -47,7 +48,16 @@ FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD, f"{visible(f'{self.prog}: {message} (see {self.prog} --help)')}\n")
+        self.refuse(message, f"see {self.prog} --help")
+
+    def refuse(self, message: str, hint: str) -> NoReturn:
+        self.exit(BAD, f"{visible(f'{self.prog}: {message} ({hint})')}\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, _Commands) and value not in COMMANDS:
+            error = unknown("command", value, COMMANDS)
+            self.refuse(error.args[0], str(error.hint))
+        super()._check_value(action, value)
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not subscriptable when it runs
@@ -55,9 +65,31 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not su
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         name = values[0]
+        own = self.load(name)
+        super().__call__(parser, namespace, values, option_string)
+        if strange := getattr(namespace, argparse._UNRECOGNIZED_ARGS_ATTR, None):
+            see = f"see {own.prog} --help"
+            hint = self._instead(strange[0].partition("=")[0], name, parser)
+            own.refuse(f"unrecognized arguments: {' '.join(strange)}", f"{hint}; {see}" if hint else see)
+
+    def load(self, name: str) -> _Parser:
         del self._name_parser_map[name]
         import_module(f"quitmt.cli.{name}").add_parser(self)
-        super().__call__(parser, namespace, values, option_string)
+        found: _Parser = self._name_parser_map[name]
+        return found
+
+    def _instead(self, option: str, name: str, top: argparse.ArgumentParser) -> str | None:
+        """Where an option that a command does not have can be found: before the command, at another one, or nearby."""
+        if not option.startswith("-"):
+            return None
+        if option in top._option_string_actions:
+            return f"it goes before the command: {top.prog} {option} {name}"
+        has = {one: list(self.load(one)._option_string_actions) for one in COMMANDS}
+        others = [f"{top.prog} {one}" for one, options in has.items() if option in options]
+        if others:
+            return f"{option} is an option of {', '.join(others)}"
+        near = get_close_matches(option, has[name], n=1)
+        return f"did you mean {near[0]}?" if near else None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,6 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_argument(word):
             say(f"the argument {word!r} is no text that a command line can have")
             return BAD
+    if not words:
+        parser().print_help(sys.stderr)
+        return BAD
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
@@ -137,6 +172,8 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
 def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> int:
     import asyncio  # not for the help, nor for commands without a run
 
+    from quitmt.cli.run import Hopeless
+
     done = False
     try:
         with closing(work.outputs):
@@ -146,6 +183,11 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         work.progress.close()
         say(f"interrupted; {how_to_resume(work, words)}")
         return INTERRUPTED
+    except Hopeless as error:
+        work.progress.close(summary=False)
+        say(f"stopped: {error}: {work.progress.first_error}")
+        say(f"{how_to_resume(work, words, 'go on when it is mended')}; quitmt --debug {words[0]} … shows the traceback")
+        return FAILED
     finally:
         work.progress.close(summary=done)
         if work.journal:

@@ -173,12 +173,14 @@ def _single(value: Any) -> Any:
 
 def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
     """Fields of a file that flags take the place of: a wish that of the rule and of the other wish, a rule that of all
-    wishes, and a language that of an embedded model and the other language, if those are not given too."""
+    wishes, both that of what only quit has, and a language that of an embedded model and the other language, if those
+    are not given too."""
+    of_quit = ("stop.w", "stop.alpha")
     instead = {
-        "stop.max_loss": ("stop.rule", "stop.max_cost"),
-        "stop.max_cost": ("stop.rule", "stop.max_loss"),
-        "stop.profile": ("stop.rule",),
-        "stop.rule": ("stop.max_loss", "stop.max_cost", "stop.profile"),
+        "stop.max_loss": ("stop.rule", "stop.max_cost", *of_quit),
+        "stop.max_cost": ("stop.rule", "stop.max_loss", *of_quit),
+        "stop.profile": ("stop.rule", *of_quit),
+        "stop.rule": ("stop.max_loss", "stop.max_cost", "stop.profile", *of_quit),
         "model.source_language": ("model.name", "model.target_language"),
         "model.target_language": ("model.name", "model.source_language"),
     }

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from tqdm import tqdm
 
@@ -15,8 +16,17 @@ from quitmt.remarks import ADVICE
 from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
+UNIT = " segments"
 FIRST = 5
 """Segments that are named of those with a remark."""
+
+
+class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """Says 2.50 segments/s, and 1.64s/segment where tqdm would say 1.64s/ segments."""
+
+    @staticmethod
+    def format_meter(*values: Any, **named: Any) -> str:
+        return str(tqdm.format_meter(*values, **named)).replace(f"s/{UNIT}", f"s/{UNIT[1:-1]}")
 
 
 class Remarks:
@@ -85,16 +95,23 @@ class Progress:
     """Counts outcomes; draws a bar only where somebody is looking."""
 
     def __init__(
-        self, budget: int, *, total: int | None = None, quiet: bool = False, shares_beginnings: bool = False
+        self,
+        budget: int,
+        *,
+        total: int | None = None,
+        quiet: bool = False,
+        shares_beginnings: bool = False,
+        of: tuple[str, str] = ("lines", "the input"),
     ) -> None:
-        self._budget = budget
+        """``of`` is what the segments are, and the file that has them."""
+        self._budget, self._of, self._items = budget, of, 0
         self._quiet = quiet
         self.stops: Counter[Verdict] = Counter()
         self.used = 0
         self._possible = 0
-        self._bar = tqdm(
+        self._bar = Bar(
             total=total,
-            unit=" segments",
+            unit=UNIT,
             disable=quiet or sys.stderr is None or not sys.stderr.isatty(),
             file=sys.stderr,
             dynamic_ncols=True,
@@ -102,7 +119,7 @@ class Progress:
             delay=0.3,
         )
         self._evaluations = self._pairs = 0
-        self.first_error: str | None = None
+        self._first: tuple[int, str] | None = None
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
         self._waiting = False
@@ -118,6 +135,11 @@ class Progress:
         return self.stops[Verdict.FAILED]
 
     @property
+    def first_error(self) -> str | None:
+        """Of the first failed one in the order of the input; segments finish in any order."""
+        return self._first[1] if self._first else None
+
+    @property
     def observer(self) -> Observer | None:
         """For the driver: keeps the bar alive while segments are under way."""
         return None if self._bar.disable else self._observe
@@ -128,6 +150,11 @@ class Progress:
             self._drawn = time.monotonic()
             candidates = self.used + sum(self._in_flight.values())
             self._bar.set_postfix_str(f"{candidates:,} candidates, {self._saved():.0%} saved")
+
+    def say(self, message: str) -> None:
+        """Above the bar, if there is one."""
+        if not self._quiet and sys.stderr is not None:
+            tqdm.write(f"quitmt: {message}", file=sys.stderr)
 
     def wait(self, reason: str | None) -> None:
         """Say what the run waits for: in the bar, or where there is none, once."""
@@ -141,6 +168,7 @@ class Progress:
 
     def add(self, finished: Finished, position: int = 0) -> None:
         outcome = finished.outcome
+        self._items += 1
         self._remarks.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
         if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
@@ -150,8 +178,8 @@ class Progress:
             self._possible += possible
             if outcome.cost:
                 self._bill.add(finished, possible)
-        if outcome.error and self.first_error is None:
-            self.first_error = outcome.error
+        if outcome.error and (self._first is None or position < self._first[0]):
+            self._first = position, outcome.error
         if outcome.effort:
             self._evaluations += outcome.effort.evaluations
             self._pairs += outcome.effort.possible
@@ -167,6 +195,10 @@ class Progress:
             for line in self._remarks.lines():
                 print(f"quitmt: {line}", file=sys.stderr)
             self._remarks = Remarks()  # it may be closed twice
+            if summary and not self.segments:
+                what, file = self._of
+                print(f"quitmt: {f'all {what} of {file} are blank' if self._items else f'{file} has no {what}'}",
+                      file=sys.stderr)  # fmt: skip
         if summary and not self._quiet and self.segments:
             print(f"quitmt: {self._summary()}", file=sys.stderr)
             if paid := self._bill.line():

@@ -14,7 +14,7 @@ from quitmt.cli.progress import Progress
 from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import UsageError
-from quitmt.files.lines import count_lines
+from quitmt.files.lines import count_lines, name_of
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.recipe.build import Built, build
@@ -70,7 +70,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)
-    progress = Progress(built.rule.budget, quiet=args.quiet)
+    progress = Progress(built.rule.budget, quiet=args.quiet, of=("pools", name_of(args.pools)))
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     pools = pools_of(args)

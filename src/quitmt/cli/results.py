@@ -12,7 +12,7 @@ from quitmt._version import __version__
 from quitmt.cli.run import Outputs
 from quitmt.engine.driver import Driver
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.files.journal import Journal
+from quitmt.files.journal import PRODUCER, Journal
 from quitmt.files.locks import same_file
 from quitmt.files.outputs import STDOUT, Output
 from quitmt.generate import OPTIONS
@@ -37,7 +37,7 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
     }
     # In outcomes, though nothing else depends on it. Runs without it are as they were before there was such a thing.
     nbest = {"run.nbest": built.recipe.run.nbest} if built.recipe.run.nbest else {}
-    return {**found, **nbest, "what produces the results": driver.signature}
+    return {**found, **nbest, PRODUCER: driver.signature}
 
 
 def check_nbest(args: argparse.Namespace, built: Built) -> None:
@@ -72,7 +72,7 @@ def open_results(
     try:
         # Outputs first: only who has them to himself may read the journal.
         _open_outputs(args, outputs)
-        return outputs, _open_journal(args, settings, files, was_there=was_there, before=before)
+        return outputs, _open_journal(args, outputs, settings, files, was_there=was_there, before=before)
     except QuitmtError:
         outputs.abandon()
         raise
@@ -101,7 +101,13 @@ def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
 
 
 def _open_journal(
-    args: argparse.Namespace, settings: dict[str, Any], files: list[str], *, was_there: bool, before: int
+    args: argparse.Namespace,
+    outputs: Outputs,
+    settings: dict[str, Any],
+    files: list[str],
+    *,
+    was_there: bool,
+    before: int,
 ) -> Journal | None:
     """The journal beside the first file that is written; none if everything goes to standard output."""
     if not files:
@@ -116,7 +122,10 @@ def _open_journal(
         return journal
     if done or journal.begun:
         begun = f", with the candidates of {journal.begun} unfinished ones" if journal.begun else ""
-        print(f"quitmt: continuing after {done} finished segments{begun}", file=sys.stderr)
+        outputs.continuing = f"continuing after {done} finished segments{begun}"
+    elif journal.started_over:
+        told = f"{PRODUCER} has changed since the run that {journal.path} held, which finished no segment"
+        print(f"quitmt: {told}: starting from the beginning", file=sys.stderr)
     elif args.resume and was_there:
         print("quitmt: no unfinished run is there to resume: starting from the beginning", file=sys.stderr)
     return journal

@@ -12,7 +12,8 @@ from quitmt.cli.show import describe
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.engine.ranking import with_scores
-from quitmt.errors import InputError, OutputError
+from quitmt.errors import InputError, OutputError, QuitmtError
+from quitmt.failures import OneMistake
 from quitmt.files.journal import Journal
 from quitmt.files.nbest import nbest_lines
 from quitmt.files.outcomes import format_outcome
@@ -48,6 +49,9 @@ class Outputs:
     nbest: Output | None = None
     lines: Lines | None = None
     """Of a run that was split into sentences, which are put together again."""
+    continuing: str | None = None
+    """What is said before the first segment that an earlier run did not finish: until then its input may turn out to be
+    another one."""
 
     def write(self, finished: Finished) -> None:
         outcome = finished.outcome
@@ -96,6 +100,10 @@ class Outputs:
             output.abandon()
 
 
+class Hopeless(QuitmtError):
+    """All segments so far failed by one mistake in the user's code: going on would only take time."""
+
+
 @dataclass(slots=True)
 class Run:
     driver: Driver
@@ -108,6 +116,7 @@ class Run:
     """Position → checksum, of the segments in flight."""
     _kept: dict[int, int] = field(default_factory=dict)
     """Position → how many candidates the journal has, of segments that have been in flight for a while."""
+    _mistake: OneMistake = field(default_factory=OneMistake)
 
     async def work(self, items: AsyncIterable[tuple[Item, int]]) -> None:
         """``items`` come with a checksum of their content, for the journal."""
@@ -135,6 +144,9 @@ class Run:
                     self.journal.add(position, one, check)
                 self.progress.add(one, position)
                 yield position, one
+                self._mistake.add(one)
+                if self._mistake:
+                    raise Hopeless(str(self._mistake))
 
     async def _keep_regularly(self) -> None:
         while True:
@@ -160,6 +172,11 @@ class Run:
                     self._kept[position] = len(begun.candidates)
                     self.journal.add_drawn(position, kept, begun, self._checks[position])
 
+    def _tell_continuing(self) -> None:
+        if self.outputs.continuing:
+            self.progress.say(self.outputs.continuing)
+            self.outputs.continuing = None
+
     async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item | Begun]:
         """The items: what an earlier run finished as it was then, what it had begun with the candidates it drew."""
         position = 0
@@ -169,6 +186,7 @@ class Run:
             elif self.journal and (done := self.journal.find(position, item, check)):
                 yield done
             else:
+                self._tell_continuing()
                 self._checks[position] = check
                 begun = self.journal.drawn(position, item, check) if self.journal else None
                 if begun:
@@ -180,3 +198,4 @@ class Run:
                 f"cannot resume: the input has {position} lines, fewer than the run that {self.journal.path} holds",
                 hint="give the same input, or delete that file to start over",
             )
+        self._tell_continuing()

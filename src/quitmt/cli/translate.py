@@ -19,7 +19,7 @@ from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError, setting
-from quitmt.files.lines import STDIN, count_lines, read_lines
+from quitmt.files.lines import STDIN, count_lines, name_of, read_lines
 from quitmt.passages import split
 from quitmt.protocols import GeneratorTraits, RerankerTraits, traits_of
 from quitmt.recipe.build import build
@@ -94,7 +94,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     part = shard.part_of(args.input, args.shard)
     lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
-    progress = Progress(built.rule.budget, total=lines, quiet=args.quiet, shares_beginnings=shares_beginnings)
+    of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"
+    progress = Progress(built.rule.budget, total=lines, quiet=args.quiet, shares_beginnings=shares_beginnings, of=of)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:

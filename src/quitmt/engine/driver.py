@@ -26,7 +26,7 @@ from quitmt.engine.submission import Submission
 from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
-from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
+from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, place_of, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
 from quitmt.remarks import APART, remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
@@ -345,9 +345,8 @@ class Driver:
         except FAULTS as raised:
             if is_cancellation(raised):
                 raise
-            log.debug("reranking failed", exc_info=raised)
             # Nobody knows whose fault it was, and pools that were added to cannot be added to again.
-            standings = [RerankError(f"reranking failed: {type(raised).__name__}: {raised}")] * len(updates)
+            standings = [blamed(RerankError, "reranking failed", raised)] * len(updates)
         self._engine.settle(updates, standings, time.perf_counter() - start)
         self._reranking = False
 
@@ -369,7 +368,10 @@ def _result(task: asyncio.Task[None]) -> None:
 
 
 def _wrapped(error: BaseException) -> GenerationError:
-    return GenerationError(f"generating failed: {type(error).__name__}: {error}")
+    found = blamed(GenerationError, "generating failed", error)
+    if place_of(error) is None:  # of an engine of ours, which may fare better with the next segment
+        found.fault = None
+    return found
 
 
 async def in_order(finished: AsyncGenerator[tuple[int, Finished]]) -> AsyncGenerator[Finished]:

@@ -30,7 +30,7 @@ from quitmt.engine.ranking import listed
 from quitmt.engine.slots import Observer, Slot, Wasted, given
 from quitmt.engine.terms import Terms
 from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError, setting
-from quitmt.loops.faults import FAULTS
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Ranked, Segment, Standing, Verdict
 
@@ -88,8 +88,9 @@ class Engine(Generic[State]):
         try:
             state = self._reranker.open(segment)
         except FAULTS as raised:
-            error = f"segment {segment.id}: reranking failed: {type(raised).__name__}: {raised}"
-            self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, terms.signature, error))
+            error = blamed(RerankError, f"segment {segment.id}: reranking failed", raised)
+            failed = Verdict.FAILED, terms.signature, str(error), error.fault
+            self._finished.append(Finished.without_candidates(segment, *failed))
             return
         rule = terms.rule if available is None else terms.rule.within(available)
         slot = Slot(segment, state, rule.open(), terms, end=available)
@@ -240,7 +241,9 @@ class Engine(Generic[State]):
         """Whether its rule has done something wrong: then that was all."""
         if slot.watch.fault is None:
             return False
-        self._finish(slot, Verdict.FAILED, QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}"))
+        error = QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}")
+        error.fault = slot.watch.fault
+        self._finish(slot, Verdict.FAILED, error)
         return True
 
     def _refuses_anchors(self, slot: Slot[State]) -> bool:
@@ -315,8 +318,9 @@ class Engine(Generic[State]):
         if verdict is not Verdict.FAILED:
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
         outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
+        fault = None if error is None else error.fault
         self._finished.append(
-            Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot, verdict, used))
+            Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot, verdict, used), fault)
         )
 
     def _ranked(self, slot: Slot[State], verdict: Verdict, used: Sequence[Candidate]) -> Sequence[Ranked]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from quitmt import stop
-from quitmt.errors import UsageError
-from quitmt.loops.faults import FAULTS
+from quitmt.errors import QuitmtError, UsageError
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import StoppingRule, Watch
 from quitmt.types import Standing, Verdict
 
@@ -89,7 +89,7 @@ class GuardedWatch:
         try:
             return question()
         except FAULTS as error:
-            self._blame(f"failed in {what}: {type(error).__name__}: {error}".removesuffix(": "))
+            self._blame(str(blamed(QuitmtError, f"failed in {what}", error)))
             return None
 
     def _blame(self, told: str) -> None:

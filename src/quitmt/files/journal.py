@@ -26,12 +26,14 @@ from quitmt.errors import InputError, OutputError, QuitmtError, UsageError
 from quitmt.files.durable import SealedLines, sealed
 from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
-from quitmt.files.settings import as_read_back, difference
+from quitmt.files.settings import Difference, as_read_back, difference
 from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
 
 log = logging.getLogger(__name__)
 
 HEADER = b'{"settings"'
+PRODUCER = "what produces the results"
+"""The setting that is a signature: it has the code of the user's own metrics and the weights of models."""
 
 
 class Journal:
@@ -56,6 +58,10 @@ class Journal:
         """Position of a segment that is not done → where the lines with its candidates begin."""
         self._file: BinaryIO | None = None
         self._header_end = -1
+        self.started_over = False
+        """Though it was to be resumed: it held no finished segment, and the code of a metric, say, is another one."""
+        self._other: Difference | None = None
+        """What an earlier run was told otherwise."""
 
     @classmethod
     def beside(cls, output: str, settings: Mapping[str, Any], **more: Any) -> Journal:
@@ -65,7 +71,9 @@ class Journal:
         """Open it; with ``resume``, what an earlier run did is taken over. How many segments are done."""
         try:
             self._file = os.fdopen(open_alone(self.path, os.O_RDWR), "r+b")
-            end = self._read(self._file, same_settings=resume)
+            end = self._read(self._file)
+            if resume and self._other:
+                end = self._start_over(self._other)
             if not resume and (self._done() or self._begun):
                 raise UsageError(
                     f"{self.path} holds {self._held()} of a run that did not end",
@@ -85,6 +93,17 @@ class Journal:
                 raise
             raise self._unwritable(error) from None
         return self._done()
+
+    def _start_over(self, other: Difference) -> int:
+        """Whoever mended a metric after all segments had failed has nothing to lose; all others must not go on."""
+        if self._done() or other.name != PRODUCER:
+            raise UsageError(
+                f"cannot resume: {other.told} was {_said(other.was)} in the run that {self.path} holds and is "
+                f"{_said(other.now)} now",
+                hint="give the same settings, or delete that file to start over",
+            )
+        self._places, self._begun, self.started_over = array("q"), {}, True
+        return 0
 
     def _unwritable(self, error: OSError) -> OutputError:
         return OutputError(f"cannot write {self.path}: {error.strerror}")
@@ -106,7 +125,7 @@ class Journal:
         begun = f"candidates of {self.begun} unfinished ones" if self._begun else ""
         return " and ".join(filter(None, [f"{self._done()} finished segments", begun]))
 
-    def _read(self, file: BinaryIO, *, same_settings: bool) -> int:
+    def _read(self, file: BinaryIO) -> int:
         """Find the finished and the begun segments; where the last whole line ends."""
         end, damaged, lines = 0, 0, SealedLines()
         for line in file:
@@ -116,7 +135,7 @@ class Journal:
                 break
             entry = lines.read(line)
             if end == 0:
-                self._take_header(entry, same_settings=same_settings)
+                self._take_header(entry)
             elif entry is not None and _is_entry(entry):
                 self._take(entry, end)
             elif lines.sealed:
@@ -128,11 +147,10 @@ class Journal:
             log.warning("%d damaged lines of %s are not used: what they held is done again", damaged, self.path)
         return end
 
-    def _take_header(self, entry: dict[str, Any] | None, *, same_settings: bool) -> None:
+    def _take_header(self, entry: dict[str, Any] | None) -> None:
         if entry is None or entry.keys() != {"settings"} or not isinstance(entry["settings"], dict):
             self._refuse()
-        if same_settings:
-            self._check_settings(entry["settings"])
+        self._other = self._difference(entry["settings"])
 
     def _take(self, entry: dict[str, Any], place: int) -> None:
         position = entry["position"]
@@ -151,16 +169,12 @@ class Journal:
             f"{self.path} is not a journal of quitmt, or its beginning is damaged", hint="delete it to start over"
         )
 
-    def _check_settings(self, before: Mapping[str, Any]) -> None:
+    def _difference(self, before: Mapping[str, Any]) -> Difference | None:
         old = any(name in self._former for name in before)
         if old:  # what such a journal leaves out or has as None it does not know
             renamed = {self._former.get(name, name): value for name, value in before.items()}
             before = {name: value for name, value in renamed.items() if value not in (None, False)}
-        if other := difference(before, self._settings, before if old else None):
-            raise UsageError(
-                f"cannot resume: {other.told} was {other.was} in the run that {self.path} holds and is {other.now} now",
-                hint="give the same settings, or delete that file to start over",
-            )
+        return difference(before, self._settings, before if old else None)
 
     def find(self, position: int, segment: Segment, check: int) -> Finished | None:
         """The finished segment at a position of the input, if an earlier run got there."""
@@ -233,6 +247,10 @@ class Journal:
             with suppress(OSError):  # what could not be written was said when it could not
                 self._file.close()
             self._file = None
+
+
+def _said(value: Any) -> str:
+    return "not given" if value is None else str(value)
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:

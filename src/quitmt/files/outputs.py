@@ -46,6 +46,10 @@ class Output:
             self._file: BinaryIO = os.fdopen(open_alone(path, os.O_WRONLY), "wb") if self._named else sys.stdout.buffer
         except OutputError:
             raise
+        except FileNotFoundError as error:
+            folder = Path(path).parent
+            told = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+            raise OutputError(f"cannot write {path}: {told}") from None
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
 

@@ -25,6 +25,7 @@ from quitmt.errors import InputError
 from quitmt.files.lines import name_of, read_lines
 from quitmt.types import GIVEN, Candidate, RecordedPool, Segment
 
+HOW = "quitmt translate --keep-pools FILE writes such JSON lines; plain text needs --num-candidates N"
 _LARGEST = sys.float_info.max
 
 
@@ -40,6 +41,8 @@ async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
             if ids.seen(pool.segment.id):
                 raise InputError(f"the id {pool.segment.id!r} occurs a second time")
         except InputError as error:
+            if number == 1 and not line.lstrip().startswith("{"):
+                raise InputError(f"{name_of(path)} has no recorded pools: line 1 is no JSON object", hint=HOW) from None
             raise InputError(f"{name_of(path)}, line {number}: {error}") from None
         yield pool
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from quitmt.errors import GenerationError, UsageError
 from quitmt.loops.call import in_thread
-from quitmt.loops.faults import FAULTS, Carried, is_cancellation, started
+from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, started
 from quitmt.protocols import Generator
 from quitmt.types import Ask, Candidate, Draw, Segment
 
@@ -61,7 +61,7 @@ class FunctionGenerator:
         except FAULTS as error:
             if is_cancellation(error):
                 raise
-            reason = GenerationError(f"segment {ask.segment.id}: sampling failed: {type(error).__name__}: {error}")
+            reason = blamed(GenerationError, f"segment {ask.segment.id}: sampling failed", error)
             return Draw(ask.segment, ask.start, (), error=reason)
         wanted = ask.stop - ask.start
         seconds = time.perf_counter() - start

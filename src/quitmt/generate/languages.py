@@ -25,8 +25,25 @@ def _language(code: str) -> Any:
     except LanguageTagError:
         valid = False
     if not valid:
-        raise UsageError(f"{code!r} is not a language code", hint="use BCP-47, such as de, pt-BR or zh-Hant")
+        raise not_a_code(code)
     return language
+
+
+def not_a_code(text: str) -> UsageError:
+    """The error for what is perhaps the name of a language."""
+    code = _named(text)
+    hint = "use BCP-47, such as de, pt-BR or zh-Hant" if code is None else f"did you mean {code}?"
+    return UsageError(f"{text!r} is not a language code", hint=hint)
+
+
+def _named(name: str) -> str | None:
+    """The code of a language by its name in some language, if langcodes is there and knows it."""
+    try:
+        from langcodes import find
+
+        return str(find(name).to_tag())
+    except (ImportError, LookupError):
+        return None
 
 
 def name(code: str, *, into: str = "en") -> str:

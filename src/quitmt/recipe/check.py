@@ -28,7 +28,7 @@ from quitmt.recipe.effective import (
     sampling_of,
     title_of,
 )
-from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe
+from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe, StopRecipe
 from quitmt.rerank.anchors import TEXTS
 from quitmt.sampling import Sampling
 from quitmt.stop.steering import Steered
@@ -148,7 +148,11 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
     if given.rule is not None:
         return
     _refuse_object(own.rule, "stop.rule")
+    # Numbers that cannot be are told elsewhere: the rule would refuse them in other words.
+    sound = {f"stop.{name}": value for name in ("k", "n") if (value := getattr(own, name)) is None or value > 0}
+    recipe = recipe.changed({"stop.k": None, "stop.n": None, **sound})
     whole = effective(recipe, replace(given, generator=given.generator or _ANY))
+    _check_taken(own, str(whole.stop.rule))
     known = profile_of(own, given)
     if known and known.recipe and given.reranker is None:
         _check_profile(known.recipe, whole)
@@ -156,6 +160,21 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
         granted = granted_of(whole, given, known)
         rule = granted.rule if granted else build_rule(whole.stop)
         stop.check_fits(rule, reranker_traits(recipe, given, installed=installed), title_of(recipe, given))
+
+
+def _check_taken(own: StopRecipe, rule: str) -> None:
+    """Refuse what is given and does nothing."""
+    ways = stop.Ways() if rule == "auto" else stop.ways(rule)
+    for taken in ("window", "alpha", "single"):
+        field = stop.SHARED[taken]
+        if getattr(own, field) not in (None, False) and taken not in ways.takes:
+            hint = "leave one of them out"
+            usual = setting("stop.rule", "quit")
+            raise UsageError(f"{setting(f'stop.{field}')} goes with {usual}, not with {rule}", hint=hint)
+    for field, value, made in (("k", own.k, ways.step), ("n", own.n, ways.budget)):
+        if ways.is_made and value not in (None, made):
+            told = f"{rule} is made already, with {setting(f'stop.{field}', made)}"
+            raise UsageError(told, hint=f"leave {setting(f'stop.{field}')} out, or name the class")
 
 
 def refuse_texts(recipe: Recipe, whose: str) -> None:

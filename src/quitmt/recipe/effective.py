@@ -64,8 +64,11 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     if rule is None:
         wished = own.wishes or known is not None
         rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
-    anchored = rule == "auto" and traits.gives_rivals and not traits.judges_itself
-    step, budget = (AUTO_STEP, AUTO_BUDGET) if anchored else (STEP, BUDGET)
+    step, budget = STEP, BUDGET
+    if rule != "auto":
+        step, budget = stop.ways(rule).step, stop.ways(rule).budget
+    elif traits.gives_rivals and not traits.judges_itself:
+        step, budget = AUTO_STEP, AUTO_BUDGET
     k, n = own.k or (known.step if known else step), own.n or (known.budget if known else budget)
     if rule == "quit":
         own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
@@ -113,11 +116,11 @@ def _backend(model: ModelRecipe) -> Backend | None:
 def build_rule(recipe: StopRecipe) -> StoppingRule:
     return stop.load(
         "quit" if recipe.rule is None else recipe.rule,
-        k=recipe.k or STEP,
-        w=WINDOW if recipe.w is None else recipe.w,
-        alpha=ALPHA if recipe.alpha is None else recipe.alpha,
-        n=recipe.n or BUDGET,
-        single=recipe.single_step_window,
+        k=recipe.k,
+        w=recipe.w,
+        alpha=recipe.alpha,
+        n=recipe.n,
+        single=recipe.single_step_window or None,
     )
 
 

@@ -27,11 +27,12 @@ MEANINGS = {
 
 
 _INSTEAD = {
-    "stop.max_loss": ("stop.rule",),
-    "stop.max_cost": ("stop.rule",),
-    "stop.profile": ("stop.rule", "stop.k", "stop.n"),
+    "stop.rule": ("stop.k", "stop.n", "stop.w", "stop.alpha"),
+    "stop.max_loss": ("stop.rule", "stop.w", "stop.alpha"),
+    "stop.max_cost": ("stop.rule", "stop.w", "stop.alpha"),
+    "stop.profile": ("stop.rule", "stop.k", "stop.n", "stop.w", "stop.alpha"),
 }
-"""Wishes, and what they decide."""
+"""Rules and wishes, and what they decide."""
 
 
 def preset(name: str, given: Iterable[str] = ()) -> Mapping[str, Any]:

@@ -53,6 +53,19 @@ def precedence(index: Ints, anchors: int) -> Ints:
     return found
 
 
+def told(index: int, other: int | None = None) -> str:
+    """A candidate, or two, in a message.
+
+    >>> told(3), told(-2), told(24, 6), told(-1, 4)
+    ('candidate 3', 'anchor 2', 'candidates 24 and 6', 'the first anchor and candidate 4')
+    """
+    if other is None:
+        return f"candidate {index}" if index >= 0 else "the first anchor" if index == -1 else f"anchor {-index}"
+    if index >= 0 and other >= 0:
+        return f"candidates {index} and {other}"
+    return f"{told(index)} and {'itself' if index == other else told(other)}"
+
+
 def best_of(values: Floats, order: Ints) -> int:
     """The place of the highest value; of several, the one that ``order`` has lowest."""
     ties = np.flatnonzero(values == values.max())

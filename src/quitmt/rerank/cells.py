@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
+from quitmt.loops.faults import blamed
 from quitmt.protocols import Arena, Utility
-from quitmt.rerank.anchors import check_first, precedence
+from quitmt.rerank.anchors import check_first, precedence, told
 from quitmt.rerank.pairs import encode
 from quitmt.types import Candidate, Effort, Segment
 
@@ -172,7 +173,7 @@ class Cells(Generic[Arena]):
         if not np.isfinite(found).all():
             row, column = np.argwhere(~np.isfinite(found))[0]
             raise RerankError(
-                f"segment {self.segment.id}: the utility of candidate {self.first[row]} and a mean of candidates is "
+                f"segment {self.segment.id}: the utility of {told(self.first[row])} and a mean of candidates is "
                 f"{found[row, column]}, not a finite number"
             )
         self.evaluations += found.size
@@ -210,7 +211,7 @@ class Cells(Generic[Arena]):
             place = tuple(np.argwhere(~np.isfinite(found))[0])
             row, column = (int(np.broadcast_to(numbers, found.shape)[place]) for numbers in (rows, columns))
             raise RerankError(
-                f"segment {self.segment.id}: the utility of candidates {self.first[row]} and {self.first[column]} is "
+                f"segment {self.segment.id}: the utility of {told(self.first[row], self.first[column])} is "
                 f"{found[place]}, not a finite number"
             )
 
@@ -235,7 +236,7 @@ def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> lis
 def failed(cells: Cells[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
-    return RerankError(f"segment {cells.segment.id}: the utility failed: {type(error).__name__}: {error}")
+    return blamed(RerankError, f"segment {cells.segment.id}: the utility failed", error)
 
 
 def checked_seed(seed: int) -> int:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
-from quitmt.loops.faults import FAULTS
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
+from quitmt.rerank.anchors import told
 from quitmt.types import Segment
 
 Floats = npt.NDArray[np.float64]
@@ -69,8 +70,8 @@ class Pairs(Generic[Arena]):
         if not np.isfinite(utilities).all():
             row, column = np.argwhere(~np.isfinite(utilities))[0]
             raise RerankError(
-                f"segment {self.segment.id}: the utility of candidates {self.first[rows[row]]} and "
-                f"{self.first[column]} is {utilities[row, column]}, not a finite number"
+                f"segment {self.segment.id}: the utility of {told(self.first[rows[row]], self.first[column])} is "
+                f"{utilities[row, column]}, not a finite number"
             )
 
 
@@ -107,7 +108,7 @@ def _compared(utility: Utility[Arena], pairs: Pairs[Arena]) -> QuitmtError | Non
 def _failed(pairs: Pairs[Any], error: BaseException) -> QuitmtError:
     if isinstance(error, QuitmtError):
         return error
-    return RerankError(f"segment {pairs.segment.id}: the utility failed: {type(error).__name__}: {error}")
+    return blamed(RerankError, f"segment {pairs.segment.id}: the utility failed", error)
 
 
 def grown(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError
-from quitmt.loops.faults import FAULTS
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.metrics.combined import Pair, score_all
 from quitmt.protocols import EstimatorTraits, QualityEstimator, traits_of
 from quitmt.types import Candidate, Segment
@@ -68,7 +68,7 @@ class Quality:
                 return [self._score([pairs])[0] for pairs in wanted]
             if isinstance(error, QuitmtError):
                 return [error]
-            return [RerankError(f"segment {wanted[0][0][0].id}: scoring failed: {type(error).__name__}: {error}")]
+            return [blamed(RerankError, f"segment {wanted[0][0][0].id}: scoring failed", error)]
         ends = accumulate(len(pairs) for pairs in wanted)
         return [flat[end - len(pairs) : end] for pairs, end in zip(wanted, ends, strict=True)]
 

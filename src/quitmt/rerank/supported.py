@@ -16,7 +16,7 @@ from typing import Generic
 import numpy as np
 
 from quitmt.errors import InputError, QuitmtError, RerankError
-from quitmt.loops.faults import FAULTS
+from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.cells import block
@@ -107,7 +107,7 @@ class SupportedMbr(Generic[Arena]):
         except FAULTS as fault:
             if isinstance(fault, QuitmtError):
                 return fault
-            return RerankError(f"segment {segment.id}: the utility failed: {type(fault).__name__}: {fault}")
+            return blamed(RerankError, f"segment {segment.id}: the utility failed", fault)
         state.anchors += len(update.anchors)
         return standings(update, scores)
 

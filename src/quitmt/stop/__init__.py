@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from quitmt import names
@@ -16,12 +16,16 @@ from quitmt.stop.threshold import Threshold
 
 Rule = TypeVar("Rule", bound=StoppingRule)
 
-SHARED = ("step", "budget", "window", "alpha", "single")
-"""What a run says for all rules: each is given those that it takes; what else it takes are options of its name."""
+SHARED = {"step": "k", "budget": "n", "window": "w", "alpha": "alpha", "single": "single_step_window"}
+"""What a run may say for all rules, and its setting: each is given those that it takes; what else it takes are options
+of its name."""
+HOW = "docs/extending.md has one; quitmt.protocols.StoppingRule says what it needs"
+USUAL: Mapping[str, Any] = {"step": 8, "budget": 512, "window": 8, "alpha": 1e-3, "single": False}
+"""Of a rule that must be told, where the run says nothing."""
 
 
 def _entry(meaning: str, make: str | Callable[..., Any], **more: Any) -> Name:
-    return Name(meaning, make, without=SHARED, **more)
+    return Name(meaning, make, without=tuple(SHARED), **more)
 
 
 def _plug_in(found: Any, name: str) -> Name:
@@ -74,30 +78,57 @@ THRESHOLDS = ("loss", "race", "headroom", "pandora", "beacon", "consistency")
 """The rules with a threshold: ours, then those of others."""
 
 
-def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512, single: bool = False) -> StoppingRule:
-    """The rule a text like ``quit``, ``fixed:64``, ``loss:most=0.001`` or ``my_rules:Patience:steps=3`` names."""
+def load(
+    spec: str,
+    *,
+    k: int | None = None,
+    w: int | None = None,
+    alpha: float | None = None,
+    n: int | None = None,
+    single: bool | None = None,
+) -> StoppingRule:
+    """The rule a text like ``quit``, ``fixed:64``, ``loss:most=0.001`` or ``my_rules:Patience:steps=3`` names; what is
+    not given is as the rule has it."""
     shared = dict(zip(SHARED, (k, n, w, alpha, single), strict=True))
     name, _, rest = spec.partition(":")
     if name == "fixed":
-        return Fixed(_fixed_budget(spec, rest, n), k)
+        return Fixed(_fixed_budget(spec, rest, n or USUAL["budget"]), k or USUAL["step"])
     if name in RULES:
         entry = RULES[name]
-        options = names.parsed(rest, entry.options, f"the stopping rule {name}")
+        options = _options(rest, entry.options, f"the stopping rule {name}")
         return _made(entry.factory, name, shared, {**entry.given, **options})
-    if ":" not in names.without_options(spec):
-        raise unknown("stopping rule", spec, RULES)
-    found, text = names.own_part(spec)
+    found, text = _own(spec)
     if not callable(found):
         if text:
             raise UsageError(f"{names.without_options(spec)} is made already and takes no options, such as {text!r}")
         return checked(found, spec)
-    options = names.parsed(text, names.options_of(found, without=SHARED), f"the stopping rule {spec}")
+    options = _options(text, names.options_of(found, without=tuple(SHARED)), f"the stopping rule {spec}")
     return _made(found, spec, shared, options)
 
 
+def _own(spec: str) -> tuple[Any, str]:
+    if ":" not in names.without_options(spec):
+        raise unknown("stopping rule", spec, RULES)
+    return names.own_part(spec)
+
+
+def _options(text: str, options: Mapping[str, names.Option], of: str) -> dict[str, Any]:
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name in SHARED:
+            hint = f"give {setting(f'stop.{SHARED[name]}', value)}"
+            raise UsageError(f"the {name} of a rule is a setting of the run, not an option of {of}", hint=hint)
+    return names.parsed(text, options, of)
+
+
 def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], options: dict[str, Any]) -> StoppingRule:
-    taken = names.parameters_of(factory)
-    given = {setting: value for setting, value in shared.items() if setting in taken}
+    given: dict[str, Any] = {}
+    _refuse_judge(factory, name)
+    for taken, parameter in names.parameters_of(factory).items():
+        if shared.get(taken) is not None:
+            given[taken] = shared[taken]
+        elif taken in USUAL and parameter.default is parameter.empty:
+            given[taken] = USUAL[taken]
     try:
         return checked(factory(**given, **options), name)
     except UsageError:
@@ -107,12 +138,54 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
         raise UsageError(f"the stopping rule {name} cannot be made: {told}") from error
 
 
+def _refuse_judge(factory: Callable[..., Any], name: str) -> None:
+    """A function that wants a standing is meant as the rule itself, and not as what makes one."""
+    wanted = [one.name for one in names.parameters_of(factory).values() if one.default is one.empty and _is_single(one)]
+    if inspect.isroutine(factory) and not SHARED.keys() >= set(wanted):
+        told = (
+            f"{name} is a function of {', '.join(wanted)}, and a stopping rule is a class, or a function that makes one"
+        )
+        raise UsageError(told, hint=HOW)
+
+
+def _is_single(parameter: inspect.Parameter) -> bool:
+    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What a rule is by itself, before it is made."""
+
+    step: int = USUAL["step"]
+    budget: int = USUAL["budget"]
+    takes: frozenset[str] = frozenset()
+    """Of ``SHARED``."""
+    is_made: bool = False
+
+
+def ways(spec: str) -> Ways:
+    """What a run need not say about a rule: its own numbers, where it has some."""
+    try:
+        name = spec.partition(":")[0]
+        found = RULES[name].factory if name in RULES else _own(spec)[0]
+        parameters = names.parameters_of(found) if callable(found) else {}
+    except UsageError:  # whoever makes it says what is wrong
+        return Ways(takes=frozenset(SHARED))
+    own = {
+        name: parameters[name].default if name in parameters else getattr(found, name, None)
+        for name in ("step", "budget")
+    }
+    numbers = {name: value for name, value in own.items() if type(value) is int and value > 0}
+    return Ways(**numbers, takes=frozenset(SHARED) & frozenset(parameters), is_made=not callable(found))
+
+
 def checked(rule: Any, name: str) -> StoppingRule:
     """A rule that somebody else made, if it is one."""
     lacking = [part for part in ("signature", "step", "budget", "open") if not hasattr(rule, part)]
+    if inspect.isroutine(rule):
+        raise UsageError(f"{name} is a function, and a stopping rule is an object of a class", hint=HOW)
     if lacking or isinstance(rule, type):
-        hint = "quitmt.protocols.StoppingRule says what one has"
-        raise UsageError(f"{name} is no stopping rule: it has no {' and no '.join(lacking)}", hint=hint)
+        raise UsageError(f"{name} is no stopping rule: it has no {' and no '.join(lacking)}", hint=HOW)
     if not isinstance(rule.signature, str):
         raise UsageError(f"the signature of {name} must be a text, not {rule.signature!r:.40}")
     return rule  # type: ignore[no-any-return]

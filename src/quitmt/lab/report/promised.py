@@ -15,8 +15,9 @@ import numpy as np
 
 from quitmt.calibrate import families, quality
 from quitmt.calibrate.families import Family
-from quitmt.calibrate.quality import LEAST, SAVES, QualityRequest
+from quitmt.calibrate.quality import SAVES, QualityRequest
 from quitmt.calibrate.winners import JudgedRules
+from quitmt.evaluate.equivalence import LEAST
 from quitmt.lab.frames import Floats, Trajectories
 from quitmt.lab.replay import beyond
 from quitmt.lab.report.options import Way, way_of

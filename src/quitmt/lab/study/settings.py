@@ -199,7 +199,7 @@ class Study:
 
     def recipe_of(self, reranker: str, variant: str = "exact") -> Recipe:
         """What a run of the study is made of that uses all candidates."""
-        stop = StopRecipe(rule="full", k=self.rules.k, n=self.model.budget, alpha=self.rules.alpha)
+        stop = StopRecipe(rule="full", k=self.rules.k, n=self.model.budget)
         return Recipe(
             self.model, self.rerank.recipe(reranker, variant), stop, RunRecipe(in_flight=self.model.in_flight)
         )

@@ -1,0 +1,34 @@
+"""Words that a command line does not know: one sentence that says what was perhaps meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.conftest import Ran
+
+Quitmt = Callable[..., Ran]
+
+
+def test_no_words_at_all(quitmt: Quitmt) -> None:
+    ran = quitmt()
+    assert ran.code == 2 and not ran.out
+    assert ran.err.startswith("usage: quitmt ") and "translate lines of text" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("translat", "quitmt: unknown command 'translat' (did you mean 'translate'?)"),
+        ("xyz.en", "quitmt: unknown command 'xyz.en' (there is batch, calibrate, "),
+        ("translate x --temprature 1", "--temprature 1 (did you mean --temperature?; see quitmt translate --help)"),
+        ("translate x --margins=1", "(--margins is an option of quitmt compare; see quitmt translate --help)"),
+        ("translate x --debug", "(it goes before the command: quitmt --debug translate; see quitmt translate --help)"),
+        ("translate x y", "quitmt translate: unrecognized arguments: y (see quitmt translate --help)"),
+        ("rerank x --zzzz", "quitmt rerank: unrecognized arguments: --zzzz (see quitmt rerank --help)"),
+        ("models list --zzzz", "quitmt models: unrecognized arguments: --zzzz (see quitmt models --help)"),
+    ],
+)
+def test_unknown_words(words: str, message: str, quitmt: Quitmt) -> None:
+    ran = quitmt(*words.split())
+    assert ran.code == 2 and ran.err.count("\n") == 1 and message in ran.err
