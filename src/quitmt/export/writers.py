@@ -85,9 +85,10 @@ class _JsonLines(_LineWriter):
     def __init__(self, path: str, columns: Mapping[str, Kind]) -> None:
         super().__init__(path)
         self._columns = list(columns)
+        self._encode = json.JSONEncoder(ensure_ascii=False).encode
 
     def write(self, row: Row) -> None:
-        self._files[0].write(json.dumps({name: row[name] for name in self._columns}, ensure_ascii=False))
+        self._files[0].write(self._encode({name: row[name] for name in self._columns}))
 
 
 class _Tsv(_LineWriter):
