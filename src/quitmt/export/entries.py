@@ -68,7 +68,10 @@ def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
     firsts = {texts[place]: place for place in reversed(known)}  # of those with one text the first stays
     order = sorted(sorted(firsts.values()), key=scores.__getitem__, reverse=True)  # type: ignore[arg-type]
     counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
-    log_probabilities = [*[None] * anchors, *(pool.scores.get("log_probability") or [None] * samples)]
+    log_probabilities = [
+        *(pool.anchor_scores.get("log_probability") or [None] * anchors),
+        *(pool.scores.get("log_probability") or [None] * samples),
+    ]
     distinct = list(map(texts.__getitem__, order))
     ranked = Ranking(
         [place - anchors if place >= anchors else -1 - place for place in order],
