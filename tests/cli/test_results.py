@@ -52,6 +52,26 @@ def test_kept_pools_in_gzip_are_read_back(quitmt: Quitmt, tmp_path: Path) -> Non
     assert quitmt("rerank", kept, "-n", 16, "-k", 4).out.splitlines() == [out[0], out[2]]
 
 
+@pytest.mark.parametrize("rule", ["full", "fixed:4", "quit"])
+def test_pools_say_why_they_end_there(rule: str, quitmt: Quitmt, tmp_path: Path) -> None:
+    """And who reads them is told once, if there might have been more."""
+    (tmp_path / "in").write_text("Good morning.\nYes.\n")
+    kept, again = tmp_path / "pools.jsonl", tmp_path / "again.jsonl"
+    words = ("--stop", rule, "-k", 2, "-w", 2, "-n", 16, "--alpha", 1)
+    assert quitmt("translate", tmp_path / "in", *words, "--keep-pools", kept, "-o", tmp_path / "out").code == 0
+    ran = quitmt("rerank", kept, "--stop", "full", "--keep-pools", again, "-o", tmp_path / "out")
+    stop = "stable" if rule == "quit" else "budget"
+    for path in (kept, again):
+        assert [json.loads(line)["stop"] for line in path.read_text().splitlines()] == [stop, stop]
+    told = "cannot show what later candidates would have brought"
+    assert ran.err.count(told) == (rule == "quit")
+    assert told not in quitmt("rerank", kept, "--stop", "full", "-q").err
+    calibrate = ("calibrate", kept, "--max-loss", 0.1, "--confidence", "none", "--risk", 0.9, "-k", 2, "-n")
+    assert quitmt(*calibrate, 4).err.count(told) == (rule == "quit")
+    ran = quitmt(*calibrate, 32)
+    assert ran.code == 2 and "fewer than 32" in ran.err and (told in ran.err) == (rule == "quit")
+
+
 def test_a_hard_link_to_the_input_is_the_input(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     (tmp_path / "link").hardlink_to(pools)
     before = pools.read_bytes()

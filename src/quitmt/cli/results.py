@@ -21,6 +21,12 @@ from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS, engine_flags
 
 
+STOPPED_EARLY = (
+    "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
+    "(for that, keep the pools of a run with --stop full)"
+)
+
+
 def tell(built: Built, *, quiet: bool) -> None:
     """Which rule a wish was granted by."""
     if built.granted and built.recipe.stop.wishes and not quiet:

@@ -81,7 +81,7 @@ def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
         list(map(log_probabilities.__getitem__, order)),
         [origins.get(text, "") for text in distinct],
     )
-    return ExportEntry(pool.id, pool.source, ranked, samples, "", pool.generator)
+    return ExportEntry(pool.id, pool.source, ranked, samples, pool.stop, pool.generator)
 
 
 def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:

@@ -2,8 +2,8 @@
 
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
-Source, scores and generator (the signature of what sampled it) are optional, and a score may be null where a candidate
-has none; a "reference" is for evaluation and is not read here. Candidates that are not samples are a list of their own,
+Source, scores, generator (the signature of what sampled it) and stop (why it has no more candidates, as in an outcome)
+are optional, and a score may be null where a candidate has none; a "reference" is for evaluation and is not read here. Candidates that are not samples are a list of their own,
 also optional, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
@@ -78,6 +78,7 @@ class Columns:
     origins: list[str]
     anchor_scores: dict[str, list[float | None]]
     support: list[str]
+    stop: str
 
 
 def parse_pool(line: str) -> RecordedPool:
@@ -87,7 +88,7 @@ def parse_pool(line: str) -> RecordedPool:
         for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
     )
     segment = Segment(found.id, found.source, support=tuple(found.support))
-    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors))
+    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors), found.stop)
 
 
 def parse_object(line: str, what: str) -> dict[str, Any]:
@@ -118,7 +119,8 @@ def columns_of(fields: dict[str, Any]) -> Columns:
     anchors = _texts(fields, "anchors") if fields.get("anchors") is not None else []
     anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
     origins, support = _origins(fields, len(anchors)), _support(fields)
-    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support)
+    stop = _text(fields, "stop")
+    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support, stop)
 
 
 def _candidates(texts: list[str], scores: dict[str, list[float | None]]) -> tuple[Candidate, ...]:
@@ -169,6 +171,8 @@ def format_pool(recorded: RecordedPool) -> str:
         pool["support"] = list(segment.support)
     if recorded.generator:
         pool["generator"] = recorded.generator
+    if recorded.stop:
+        pool["stop"] = recorded.stop
     return json.dumps(pool, ensure_ascii=False)
 
 
