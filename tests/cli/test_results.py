@@ -52,6 +52,34 @@ def test_kept_pools_in_gzip_are_read_back(quitmt: Quitmt, tmp_path: Path) -> Non
     assert quitmt("rerank", kept, "-n", 16, "-k", 4).out.splitlines() == [out[0], out[2]]
 
 
+def test_pools_that_are_there_are_not_written_over(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    kept, words = tmp_path / "kept.jsonl", ("rerank", pools, "-o", tmp_path / "out", "--keep-pools")
+    kept.write_text("")
+    assert quitmt(*words, kept).code == 0 and quitmt(*words, "/dev/null").code == 0
+    (tmp_path / "out").write_text("mine")
+    before = kept.read_bytes()
+    for resume in ([], ["--resume"]):  # there is nothing to resume
+        (tmp_path / "new").unlink(missing_ok=True)
+        ran = quitmt("rerank", pools, "-o", tmp_path / "new", "--keep-pools", kept, *resume)
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert f"{kept} exists, and its pools would be lost (name another file, or remove it first)" in ran.err
+        assert kept.read_bytes() == before and not list(tmp_path.glob("new*"))
+
+
+def test_pools_of_the_run_that_is_resumed_are_written_again(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rerank", pools, "-o", tmp_path / "out", "--keep-pools", tmp_path / "kept.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Path, "unlink", lambda *_, **__: None)  # as if it had been killed just before
+        assert quitmt(*words).code == 0
+    whole = (tmp_path / "kept.jsonl").read_bytes()
+    (tmp_path / "kept.jsonl").write_bytes(whole[: len(whole) // 2])
+    ran = quitmt(*words, "--resume")
+    assert ran.code == 0 and "continuing after 4 finished" in ran.err
+    assert (tmp_path / "kept.jsonl").read_bytes() == whole
+
+
 @pytest.mark.parametrize("rule", ["full", "fixed:4", "quit"])
 def test_pools_say_why_they_end_there(rule: str, quitmt: Quitmt, tmp_path: Path) -> None:
     """And who reads them is told once, if there might have been more."""

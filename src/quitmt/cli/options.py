@@ -256,7 +256,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-pools",
         metavar="FILE",
-        help="record the candidates that were used, with their scores, for quitmt rerank and quitmt export",
+        help="record the candidates that were used, with their scores, in a new file, for quitmt rerank and quitmt export",
     )
     group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
     group.add_argument(
