@@ -112,8 +112,8 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
             code = int(args.act(args))
             sys.stdout.flush()
             return code
-        work, items = args.prepare(args)
-        return run(work, items, words)
+        prepared = args.prepare(args)
+        return 0 if prepared is None else run(*prepared, words)
     except ClosedPipe as error:
         say(str(error))
         # Python flushes standard output once more at exit and would complain; there is nobody to flush to.

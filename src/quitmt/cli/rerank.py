@@ -61,12 +61,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(prepare=prepare)
 
 
-def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
+def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]] | None:
+    """None if there is nothing to do."""
     if args.pools is None and args.jsonl not in (None, "-"):
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
     recipe = with_support(options.recipe_of(args), args.support_from)
+    if results.is_finished(args, None):
+        return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)

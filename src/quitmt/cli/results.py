@@ -13,6 +13,7 @@ from quitmt.cli.run import Outputs
 from quitmt.engine.driver import Driver
 from quitmt.errors import OutputError, QuitmtError, UsageError
 from quitmt.files.journal import Journal
+from quitmt.files.lines import count_lines
 from quitmt.files.locks import same_file
 from quitmt.files.outputs import NEW_FILE, STDOUT, Output
 from quitmt.generate import OPTIONS
@@ -64,6 +65,25 @@ def former_names() -> dict[str, str]:
         for flag in declared.flags
     }
     return engine | own
+
+
+def is_finished(args: argparse.Namespace, lines: int | None) -> bool:
+    """Whether ``--resume`` has nothing to do: every output is there, and no journal, which an unfinished run leaves.
+
+    ``lines`` is how many the text must have, if that is known.
+    """
+    files = _files(args)
+    if not (args.resume and files) or Path(f"{files[0]}.journal").exists() or not all(map(_holds_something, files)):
+        return False
+    written = count_lines(args.output) if args.output == files[0] and args.jsonl != STDOUT and not args.show else None
+    if None not in (lines, written) and lines != written:
+        raise UsageError(
+            f"cannot resume: {files[0]} has {written} lines, the input has {lines}, and no journal is there",
+            hint="delete that file to start over",
+        )
+    if not args.quiet:
+        print(f"quitmt: {files[0]} is finished: nothing is left to do (delete it to start over)", file=sys.stderr)
+    return True
 
 
 def _holds_something(path: str) -> bool:
