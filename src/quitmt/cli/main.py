@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, speaking
+from quitmt.errors import QuitmtError, nearest, speaking
 from quitmt.files.outputs import ClosedPipe
 
 if TYPE_CHECKING:
@@ -48,6 +48,22 @@ FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(BAD, f"{visible(f'{self.prog}: {message} (see {self.prog} --help)')}\n")
+
+    def parse_known_args(self, *given: Any, **more: Any) -> Any:
+        """Each command refuses what it does not know by itself, and so can tell what was meant."""
+        found, rest = super().parse_known_args(*given, **more)
+        for word in rest:
+            flag = word.partition("=")[0]
+            near = nearest(flag, self._option_string_actions, cutoff=0.75) if flag.startswith("--") else None
+            self.error(f"unknown argument {word!r}" + (f": did you mean {near}?" if near else ""))
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            listed = [str(choice) for choice in action.choices]
+            near = nearest(str(value), listed)
+            told = f"did you mean {near!r}?" if near else f"there is {', '.join(listed)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {told}")
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not subscriptable when it runs

@@ -86,7 +86,7 @@ def load(spec: str, *, k: int = 8, w: int = 8, alpha: float = 1e-3, n: int = 512
         return _made(entry.factory, name, shared, {**entry.given, **options})
     if ":" not in names.without_options(spec):
         raise unknown("stopping rule", spec, RULES)
-    found, text = names.own_part(spec)
+    found, text = names.own_part(spec, RULES)
     if not callable(found):
         if text:
             raise UsageError(f"{names.without_options(spec)} is made already and takes no options, such as {text!r}")
