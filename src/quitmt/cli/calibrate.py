@@ -219,10 +219,11 @@ async def _collected(path: str, budget: int, *, quiet: bool) -> list[RecordedPoo
     for pool in pools:
         if len(pool.candidates) < budget:
             early = ": its run stopped early, and such pools cannot show what later candidates would have brought"
+            least = min(len(one.candidates) for one in pools)
             raise InputError(
                 f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}"
                 + early * pool.stopped_early,
-                hint=f"sample them with --stop full -n {budget}, or give -n {min(len(one.candidates) for one in pools)}",
+                hint=f"sample them with --stop full -n {budget}, or give -n {least}",
             )
     if any(pool.stopped_early for pool in pools) and not quiet:
         print(f"quitmt: {STOPPED_EARLY}", file=sys.stderr)

@@ -21,7 +21,6 @@ from quitmt.recipe.build import Built
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS, engine_flags
 
-
 STOPPED_EARLY = (
     "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
     "(for that, keep the pools of a run with --stop full)"

@@ -3,8 +3,8 @@
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
 Source, scores, generator (the signature of what sampled it) and stop (why it has no more candidates, as in an outcome)
-are optional, and a score may be null where a candidate has none; a "reference" is for evaluation and is not read here. Candidates that are not samples are a list of their own,
-also optional, in their order:
+are optional, and a score may be null where a candidate has none; a "reference" is for evaluation and is not read here.
+Candidates that are not samples are a list of their own, also optional, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 
