@@ -262,7 +262,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume",
         action="store_true",
-        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to; a finished "
-        "run is left as it is",
+        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to; a "
+        "finished run is left as it is",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
