@@ -296,12 +296,10 @@ def attribute(spec: str, known: Iterable[str] = ()) -> Any:
     module, it may be a misspelt name: ``known`` are those that could have stood there.
     """
     name, _, path = spec.partition(":")
-    if not is_module(name) and (near := nearest(name, known, cutoff=0.75)):
+    if (near := nearest(name, known, cutoff=0.75)) and not is_module(name):
         raise UsageError(f"there is no {name!r}, and no module of that name", hint=f"did you mean {near!r}?")
     if not all(part.isidentifier() for part in [*name.split("."), *path.split(".")]):
         raise UsageError(f"{spec!r} does not name a module and an attribute", hint=FORM)
-    if name.endswith(".py") and not is_module(name):
-        raise UsageError(f"there is no module {name}", hint=f"write {name.removesuffix('.py')}:{path}")
     found = _module(name)
     for part in path.split("."):
         try:
@@ -317,7 +315,8 @@ def _module(name: str) -> Any:
             return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(f"there is no module {name}", hint=FORM) from None
+            hint = f"write {name.removesuffix('.py')}, without .py" if name.endswith(".py") else FORM
+            raise UsageError(f"there is no module {name}", hint=hint) from None
         log.debug("importing %s failed", name, exc_info=error)
         said = " ".join(str(error).split())
         raise UsageError(f"the module {name} fails while it is imported: {type(error).__name__}: {said}") from None

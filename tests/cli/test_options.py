@@ -121,7 +121,7 @@ def test_rerank_refuses_a_device_that_nobody_takes(quitmt: Quitmt, text: Path) -
         ("translate x --stop fxied:4", "there is no 'fxied', and no module of that name (did you mean 'fixed'?)"),
         ("translate x --stop los:most=0.1", "unknown stopping rule 'los:most=0.1' (did you mean 'loss'?)"),
         ("translate x --stop loss:mots=0.1", "unknown option of the stopping rule loss 'mots' (did you mean 'most'?)"),
-        ("translate x --stop mine.py:Rule", "there is no module mine.py (write mine:Rule)"),
+        ("translate x --stop mine.py:Rule", "there is no module mine.py (write mine, without .py)"),
         ("translate x --rerank mbr:commet:MODEL", "no module of that name (did you mean 'comet'?)"),
         ("translate x --rerank mbr:chfr++", "unknown reranker 'mbr:chfr++' (did you mean 'mbr:chrf++'?)"),
         ("translate x --rerank mbr:0.5*chrf+0.5*blue", "unknown reranker 'mbr:blue' (did you mean 'mbr:bleu'?)"),
