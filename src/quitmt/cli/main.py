@@ -128,8 +128,10 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
             code = int(args.act(args))
             sys.stdout.flush()
             return code
-        prepared = args.prepare(args)
-        return 0 if prepared is None else run(*prepared, words)
+        if (prepared := args.prepare(args)) is None:
+            return 0
+        work, items = prepared
+        return run(work, items, words)
     except ClosedPipe as error:
         say(str(error))
         # Python flushes standard output once more at exit and would complain; there is nobody to flush to.
