@@ -154,11 +154,20 @@ class AllFailed(QuitmtError):
         """All of the call, in order: each ``quitmt.Outcome`` has its ``error``."""
 
 
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The name that was probably meant.
+
+    >>> nearest("fxied", ["fixed", "full", "quit"]), nearest("mine", ["fixed", "full", "quit"])
+    ('fixed', None)
+    """
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), None)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that does not exist: the nearest one if there is one, else all of them."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(names)}"
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"there is {', '.join(names)}"
     return UsageError(f"unknown {kind} {name!r}", hint=hint)
 
 

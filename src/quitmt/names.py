@@ -21,15 +21,14 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from quitmt.errors import MissingExtra, UsageError, unknown
+from quitmt.errors import MissingExtra, UsageError, nearest, unknown
 from quitmt.signature import field as written
 
 log = logging.getLogger(__name__)
@@ -273,10 +272,10 @@ def without_options(spec: str) -> str:
     return ":".join(parts[:-1] if len(parts) > 1 and _OPTIONS.match(parts[-1]) else parts)
 
 
-def own_part(spec: str) -> tuple[Any, str]:
+def own_part(spec: str, known: Iterable[str] = ()) -> tuple[Any, str]:
     """What ``MODULE:ATTRIBUTE[:OPTION=VALUE,…]`` names, and the text of its options."""
     head = without_options(spec)
-    return attribute(head), spec[len(head) + 1 :]
+    return attribute(head, known), spec[len(head) + 1 :]
 
 
 def is_module(name: str) -> bool:
@@ -290,12 +289,15 @@ def is_module(name: str) -> bool:
         return False
 
 
-def attribute(spec: str) -> Any:
+def attribute(spec: str, known: Iterable[str] = ()) -> Any:
     """What a text like ``my_module:score`` or ``package.module:object.method`` names.
 
-    The current directory counts as a place for modules while the module is imported, and only then.
+    The current directory counts as a place for modules while the module is imported, and only then. If there is no such
+    module, it may be a misspelt name: ``known`` are those that could have stood there.
     """
     name, _, path = spec.partition(":")
+    if (near := nearest(name, known, cutoff=0.75)) and not is_module(name):
+        raise UsageError(f"there is no {name!r}, and no module of that name", hint=f"did you mean {near!r}?")
     if not all(part.isidentifier() for part in [*name.split("."), *path.split(".")]):
         raise UsageError(f"{spec!r} does not name a module and an attribute", hint=FORM)
     found = _module(name)
@@ -303,8 +305,8 @@ def attribute(spec: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            near = get_close_matches(part, [one for one in dir(found) if not one.startswith("__")], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else None
+            near = nearest(part, [one for one in dir(found) if not one.startswith("__")], cutoff=0.6)
+            hint = f"did you mean {near!r}?" if near else None
             raise UsageError(f"the module {name} has no {path}", hint=hint) from None
     return found
 

@@ -270,3 +270,10 @@ class RecordedPool:
     generator: str = ""
     """The signature of what sampled it, if that is known."""
     anchors: tuple[Candidate, ...] = ()
+    stop: str = ""
+    """Why it has no more candidates, if that is known: a ``Verdict`` of the run that kept it."""
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether there might have been more candidates, of which it tells nothing."""
+        return self.stop not in ("", Verdict.BUDGET, Verdict.EXHAUSTED)

@@ -72,7 +72,7 @@ def test_init_overwrites_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
         (["init", "x.toml", "--limit", "0"], "--limit must be 1 or more, not 0"),
         (["run", "nowhere.toml"], "cannot read nowhere.toml: No such file or directory (quitmt lab init writes one)"),
         (["run"], "the following arguments are required: STUDY.toml"),
-        (["walk"], "invalid choice: 'walk'"),
+        (["walk"], "unknown command 'walk'"),
         ([], "the following arguments are required: ACTION"),
     ],
 )

@@ -136,13 +136,9 @@ def test_recorded_scores_stay_as_they_are(quitmt: Quitmt, tmp_path: Path) -> Non
     pool = {"id": "1", "source": "s", "candidates": ["a b", "c", "a b"], "scores": {"q": [0.1, 0.2, 0.3]}}
     (tmp_path / "pools").write_text(json.dumps(pool) + "\n")
     for words, names in ((("--rerank", "qe:recorded:q"), ["q"]), ((), ["mbr:chrf", "q"])):
-        assert (
-            quitmt(
-                "rerank", tmp_path / "pools", *words, "-q", "--keep-pools", tmp_path / "kept", "-o", tmp_path / "o"
-            ).code
-            == 0
-        )
-        [kept] = read(tmp_path / "kept")
+        path = tmp_path / f"kept {len(names)}"
+        assert quitmt("rerank", tmp_path / "pools", *words, "-q", "--keep-pools", path, "-o", tmp_path / "o").code == 0
+        [kept] = read(path)
         assert sorted(kept["scores"]) == names and kept["scores"]["q"] == [0.1, 0.2, 0.3]
     ran = quitmt("rerank", tmp_path / "pools", "--rerank", "qe:recorded:q", "-q", "--nbest", 3, "--jsonl")
     assert [(one["text"], one["score"], one["count"]) for one in json.loads(ran.out)["nbest"]] == [

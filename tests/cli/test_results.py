@@ -52,6 +52,54 @@ def test_kept_pools_in_gzip_are_read_back(quitmt: Quitmt, tmp_path: Path) -> Non
     assert quitmt("rerank", kept, "-n", 16, "-k", 4).out.splitlines() == [out[0], out[2]]
 
 
+def test_pools_that_are_there_are_not_written_over(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    kept, words = tmp_path / "kept.jsonl", ("rerank", pools, "-o", tmp_path / "out", "--keep-pools")
+    kept.write_text("")
+    assert quitmt(*words, kept).code == 0 and quitmt(*words, "/dev/null").code == 0
+    (tmp_path / "out").write_text("mine")
+    before = kept.read_bytes()
+    for resume in ([], ["--resume"]):  # there is nothing to resume
+        (tmp_path / "new").unlink(missing_ok=True)
+        ran = quitmt("rerank", pools, "-o", tmp_path / "new", "--keep-pools", kept, *resume)
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert f"{kept} exists, and its pools would be lost (name another file, or remove it first)" in ran.err
+        assert kept.read_bytes() == before and not list(tmp_path.glob("new*"))
+
+
+def test_pools_of_the_run_that_is_resumed_are_written_again(
+    quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rerank", pools, "-o", tmp_path / "out", "--keep-pools", tmp_path / "kept.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Path, "unlink", lambda *_, **__: None)  # as if it had been killed just before
+        assert quitmt(*words).code == 0
+    whole = (tmp_path / "kept.jsonl").read_bytes()
+    (tmp_path / "kept.jsonl").write_bytes(whole[: len(whole) // 2])
+    ran = quitmt(*words, "--resume")
+    assert ran.code == 0 and "continuing after 4 finished" in ran.err
+    assert (tmp_path / "kept.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("rule", ["full", "fixed:4", "quit"])
+def test_pools_say_why_they_end_there(rule: str, quitmt: Quitmt, tmp_path: Path) -> None:
+    """And who reads them is told once, if there might have been more."""
+    (tmp_path / "in").write_text("Good morning.\nYes.\n")
+    kept, again = tmp_path / "pools.jsonl", tmp_path / "again.jsonl"
+    words = ("--stop", rule, "-k", 2, "-n", 16, *(("-w", 2, "--alpha", 1) if rule == "quit" else ()))
+    assert quitmt("translate", tmp_path / "in", *words, "--keep-pools", kept, "-o", tmp_path / "out").code == 0
+    ran = quitmt("rerank", kept, "--stop", "full", "--keep-pools", again, "-o", tmp_path / "out")
+    stop = "stable" if rule == "quit" else "budget"
+    for path in (kept, again):
+        assert [json.loads(line)["stop"] for line in path.read_text().splitlines()] == [stop, stop]
+    told = "cannot show what later candidates would have brought"
+    assert ran.err.count(told) == (rule == "quit")
+    assert told not in quitmt("rerank", kept, "--stop", "full", "-q").err
+    calibrate = ("calibrate", kept, "--max-loss", 0.1, "--confidence", "none", "--risk", 0.9, "-k", 2, "-n")
+    assert quitmt(*calibrate, 4).err.count(told) == (rule == "quit")
+    ran = quitmt(*calibrate, 32)
+    assert ran.code == 2 and "fewer than 32" in ran.err and (told in ran.err) == (rule == "quit")
+
+
 def test_a_hard_link_to_the_input_is_the_input(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     (tmp_path / "link").hardlink_to(pools)
     before = pools.read_bytes()

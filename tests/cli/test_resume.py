@@ -83,6 +83,32 @@ def test_nothing_to_continue_simply_starts(
     assert (tmp_path / "new").read_text() == whole[0]
 
 
+def test_a_finished_run_is_left_as_it_is(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
+    files = ("-o", tmp_path / "out", "--jsonl", tmp_path / "out.jsonl", "--keep-pools", tmp_path / "kept.jsonl")
+    assert quitmt("rerank", pools, *files).code == 0
+    before = {path: path.read_bytes() for path in files[1::2]}
+    ran = quitmt("rerank", pools, *files, "--resume")
+    assert (ran.code, ran.out) == (0, "") and {path: path.read_bytes() for path in files[1::2]} == before
+    assert ran.err == f"quitmt: {files[1]} is finished: nothing is left to do (delete it to start over)\n"
+    assert quitmt("rerank", pools, *files, "--resume", "-q").err == ""
+    files[3].unlink()  # what is missing is made, whatever else is there
+    ran = quitmt("rerank", pools, *files[:4], "--resume")
+    assert ran.code == 0 and "finished:" not in ran.err and files[3].exists()
+
+
+def test_a_text_of_another_length_is_not_that_of_a_finished_run(quitmt: Quitmt, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("Yes.\nNo.\n")
+    words = ("translate", tmp_path / "in", "-n", 8, "-o", tmp_path / "out", "--resume")
+    (tmp_path / "out").write_text("Sim.\n")
+    ran = quitmt(*words)
+    assert ran.code == 2 and "has 1 lines, the input has 2, and no journal is there (delete that file" in ran.err
+    assert (tmp_path / "out").read_text() == "Sim.\n" and not (tmp_path / "out.journal").exists()
+    (tmp_path / "out").write_text("Sim.\nNão.\n")
+    assert "is finished" in quitmt(*words).err
+    (tmp_path / "out").write_text("")
+    assert "is finished" not in quitmt(*words).err and len((tmp_path / "out").read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -216,7 +216,7 @@ def test_what_no_one_foresaw_is_one_line_as_well(quitmt: Quitmt, monkeypatch: py
             "two metrics would both be called CometKiwi ",
         ),
         (["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "kiwi", "bleu:no-such"], "unknown tokenizer of BLEU"),
-        (["-t", "a.txt", "-r", "ref", "--format", "xml"], "invalid choice: 'xml'"),
+        (["-t", "a.txt", "-r", "ref", "--format", "xml"], "unknown value of --format 'xml'"),
         (["-r", "ref"], "the following arguments are required: -t"),
     ],
 )

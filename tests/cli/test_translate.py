@@ -69,8 +69,9 @@ def test_a_full_pool_replays_every_rule(quitmt: Quitmt, text: Path, tmp_path: Pa
 
 def test_seed_and_segments_in_flight(quitmt: Quitmt, text: Path) -> None:
     def pools(*words: object) -> str:
-        quitmt("translate", text, "-n", 16, "--keep-pools", text.with_suffix(".pools"), *words)
-        return text.with_suffix(".pools").read_text()
+        kept = text.with_name("-".join(map(str, words)))
+        quitmt("translate", text, "-n", 16, "--keep-pools", kept, *words)
+        return kept.read_text()
 
     assert pools("--in-flight", 1) == pools("--in-flight", 3)
     assert pools("--seed", 1) != pools("--seed", 2)

@@ -10,6 +10,7 @@ from quitmt.errors import UsageError
 from quitmt.export import choose
 from quitmt.export.choose import Margin, Strategy
 from quitmt.export.filters import Filters
+from quitmt.export.ranking import Ranking
 from quitmt.types import Ranked
 
 NO_FILTERS = Filters({})
@@ -21,6 +22,7 @@ LIST = [
     Ranked(-1, "the house old", 0.4, 0, None, "greedy"),
     Ranked(3, "house", 0.1, 1),
 ]
+RANKED = Ranking.of(LIST)
 
 
 @pytest.mark.parametrize(
@@ -35,43 +37,43 @@ LIST = [
     ],
 )
 def test_the_rejected_ones(how: str, texts: list[str]) -> None:
-    found = choose.pairs("s", LIST, NO_FILTERS, Strategy.parse(how), NO_MARGIN, 2)
+    found = choose.pairs("s", RANKED, NO_FILTERS, Strategy.parse(how), NO_MARGIN, 2)
     assert found.chosen == LIST[0] and [one.text for one in found.rejected] == texts
 
 
 def test_margins() -> None:
     worst = Strategy.parse("worst")
     scores = [score for one in LIST for score in [one.score] * max(1, one.count)]
-    assert choose.deviation(LIST) == pytest.approx(statistics.pstdev(scores))
+    assert choose.deviation(RANKED) == pytest.approx(statistics.pstdev(scores))
     for margin, count in (("0.79", 1), ("0.81", 0), ("0.41", 2), ("2sd", 2), ("0sd", 4)):
-        found = choose.pairs("s", LIST, NO_FILTERS, worst, Margin.parse(margin), 9)
+        found = choose.pairs("s", RANKED, NO_FILTERS, worst, Margin.parse(margin), 9)
         assert len(found.rejected) == count, margin
         assert found.reason == (None if count else choose.CLOSE)
 
 
 def test_a_tie_is_no_pair() -> None:
     tied = [Ranked(0, "a", 0.5), Ranked(1, "b", 0.5)]
-    assert choose.pairs("s", tied, NO_FILTERS, Strategy.parse("worst"), NO_MARGIN).reason == choose.CLOSE
+    assert choose.pairs("s", Ranking.of(tied), NO_FILTERS, Strategy.parse("worst"), NO_MARGIN).reason == choose.CLOSE
 
 
 def test_reasons() -> None:
     worst, greedy = Strategy.parse("worst"), Strategy.parse("greedy")
     nothing = Filters({"all": lambda source, text: True})
-    assert choose.pairs("s", [], NO_FILTERS, worst, NO_MARGIN).reason == choose.UNSCORED
-    assert choose.pairs("s", LIST[:1], NO_FILTERS, worst, NO_MARGIN).reason == choose.ONE
-    assert choose.pairs("s", LIST, nothing, worst, NO_MARGIN).reason == choose.LEFT_OUT
-    assert choose.pairs("s", LIST[:3], NO_FILTERS, greedy, NO_MARGIN).reason == choose.NO_GREEDY
-    assert choose.pairs("s", LIST[3:], NO_FILTERS, greedy, NO_MARGIN).reason == choose.GREEDY_IS_BEST
-    assert choose.everything("s", LIST[:1], NO_FILTERS, at_least=2) == choose.ONE
-    assert choose.everything("s", LIST, nothing) == choose.LEFT_OUT
+    assert choose.pairs("s", Ranking(), NO_FILTERS, worst, NO_MARGIN).reason == choose.UNSCORED
+    assert choose.pairs("s", Ranking.of(LIST[:1]), NO_FILTERS, worst, NO_MARGIN).reason == choose.ONE
+    assert choose.pairs("s", RANKED, nothing, worst, NO_MARGIN).reason == choose.LEFT_OUT
+    assert choose.pairs("s", Ranking.of(LIST[:3]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.NO_GREEDY
+    assert choose.pairs("s", Ranking.of(LIST[3:]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.GREEDY_IS_BEST
+    assert choose.everything("s", Ranking.of(LIST[:1]), NO_FILTERS, at_least=2) == choose.ONE
+    assert choose.everything("s", RANKED, nothing) == choose.LEFT_OUT
 
 
 def test_filters_are_for_both_sides() -> None:
     long = Filters({"long": lambda source, text: text in (LIST[0].text, LIST[4].text)})
-    found = choose.pairs("s", LIST, long, Strategy.parse("worst"), NO_MARGIN)
+    found = choose.pairs("s", RANKED, long, Strategy.parse("worst"), NO_MARGIN)
     assert (found.chosen, found.rejected) == (LIST[1], (LIST[3],))
-    assert choose.best("s", LIST, long).chosen == LIST[1]
-    assert choose.everything("s", LIST, long) == LIST[1:4]
+    assert choose.best("s", RANKED, long).chosen == LIST[1]
+    assert choose.everything("s", RANKED, long) == LIST[1:4]
 
 
 @pytest.mark.parametrize("text", ["quantile:2", "quantile:x", "worst:1", "best", ""])

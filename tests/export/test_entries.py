@@ -8,6 +8,7 @@ import pytest
 
 from quitmt.errors import InputError
 from quitmt.export.entries import entry_of
+from quitmt.export.ranking import Ranking
 
 POOL: dict[str, Any] = {
     "id": 7,
@@ -35,6 +36,17 @@ def test_a_pool_has_its_distinct_candidates_the_best_first() -> None:
     assert entry.ranked[1].log_probability == -2.0
 
 
+def test_what_has_no_score_of_this_name_is_not_ranked() -> None:
+    """A copy that has one counts for those before it that have none; scores may be whole numbers."""
+    entry = entry_of({**POOL, "candidates": list("abac"), "scores": {"q": [None, 2, 1, None]}, "anchor_scores": {}})
+    told = [
+        (one.text, one.index, one.score, one.count, one.log_probability)
+        for one in map(entry.ranked.__getitem__, (0, 1))
+    ]
+    assert told == [("b", 1, 2.0, 1, None), ("a", 2, 1.0, 2, None)] and len(entry.ranked) == 2
+    assert all(type(score) is float for score in entry.ranked.scores)
+
+
 def test_an_outcome_with_and_without_its_list() -> None:
     alone = entry_of({**OUTCOME, "stop": "stable", "signature": "x"})
     assert [(one.text, one.index) for one in alone.ranked] == [("t", 3)] and not alone.listed
@@ -42,7 +54,7 @@ def test_an_outcome_with_and_without_its_list() -> None:
     listed = entry_of({**OUTCOME, "stop": "decided", "nbest": nbest})
     assert [(one.text, one.score, one.count) for one in listed.ranked] == [("t", 0.5, 2), ("u", 1.0, 0)]
     assert listed.listed and listed.stop == "decided"
-    assert entry_of({**OUTCOME, "stop": "failed", "error": "e"}).ranked == []
+    assert entry_of({**OUTCOME, "stop": "failed", "error": "e"}).ranked == Ranking()
 
 
 @pytest.mark.parametrize(

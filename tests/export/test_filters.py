@@ -23,6 +23,7 @@ ENGLISH = "The old house near the river has been for sale for many years."
         (PORTUGUESE * 5, "length"),
         ("A casa velha velha velha velha velha está à venda.", "repetition"),
         ("A casa ahahahahahahahah está à venda há muitos anos.", "repetition"),
+        ("A casa bbbb a ebb a ebb a ebb a ebb a está à venda há muitos anos.", "repetition"),  # after a short run
         ("Não, não, não! A casa velha perto do rio não está à venda.", None),
     ],
 )

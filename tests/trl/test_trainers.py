@@ -155,7 +155,7 @@ def test_grpo_makes_a_step_by_our_rewards(
     assert {"rewards/mbr:chrf/mean", "rewards/qe:likelihood/mean"} <= logged
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "ranked", "reward"])
+@pytest.mark.parametrize("kind", ["sft", "parallel", "dpo", "kto", "ranked", "reward"])
 def test_everybody_reads_the_same_rows_of_a_parquet_file(kind: str, pools: Path, tmp_path: Path) -> None:
     path = exported(pools, kind, "parquet", chat=False)
     rows = pyarrow.parquet.read_table(path).to_pylist()
@@ -166,6 +166,45 @@ def test_everybody_reads_the_same_rows_of_a_parquet_file(kind: str, pools: Path,
     assert [dict(zip(names, row, strict=True)) for row in relation.fetchall()] == rows
 
 
+TEXT, NUMBER, COUNT, TRUTH = "string", "double", "int64", "bool"
+ABOUT = {"id": TEXT, "source": TEXT, "size": COUNT, "stop": TEXT, "signature": TEXT}
+TYPES = {
+    "sft": {"prompt": TEXT, "completion": TEXT, "score": NUMBER},
+    "parallel": {"target": TEXT, "score": NUMBER},
+    "dpo": {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT}
+    | {"score_chosen": NUMBER, "score_rejected": NUMBER, "margin": NUMBER},
+    "kto": {"prompt": TEXT, "completion": TEXT, "label": TRUTH, "score": NUMBER},
+    "ranked": {"prompt": TEXT, "completions": [TEXT], "scores": [NUMBER], "counts": [COUNT]}
+    | {"log_probabilities": [NUMBER]},
+    "reward": {"prompt": TEXT, "completion": TEXT, "score": NUMBER, "count": COUNT, "log_probability": NUMBER},
+}
+"""What docs/training-data.md says."""
+IN_POLARS = {TEXT: polars.String, NUMBER: polars.Float64, COUNT: polars.Int64, TRUTH: polars.Boolean}
+IN_DUCKDB = {TEXT: "VARCHAR", NUMBER: "DOUBLE", COUNT: "BIGINT", TRUTH: "BOOLEAN"}
+IN_DATASETS = {TEXT: "string", NUMBER: "float64", COUNT: "int64", TRUTH: "bool"}
+
+
+def described(path: str) -> dict[str, str]:
+    return dict(duckdb.sql(f"select column_name, column_type from (describe select * from '{path}')").fetchall())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_everybody_sees_the_documented_types(kind: str, pools: Path, tmp_path: Path) -> None:
+    path = exported(pools, kind, "parquet", chat=False)
+    own, in_polars, in_duckdb = pyarrow.parquet.read_schema(path), polars.read_parquet_schema(path), described(path)
+    in_datasets = loaded(path, tmp_path / "cache").features
+    wanted = TYPES[kind] | ABOUT
+    assert set(own.names) == set(in_polars) == set(in_duckdb) == set(in_datasets) == set(wanted)
+    for name, told in wanted.items():
+        one = told[0] if isinstance(told, list) else told
+        many = isinstance(told, list)
+        assert str(own.field(name).type) == (f"list<element: {one}>" if many else one)
+        assert in_polars[name] == (polars.List(IN_POLARS[one]) if many else IN_POLARS[one])
+        assert in_duckdb[name] == (f"{IN_DUCKDB[one]}[]" if many else IN_DUCKDB[one])
+        value = datasets.Value(IN_DATASETS[one])
+        assert in_datasets[name] == (datasets.List(value) if many else value)
+
+
 def test_messages_are_lists_of_structures(pools: Path, tmp_path: Path) -> None:
     path = exported(pools, "dpo", "parquet", chat=True)
     [first, *_] = loaded(path, tmp_path / "cache")
@@ -173,6 +212,4 @@ def test_messages_are_lists_of_structures(pools: Path, tmp_path: Path) -> None:
     schema = polars.read_parquet_schema(path)
     message = polars.List(polars.Struct({"role": polars.String, "content": polars.String}))
     assert schema["prompt"] == schema["chosen"] == schema["rejected"] == message
-    assert schema["margin"] == polars.Float64 and schema["size"] == polars.Int32
-    types = dict(duckdb.sql(f"select column_name, column_type from (describe select * from '{path}')").fetchall())
-    assert types["margin"] == "DOUBLE" and types["chosen"].endswith("[]")
+    assert described(path)["chosen"] == 'STRUCT("role" VARCHAR, "content" VARCHAR)[]'

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile, Promise, QualityPromise
 from quitmt.cli import options, promises
+from quitmt.cli.results import STOPPED_EARLY
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
@@ -131,7 +133,7 @@ def act(args: argparse.Namespace) -> int:
         stop.check_fits(rule, traits, recipe.rerank.name)
     reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
-    pools = asyncio.run(_collected(args.pools, budget))
+    pools = asyncio.run(_collected(args.pools, budget, quiet=args.quiet))
     generator = _generator(pools)
     if judging is not None:
         judging.check(pools)
@@ -210,16 +212,21 @@ def _confidence(text: str | None, usual: float) -> float | None:
         raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
 
 
-async def _collected(path: str, budget: int) -> list[RecordedPool]:
+async def _collected(path: str, budget: int, *, quiet: bool) -> list[RecordedPool]:
     pools = [pool async for pool in read_pools(path)]
     if not pools:
         raise InputError(f"{path} has no pools")
     for pool in pools:
         if len(pool.candidates) < budget:
+            early = ": its run stopped early, and such pools cannot show what later candidates would have brought"
+            least = min(len(one.candidates) for one in pools)
             raise InputError(
-                f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}",
-                hint=f"sample them with --stop full -n {budget}, or give -n {len(pool.candidates)}",
+                f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}"
+                + early * pool.stopped_early,
+                hint=f"sample them with --stop full -n {budget}, or give -n {least}",
             )
+    if any(pool.stopped_early for pool in pools) and not quiet:
+        print(f"quitmt: {STOPPED_EARLY}", file=sys.stderr)
     # What comes after the budget no run would see: a loss is one of the first ``budget`` candidates.
     return [replace(pool, candidates=pool.candidates[:budget]) for pool in pools]
 

@@ -15,12 +15,11 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, speaking, unknown
+from quitmt.errors import QuitmtError, nearest, speaking, unknown
 from quitmt.files.outputs import ClosedPipe
 
 if TYPE_CHECKING:
@@ -54,10 +53,15 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD, f"{visible(f'{self.prog}: {message} ({hint})')}\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if isinstance(action, _Commands) and value not in COMMANDS:
-            error = unknown("command", value, COMMANDS)
-            self.refuse(error.args[0], str(error.hint))
-        super()._check_value(action, value)
+        if action.choices is None or value in action.choices:
+            return
+        kind = (
+            "command"
+            if isinstance(action, argparse._SubParsersAction)
+            else f"value of {'/'.join(action.option_strings) or action.dest}"
+        )
+        error = unknown(kind, str(value), map(str, action.choices))
+        self.refuse(error.args[0], str(error.hint))
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not subscriptable when it runs
@@ -88,8 +92,8 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not su
         others = [f"{top.prog} {one}" for one, options in has.items() if option in options]
         if others:
             return f"{option} is an option of {', '.join(others)}"
-        near = get_close_matches(option, has[name], n=1)
-        return f"did you mean {near[0]}?" if near else None
+        near = nearest(option, has[name], cutoff=0.6)
+        return f"did you mean {near}?" if near else None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,7 +151,9 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
             code = int(args.act(args))
             sys.stdout.flush()
             return code
-        work, items = args.prepare(args)
+        if (prepared := args.prepare(args)) is None:
+            return 0
+        work, items = prepared
         return run(work, items, words)
     except ClosedPipe as error:
         say(str(error))

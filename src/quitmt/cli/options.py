@@ -258,12 +258,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-pools",
         metavar="FILE",
-        help="record the candidates that were used, with their scores, for quitmt rerank and quitmt export",
+        help="record the candidates that were used, with their scores, in a new file: for quitmt rerank and export",
     )
     group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
     group.add_argument(
         "--resume",
         action="store_true",
-        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to",
+        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to; a "
+        "finished run is left as it is",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")

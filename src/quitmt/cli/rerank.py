@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -61,12 +62,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(prepare=prepare)
 
 
-def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
+def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]] | None:
+    """None if there is nothing to do."""
     if args.pools is None and args.jsonl not in (None, "-"):
         args.pools, args.jsonl = args.jsonl, "-"  # `rerank --jsonl POOLS`: --jsonl without a FILE of its own
     if args.pools is None:
         raise UsageError("rerank needs a file of pools", hint="quitmt rerank POOLS, or - for standard input")
     recipe = with_support(options.recipe_of(args), args.support_from)
+    if results.is_finished(args, None):
+        return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
     results.tell(built, quiet=args.quiet)
@@ -78,9 +82,9 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     inputs = [path for path in (args.pools, args.sources, *args.support_from, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
     outputs.score_name = score_name(built.recipe.rerank.name)
-    known = outputs.generators if outputs.pools else None
+    known = outputs.recorded if outputs.pools else None
     run = Run(driver, outputs, progress, journal, expected(args, built))
-    return run, items(pools, generator, known, args.support_from)
+    return run, items(pools if args.quiet else told(pools), generator, known, args.support_from)
 
 
 def origins(anchors: str | None) -> frozenset[str] | None:
@@ -107,22 +111,32 @@ def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
     return read_plain_pools(args.pools, args.num_candidates, args.sources)
 
 
+async def told(pools: AsyncIterator[RecordedPool]) -> AsyncIterator[RecordedPool]:
+    """The same pools. That some are of a run that stopped early is said once, at the first of them."""
+    said = False
+    async for pool in pools:
+        if pool.stopped_early and not said:
+            said = True
+            print(f"quitmt: {results.STOPPED_EARLY}", file=sys.stderr)
+        yield pool
+
+
 async def items(
     pools: AsyncIterator[RecordedPool],
     generator: RecordedGenerator,
-    generators: dict[str, str] | None = None,
+    recorded: dict[str, RecordedPool] | None = None,
     support: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Item, int]]:
-    """Each pool as a segment; ``generators`` takes the signature of what sampled it, by id. Files of ``support`` take
-    the place of what was recorded."""
+    """Each pool as a segment; ``recorded`` takes it by its id. Files of ``support`` take the place of what was
+    recorded."""
     count = 0
     async with LinesBeside(support, of="there are pools") as judges:
         async for pool in pools:
             count += 1
             if support:
                 pool = replace(pool, segment=replace(pool.segment, support=await judges.next(count)))
-            if generators is not None:
-                generators[pool.segment.id] = pool.generator
+            if recorded is not None:
+                recorded[pool.segment.id] = pool
             yield generator.add(pool), checksum(pool)
         await judges.end(count)
 

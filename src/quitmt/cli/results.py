@@ -11,14 +11,20 @@ from typing import Any
 from quitmt._version import __version__
 from quitmt.cli.run import Outputs
 from quitmt.engine.driver import Driver
-from quitmt.errors import QuitmtError, UsageError
+from quitmt.errors import OutputError, QuitmtError, UsageError
 from quitmt.files.journal import PRODUCER, Journal
+from quitmt.files.lines import count_lines
 from quitmt.files.locks import same_file
-from quitmt.files.outputs import STDOUT, Output
+from quitmt.files.outputs import NEW_FILE, STDOUT, Output
 from quitmt.generate import OPTIONS
 from quitmt.recipe.build import Built
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS, engine_flags
+
+STOPPED_EARLY = (
+    "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
+    "(for that, keep the pools of a run with --stop full)"
+)
 
 
 def tell(built: Built, *, quiet: bool) -> None:
@@ -60,6 +66,29 @@ def former_names() -> dict[str, str]:
     return engine | own
 
 
+def is_finished(args: argparse.Namespace, lines: int | None) -> bool:
+    """Whether ``--resume`` has nothing to do: every output is there, and no journal, which an unfinished run leaves.
+
+    ``lines`` is how many the text must have, if that is known.
+    """
+    files = _files(args)
+    if not (args.resume and files) or Path(f"{files[0]}.journal").exists() or not all(map(_holds_something, files)):
+        return False
+    written = count_lines(args.output) if args.output == files[0] and args.jsonl != STDOUT and not args.show else None
+    if None not in (lines, written) and lines != written:
+        raise UsageError(
+            f"cannot resume: {files[0]} has {written} lines, the input has {lines}, and no journal is there",
+            hint="delete that file to start over",
+        )
+    if not args.quiet:
+        print(f"quitmt: {files[0]} is finished: nothing is left to do (delete it to start over)", file=sys.stderr)
+    return True
+
+
+def _holds_something(path: str) -> bool:
+    return Path(path).is_file() and Path(path).stat().st_size > 0
+
+
 def open_results(
     args: argparse.Namespace, settings: dict[str, Any], budget: int, inputs: list[str], *, before: int = 0
 ) -> tuple[Outputs, Journal | None]:
@@ -67,15 +96,22 @@ def open_results(
     many lines of the input are ``before`` those of this run."""
     _check_paths(args, [*inputs, *([args.recipe] if args.recipe else [])])
     files = _files(args)
-    was_there = bool(files) and Path(files[0]).is_file()
+    _keep_old_pools(args, files)
     outputs = Outputs(budget)
     try:
         # Outputs first: only who has them to himself may read the journal.
         _open_outputs(args, outputs)
-        return outputs, _open_journal(args, outputs, settings, files, was_there=was_there, before=before)
+        return outputs, _open_journal(args, outputs, settings, files, before=before)
     except QuitmtError:
         outputs.abandon()
         raise
+
+
+def _keep_old_pools(args: argparse.Namespace, files: list[str]) -> None:
+    """Translations are quickly made anew, and pools are not: only those of the run that is resumed are written over."""
+    resumed = args.resume and Path(f"{files[0]}.journal").exists() if files else False
+    if args.keep_pools in files and not resumed and _holds_something(args.keep_pools):
+        raise OutputError(f"{args.keep_pools} exists, and its pools would be lost", hint=NEW_FILE)
 
 
 def _named(args: argparse.Namespace) -> list[str]:
@@ -101,13 +137,7 @@ def _check_paths(args: argparse.Namespace, inputs: list[str]) -> None:
 
 
 def _open_journal(
-    args: argparse.Namespace,
-    outputs: Outputs,
-    settings: dict[str, Any],
-    files: list[str],
-    *,
-    was_there: bool,
-    before: int,
+    args: argparse.Namespace, outputs: Outputs, settings: dict[str, Any], files: list[str], *, before: int
 ) -> Journal | None:
     """The journal beside the first file that is written; none if everything goes to standard output."""
     if not files:
@@ -118,16 +148,12 @@ def _open_journal(
     settings = {**settings, "--keep-pools": pools, "version": __version__}
     journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names(), before=before)
     done = journal.start(resume=args.resume)
-    if args.quiet:
-        return journal
-    if done or journal.begun:
+    if (done or journal.begun) and not args.quiet:
         begun = f", with the candidates of {journal.begun} unfinished ones" if journal.begun else ""
         outputs.continuing = f"continuing after {done} finished segments{begun}"
-    elif journal.started_over:
+    elif journal.started_over and not args.quiet:
         told = f"{PRODUCER} has changed since the run that {journal.path} held, which finished no segment"
         print(f"quitmt: {told}: starting from the beginning", file=sys.stderr)
-    elif args.resume and was_there:
-        print("quitmt: no unfinished run is there to resume: starting from the beginning", file=sys.stderr)
     return journal
 
 

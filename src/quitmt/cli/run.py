@@ -36,8 +36,8 @@ class Outputs:
     budget: int
     generator: str = ""
     """Signature, for the pools."""
-    generators: dict[str, str] = field(default_factory=dict)
-    """The same by id, of pools in flight that were read from a file."""
+    recorded: dict[str, RecordedPool] = field(default_factory=dict)
+    """By id, the pools in flight that were read from a file."""
     score_name: str | None = None
     """Of the scores that pools are kept with, if any."""
     written: int = 0
@@ -65,14 +65,21 @@ class Outputs:
             self.show.write(describe(outcome, self.budget))
         if self.outcomes:
             self.outcomes.write(format_outcome(outcome))
-        generator = self.generators.pop(outcome.id, self.generator)
+        read = self.recorded.pop(outcome.id, None)
         if self.pools and finished.candidates:
-            pool = RecordedPool(finished.segment, tuple(finished.candidates), generator, tuple(finished.anchors))
-            self.pools.write(format_pool(pool))
+            self.pools.write(format_pool(self._pool(finished, read)))
         if self.nbest and outcome.stop is not Verdict.FAILED:
             for line in nbest_lines(self.written, outcome.nbest):
                 self.nbest.write(line)
         self.written += 1
+
+    def _pool(self, finished: Finished, read: RecordedPool | None) -> RecordedPool:
+        """What is kept of a segment. A pool that was read and used whole has no more candidates for the reason that it
+        had before."""
+        generator = self.generator if read is None else read.generator
+        whole = read is not None and finished.outcome.stop is Verdict.EXHAUSTED
+        stop = read.stop if read is not None and whole else finished.outcome.stop.value
+        return RecordedPool(finished.segment, tuple(finished.candidates), generator, tuple(finished.anchors), stop)
 
     def scored(self, finished: Finished) -> Finished:
         """With what pools are kept with."""

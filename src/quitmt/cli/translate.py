@@ -74,7 +74,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(prepare=prepare)
 
 
-def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]]:
+def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, int]]] | None:
+    """None if there is nothing to do."""
     if args.input is None and args.jsonl not in (None, STDIN) and not is_outcomes(args.jsonl):
         raise UsageError(
             f"--jsonl would overwrite {args.jsonl}",
@@ -89,10 +90,13 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     recipe = with_support(options.recipe_of(args), args.support_from)
     if recipe.rerank.support == TEXTS and not args.support_from:
         raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
+    part = shard.part_of(args.input, args.shard)
+    lines = len(part.lines) if args.shard else count_lines(args.input)
+    if results.is_finished(args, lines):
+        return None
     built = build(recipe)
     results.tell(built, quiet=args.quiet)
-    part = shard.part_of(args.input, args.shard)
-    lines = None if args.split else len(part.lines) if args.shard else count_lines(args.input)
+    lines = None if args.split else lines
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"
     progress = Progress(built.rule.budget, total=lines, quiet=args.quiet, shares_beginnings=shares_beginnings, of=of)

@@ -7,7 +7,7 @@ mean of the scores against each; a system's score is the mean of its segments'.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ FORM = "it must take (translation, reference) or (source, translation, reference
 class FunctionMetric:
     needs_reference = True
 
-    def __init__(self, spec: str) -> None:
-        """``spec`` is module:attribute."""
-        self._function: Callable[..., Any] = attribute(spec)
+    def __init__(self, spec: str, known: Iterable[str] = ()) -> None:
+        """``spec`` is module:attribute; ``known`` are names that may have been meant."""
+        self._function: Callable[..., Any] = attribute(spec, known)
         if not callable(self._function):
             raise UsageError(f"{spec} is not a function but a {type(self._function).__name__}", hint=FORM)
         self.name = spec.partition(":")[2]

@@ -268,7 +268,7 @@ def find(spec: str) -> tuple[Entry, str]:
         raise unknown("metric", spec, METRICS)
     from quitmt.evaluate.function import FunctionMetric
 
-    metric = FunctionMetric(spec)
+    metric = FunctionMetric(spec, TABLE)
     return Entry("", metric.needs_source, metric.needs_reference, lambda *_: metric), argument
 
 

@@ -22,6 +22,7 @@ from operator import mul
 
 from quitmt.errors import UsageError, unknown
 from quitmt.export.filters import Filters
+from quitmt.export.ranking import Ranking
 from quitmt.types import Ranked, Segment
 
 STRATEGIES = ("worst", "quantile", "different", "greedy")
@@ -52,7 +53,7 @@ class Margin:
             raise UsageError(f"the margin must be a number such as 0.05, or as 0.5sd, not {text!r}")
         return cls(value, number != text)
 
-    def of(self, ranked: Sequence[Ranked]) -> float:
+    def of(self, ranked: Ranking) -> float:
         """In units of the score."""
         return self.value * deviation(ranked) if self.in_deviations else self.value
 
@@ -79,17 +80,17 @@ class Strategy:
             raise UsageError(f"the quantile must be a number from 0 to 1, not {argument!r}")
         return cls(name, value)
 
-    def order(self, chosen: Ranked, ranked: Sequence[Ranked]) -> list[Ranked]:
-        """All others, the most wanted first."""
-        others = [one for one in reversed(ranked) if one is not chosen]
+    def order(self, chosen: int, ranked: Ranking) -> list[int]:
+        """The places of all others, the most wanted first."""
+        others = [place for place in range(len(ranked) - 1, -1, -1) if place != chosen]
         if self.name == "quantile":
-            below = positions(ranked)
-            others.sort(key=lambda one: abs(below[one.text] - self.quantile))
+            away = [abs(below - self.quantile) for below in positions(ranked.weights)]
+            others.sort(key=away.__getitem__)
         elif self.name == "different":
-            alike = likeness(chosen.text, [one.text for one in others])
-            others = [one for _, one in sorted(zip(alike, others, strict=True), key=lambda pair: pair[0])]
+            alike = likeness(ranked.texts[chosen], ranked.texts)
+            others.sort(key=alike.__getitem__)
         elif self.name == "greedy":
-            others = [one for one in others if one.origin == "greedy"]
+            others = [place for place in others if ranked.origins[place] == "greedy"]
         return others
 
 
@@ -102,68 +103,71 @@ class Chosen:
     reason: str | None = None
 
 
-def best(source: str, ranked: Sequence[Ranked], filters: Filters) -> Chosen:
+def best(source: str, ranked: Ranking, filters: Filters) -> Chosen:
     """The best candidate that is not left out."""
-    if not ranked:
-        return Chosen(reason=UNSCORED)
-    found = next((one for one in ranked if filters.reason(source, one.text) is None), None)
-    return Chosen(found) if found else Chosen(reason=LEFT_OUT)
+    found = _best(source, ranked, filters)
+    return Chosen(reason=found) if isinstance(found, str) else Chosen(ranked[found])
 
 
-def pairs(
-    source: str, ranked: Sequence[Ranked], filters: Filters, strategy: Strategy, margin: Margin, count: int = 1
-) -> Chosen:
+def _best(source: str, ranked: Ranking, filters: Filters) -> int | str:
+    """Its place, or why there is none."""
+    if not len(ranked):
+        return UNSCORED
+    passing = (place for place, text in enumerate(ranked.texts) if filters.reason(source, text) is None)
+    return next(passing, LEFT_OUT)
+
+
+def pairs(source: str, ranked: Ranking, filters: Filters, strategy: Strategy, margin: Margin, count: int = 1) -> Chosen:
     """The best one, and up to ``count`` others that it is preferred to."""
     if len(ranked) == 1:
         return Chosen(reason=ONE)
-    choice = best(source, ranked, filters)
-    if choice.chosen is None:
-        return choice
-    chosen, least = choice.chosen, margin.of(ranked)
+    chosen = _best(source, ranked, filters)
+    if isinstance(chosen, str):
+        return Chosen(reason=chosen)
     if strategy.name == "greedy":
-        if chosen.origin == "greedy":
+        if ranked.origins[chosen] == "greedy":
             return Chosen(reason=GREEDY_IS_BEST)
-        if not any(one.origin == "greedy" for one in ranked):
+        if "greedy" not in ranked.origins:
             return Chosen(reason=NO_GREEDY)
-    found = list[Ranked]()
-    for one in strategy.order(chosen, ranked):
-        gain = chosen.score - one.score
-        if gain > 0 and gain >= least and filters.reason(source, one.text) is None:
-            found.append(one)
+    found, least, top = list[Ranked](), margin.of(ranked), ranked.scores[chosen]
+    for place in strategy.order(chosen, ranked):
+        gain = top - ranked.scores[place]
+        if gain > 0 and gain >= least and filters.reason(source, ranked.texts[place]) is None:
+            found.append(ranked[place])
             if len(found) == count:
                 break
-    return Chosen(chosen, tuple(found)) if found else Chosen(reason=CLOSE)
+    return Chosen(ranked[chosen], tuple(found)) if found else Chosen(reason=CLOSE)
 
 
-def everything(source: str, ranked: Sequence[Ranked], filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:
+def everything(source: str, ranked: Ranking, filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:
     """All that no filter leaves out, or why there are too few."""
-    if not ranked:
+    if not len(ranked):
         return UNSCORED
     if len(ranked) < at_least:
         return ONE
-    found = [one for one in ranked if filters.reason(source, one.text) is None]
+    found = [ranked[place] for place, text in enumerate(ranked.texts) if filters.reason(source, text) is None]
     return found if len(found) >= at_least else LEFT_OUT
 
 
-def deviation(ranked: Sequence[Ranked]) -> float:
-    """The standard deviation of the scores, where each sample counts, and an anchor that is none counts once."""
-    scores, weights = [one.score for one in ranked], [one.count or 1 for one in ranked]
+def deviation(ranked: Ranking) -> float:
+    """The standard deviation of the scores."""
+    scores, weights = ranked.scores, ranked.weights
     total = sum(weights)
     mean = sum(map(mul, scores, weights)) / total
     return math.sqrt(sum(map(mul, [(score - mean) ** 2 for score in scores], weights)) / total)
 
 
-def positions(ranked: Sequence[Ranked]) -> dict[str, float]:
-    """By text, the share of the samples that are below it: half of its own copies among them.
+def positions(weights: Sequence[int]) -> list[float]:
+    """Of each place, the best first, the share of all that is below it: half of its own copies are.
 
-    >>> positions([Ranked(0, "a", 0.9, 2), Ranked(1, "b", 0.5, 1), Ranked(3, "c", 0.1, 1)])
-    {'c': 0.125, 'b': 0.375, 'a': 0.75}
+    >>> positions([2, 1, 1])
+    [0.75, 0.375, 0.125]
     """
-    total, below, found = sum([one.count or 1 for one in ranked]), 0.0, {}
-    for one in reversed(ranked):
-        weight = one.count or 1
-        found[one.text] = (below + weight / 2) / total
-        below += weight
+    left = total = sum(weights)
+    found = []
+    for weight in weights:
+        left -= weight
+        found.append((left + weight / 2) / total)
     return found
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from quitmt.errors import InputError, setting, unknown
+from quitmt.export.ranking import Ranking
 from quitmt.files.lines import name_of, read_lines
 from quitmt.files.pools import Columns, columns_of, id_of, parse_object
 from quitmt.types import Ranked, Verdict
@@ -27,8 +28,8 @@ class ExportEntry:
 
     id: str
     source: str
-    ranked: Sequence[Ranked]
-    """Distinct candidates that have a score, the best first; ties as the rerankers have them."""
+    ranked: Ranking
+    """Ties as the rerankers have them."""
     size: int
     stop: str = ""
     signature: str = ""
@@ -59,20 +60,28 @@ def entry_of(fields: dict[str, Any], score: str | None = None) -> ExportEntry:
 
 
 def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
-    name = _score_name(pool.scores, score)
-    log_probabilities = pool.scores.get("log_probability") or [None] * len(pool.texts)
-    counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
-    found: dict[str, Ranked] = {}
+    name, anchors, samples = _score_name(pool.scores, score), len(pool.anchors), len(pool.texts)
     # Anchors first: sorting leaves equals in their order, and rerankers give ties to anchors.
-    for place, (text, value) in enumerate(zip(pool.anchors, pool.anchor_scores.get(name, ()), strict=False), start=1):
-        if value is not None and text not in found:
-            found[text] = Ranked(-place, text, float(value), counts[text], None, origins[text])
-    samples = zip(pool.texts, pool.scores[name], log_probabilities, strict=True)
-    for index, (text, value, log_probability) in enumerate(samples):
-        if value is not None and text not in found:
-            found[text] = Ranked(index, text, float(value), counts[text], log_probability, origins.get(text, ""))
-    ranked = sorted(found.values(), key=lambda one: -one.score)
-    return ExportEntry(pool.id, pool.source, ranked, len(pool.texts), "", pool.generator)
+    texts = [*pool.anchors, *pool.texts]
+    scores = [*pool.anchor_scores.get(name, [None] * anchors), *pool.scores[name]]
+    known = range(len(texts)) if None not in scores else [place for place, one in enumerate(scores) if one is not None]
+    firsts = {texts[place]: place for place in reversed(known)}  # of those with one text the first stays
+    order = sorted(sorted(firsts.values()), key=scores.__getitem__, reverse=True)  # type: ignore[arg-type]
+    counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
+    log_probabilities = [
+        *(pool.anchor_scores.get("log_probability") or [None] * anchors),
+        *(pool.scores.get("log_probability") or [None] * samples),
+    ]
+    distinct = list(map(texts.__getitem__, order))
+    ranked = Ranking(
+        [place - anchors if place >= anchors else -1 - place for place in order],
+        distinct,
+        list(map(float, map(scores.__getitem__, order))),  # type: ignore[arg-type]
+        list(map(counts.__getitem__, distinct)),
+        list(map(log_probabilities.__getitem__, order)),
+        [origins.get(text, "") for text in distinct],
+    )
+    return ExportEntry(pool.id, pool.source, ranked, samples, pool.stop, pool.generator)
 
 
 def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:
@@ -106,7 +115,7 @@ def _from_outcome(fields: Mapping[str, Any]) -> ExportEntry:
     if stop == Verdict.FAILED:
         ranked = []
     known = {"id": id_of(dict(fields)), "source": _text(fields, "source"), "signature": _text(fields, "signature")}
-    return ExportEntry(ranked=ranked, size=size, stop=stop, listed=nbest is not None, **known)
+    return ExportEntry(ranked=Ranking.of(ranked), size=size, stop=stop, listed=nbest is not None, **known)
 
 
 def _alone(fields: Mapping[str, Any]) -> list[Ranked]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 from quitmt.errors import MissingExtra, OutputError, UsageError, setting
 from quitmt.export.formats import Kind, Row
 from quitmt.export.voice import Voice
-from quitmt.files.outputs import GZIP_SUFFIX, STDOUT, Output, one_line
+from quitmt.files.outputs import GZIP_SUFFIX, NEW_FILE, STDOUT, Output, one_line
 
 PARQUET, JSON_LINES, TSV = (".parquet",), (".jsonl", ".ndjson", ".json"), (".tsv",)
 GROUP_ROWS, GROUP_CHARACTERS = 8192, 1 << 23
@@ -48,7 +48,7 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
         )
     for name in (path, targets):
         if name not in (None, STDOUT) and os.path.lexists(str(name)):
-            raise OutputError(f"{name} exists", hint="name another file, or remove it first")
+            raise OutputError(f"{name} exists", hint=NEW_FILE)
     if targets is not None:
         return _TwoFiles(path, targets)
     if parquet:
@@ -85,9 +85,10 @@ class _JsonLines(_LineWriter):
     def __init__(self, path: str, columns: Mapping[str, Kind]) -> None:
         super().__init__(path)
         self._columns = list(columns)
+        self._encode = json.JSONEncoder(ensure_ascii=False).encode
 
     def write(self, row: Row) -> None:
-        self._files[0].write(json.dumps({name: row[name] for name in self._columns}, ensure_ascii=False))
+        self._files[0].write(self._encode({name: row[name] for name in self._columns}))
 
 
 class _Tsv(_LineWriter):

@@ -22,6 +22,8 @@ from quitmt.files.locks import is_at, open_alone
 
 STDOUT = "-"
 GZIP_SUFFIX = ".gz"
+NEW_FILE = "name another file, or remove it first"
+"""What to do where something would be lost."""
 READABLE_BYTES = 1 << 14
 """So much text may be missing at the end of a gzip file whose run was killed. Flushed with every line, text of 100
 characters a line takes a third more room (30.7 KB in place of 22.9)."""

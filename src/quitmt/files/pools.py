@@ -2,9 +2,9 @@
 
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
-Source, scores and generator (the signature of what sampled it) are optional, and a score may be null where a candidate
-has none; a "reference" is for evaluation and is not read here. Candidates that are not samples are a list of their own,
-also optional, in their order:
+Source, scores, generator (the signature of what sampled it) and stop (why it has no more candidates, as in an outcome)
+are optional, and a score may be null where a candidate has none; a "reference" is for evaluation and is not read here.
+Candidates that are not samples are a list of their own, also optional, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 
@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
@@ -80,6 +81,7 @@ class Columns:
     origins: list[str]
     anchor_scores: dict[str, list[float | None]]
     support: list[str]
+    stop: str
 
 
 def parse_pool(line: str) -> RecordedPool:
@@ -89,13 +91,13 @@ def parse_pool(line: str) -> RecordedPool:
         for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
     )
     segment = Segment(found.id, found.source, support=tuple(found.support))
-    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors))
+    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors), found.stop)
 
 
 def parse_object(line: str, what: str) -> dict[str, Any]:
     """A line as a JSON object with nothing in it that could not be written again."""
     try:
-        fields = json.loads(line, parse_constant=_refuse_constant)
+        fields = _DECODER.decode(line)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError as error:
@@ -106,7 +108,7 @@ def parse_object(line: str, what: str) -> dict[str, Any]:
         raise InputError(f"not a {what}: nested too deeply") from None
     if not isinstance(fields, dict):
         raise InputError(f"a {what} must be a JSON object, not {type(fields).__name__}")
-    if "\\ud" in line.lower():
+    if "\\ud" in line or "\\uD" in line:
         _check_text(fields)
     return fields
 
@@ -120,7 +122,8 @@ def columns_of(fields: dict[str, Any]) -> Columns:
     anchors = _texts(fields, "anchors") if fields.get("anchors") is not None else []
     anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
     origins, support = _origins(fields, len(anchors)), _support(fields)
-    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support)
+    stop = _text(fields, "stop")
+    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support, stop)
 
 
 def _candidates(texts: list[str], scores: dict[str, list[float | None]]) -> tuple[Candidate, ...]:
@@ -171,6 +174,8 @@ def format_pool(recorded: RecordedPool) -> str:
         pool["support"] = list(segment.support)
     if recorded.generator:
         pool["generator"] = recorded.generator
+    if recorded.stop:
+        pool["stop"] = recorded.stop
     return json.dumps(pool, ensure_ascii=False)
 
 
@@ -204,9 +209,9 @@ def _texts(fields: dict[str, Any], name: str) -> list[str]:
     texts = fields.get(name)
     if not isinstance(texts, list):
         raise InputError(f'the pool has no list of "{name}"')
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"{name[:-1]} {index} is not a text but {json.dumps(text)[:40]}")
+    if not set(map(type, texts)) <= {str}:
+        index, text = next((index, one) for index, one in enumerate(texts) if not isinstance(one, str))
+        raise InputError(f"{name[:-1]} {index} is not a text but {json.dumps(text)[:40]}")
     return texts
 
 
@@ -220,6 +225,8 @@ def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, l
         if not isinstance(values, list) or len(values) != count:
             found = len(values) if isinstance(values, list) else "no"
             raise InputError(f"the scores {name!r} are {found} for {count} {of_what}s")
+        if set(map(type, values)) == {float} and all(map(isfinite, values)):
+            continue  # nearly always, and much quicker than one by one
         for index, value in enumerate(values):
             if value is not None and (type(value) not in (int, float) or not abs(value) <= _LARGEST):
                 raise InputError(f"the score {name!r} of {of_what} {index} is {value!r}, not a finite number")
@@ -228,6 +235,10 @@ def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, l
 
 def _refuse_constant(name: str) -> NoReturn:
     raise InputError(f"a score is {name}, not a finite number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""Made once: ``json.loads`` would make one per line."""
 
 
 def _check_text(value: Any) -> None:

@@ -205,8 +205,10 @@ OWN = {
     "qe:MODULE:NAME": "… the highest score(source, candidate), a function of yours, or a QualityEstimator object",
     "mbr:A*X+B*Y": "… by a sum of several utilities: mbr:0.5*chrf+0.5*comet",
     "qe:A*X+B*Y": "… the highest sum of several: qe:0.7*kiwi+0.3*likelihood",
-    "mbr:scaled:A*X+B*Y": "… of several scores (mbr: or qe:), each in standard deviations over the candidates",
-    "mbr:rank:A*X+B*Y": "… of several ranks (mbr: or qe:), each the share of the candidates that one beats",
+    "mbr:scaled:A*X+B*Y": "… by a sum of several scores, each in standard deviations over the candidates; also "
+    "qe:scaled:A*X+B*Y",
+    "mbr:rank:A*X+B*Y": "… by a sum of several ranks, each the share of the candidates that one beats; also "
+    "qe:rank:A*X+B*Y",
 }
 ALIASES = {"qe:xcomet-qe": "qe:xcomet", "qe:metricx-qe": "qe:metricx"}
 
@@ -244,6 +246,8 @@ def find(spec: str) -> tuple[MetricName | None, str]:
         if entry.check and argument:
             entry.check(argument)
         return entry, argument
+    if kind in ("mbr", "qe") and name in ("mbr", "qe"):
+        raise UsageError(f"all metrics of a sum are of one kind, and {rest!r} has its own", hint=f"write {kind}: once")
     if colon and kind in ("mbr", "qe"):
         if rest.partition(":")[0] in _OTHER_KIND[kind]:
             _refuse_kind(kind, rest)
@@ -270,7 +274,10 @@ def _refuse_kind(kind: str, spec: str) -> None:
 
 
 def unknown_reranker(spec: str) -> UsageError:
-    """A metric without its ``mbr:`` or ``qe:`` is told what it lacks."""
+    """A metric without its ``mbr:`` or ``qe:`` is told what it lacks, and so are these without a metric."""
+    if spec.rstrip(":") in ("mbr", "qe"):
+        known = ", ".join(name for name in RERANKERS if name.startswith(spec))
+        return UsageError(f"{spec!r} lacks a metric", hint=f"there is {known}")
     if full := [name for name in RERANKERS if name.partition(":")[2] == spec]:
         return UsageError(f"unknown reranker {spec!r}", hint=f"did you mean {' or '.join(map(repr, full))}?")
     return unknown("reranker", spec, [*RERANKERS, *OWN])
@@ -288,12 +295,18 @@ def check(spec: str, *, installed: bool = True) -> None:
     """Raise what is wrong with a reranker's name; nothing large is loaded, and extras need not be ``installed``."""
     for entry, rest in metrics_of(spec):
         if entry is None:
-            names.attribute(rest)
+            _own(rest, spec)
             continue
         if installed:
             entry.require(spec)
         if not entry.argument:
             entry.factory(**names.parsed(rest, entry.options, _named(spec)))
+
+
+def _own(rest: str, spec: str) -> Any:
+    """What MODULE:ATTRIBUTE names, which may be a misspelt metric with an argument."""
+    kind = spec.partition(":")[0]
+    return names.attribute(rest, [name.partition(":")[2] for name in RERANKERS if name.startswith(f"{kind}:")])
 
 
 def _named(spec: str) -> str:
@@ -319,7 +332,7 @@ def needs_source(spec: str) -> bool:
 def _needs_source(entry: MetricName | None, rest: str, spec: str) -> bool:
     if entry is not None:
         return entry.needs_source
-    part = names.attribute(rest)
+    part = _own(rest, spec)
     kind: Any = UtilityTraits if spec.startswith("mbr:") else EstimatorTraits
     return bool(traits_of(part, kind).needs_source)
 
@@ -328,7 +341,7 @@ def _metric(spec: str, place: Place) -> Any:
     entry, rest = find(spec)
     if entry is None:
         wrap: Callable[..., Any] = as_utility if spec.startswith("mbr:") else as_estimator
-        return wrap(names.attribute(rest), rest)
+        return wrap(_own(rest, spec), rest)
     entry.require(spec)
     if entry.argument:
         return entry.factory(rest, place)

@@ -4,7 +4,7 @@
     scaled:WEIGHT*METRIC+WEIGHT*METRIC…      … of the scores in standard deviations from the pool's mean
     rank:WEIGHT*METRIC+WEIGHT*METRIC…        … of the share of the pool that a candidate beats
 
-A ``+`` always separates metrics, but for those of ``chrf++``: no model in such a text has one.
+A ``+`` always separates metrics, but for two that end a name, as in ``chrf++``: no model in such a text has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quitmt.errors import UsageError
 Way = Literal["sum", "scaled", "rank"]
 BY_POOL: tuple[Way, ...] = ("scaled", "rank")
 """Ways in which a candidate's score depends on the other candidates, whatever the metrics."""
-_PLUS = re.compile(r"(?:(?<=chrf)\+\+)|\+")
+_PLUS = re.compile(r"(?:(?<=\w)\+\+)|\+")
 
 
 @dataclass(frozen=True, slots=True)

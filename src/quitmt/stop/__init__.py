@@ -109,7 +109,7 @@ def load(
 def _own(spec: str) -> tuple[Any, str]:
     if ":" not in names.without_options(spec):
         raise unknown("stopping rule", spec, RULES)
-    return names.own_part(spec)
+    return names.own_part(spec, RULES)
 
 
 def _options(text: str, options: Mapping[str, names.Option], of: str) -> dict[str, Any]:
