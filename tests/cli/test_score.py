@@ -194,7 +194,7 @@ def test_what_no_one_foresaw_is_one_line_as_well(quitmt: Quitmt, monkeypatch: py
         (["-t", "mixed", "-r", "ref"], "mixed, line 2: not an outcome with a translation"),
         (["-t", "a.txt", "-s", "-", "-r", "ref"], "standard input cannot be scored (name a file)"),
         (["-t", "a.txt", "-r", "ref", "-o", "./ref"], "ref is an input of this run and would be overwritten"),
-        (["-t", "a.txt", "-r", "ref", "-o", "nowhere/out"], "cannot write nowhere/out: No such file"),
+        (["-t", "a.txt", "-r", "ref", "-o", "nowhere/out"], "cannot write nowhere/out: there is no folder nowhere"),
         (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--batch-tokens", "0"], "a batch must have 1 token or more, not 0"),
         (
             ["-t", "a.txt", "-r", "ref", "--device", "x"],
