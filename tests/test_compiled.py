@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from quitmt.compiled import _Promise, kernel
 
 LOW = """
@@ -114,3 +116,24 @@ def test_what_has_no_place_for_a_cache_is_compiled_all_the_same() -> None:
     names: dict[str, Any] = {"kernel": kernel}
     exec("@kernel()\ndef triple(x):\n    return 3 * x", names)
     assert names["triple"](2) == 6
+
+
+@pytest.mark.parametrize("chosen", [None, "generic"])
+def test_every_x86_machine_with_avx2_compiles_for_the_same_processor(chosen: str | None) -> None:
+    """So that a sum is rounded alike on all of them; whoever names a processor is obeyed."""
+    import llvmlite.binding
+
+    code = (
+        "from quitmt.compiled import kernel\n"
+        "@kernel()\ndef one():\n    return 1.0\n"
+        "assert one() == 1\n"
+        "import numba.core.registry as registry\n"
+        "print(registry.cpu_target.target_context.codegen()._get_host_cpu_name())\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CPU_NAME"}
+    environment |= {"NUMBA_CPU_NAME": chosen} if chosen else {}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-"], input=code, env=environment, capture_output=True, text=True
+    )
+    usual = "haswell" if llvmlite.binding.get_host_cpu_features().get("avx2") else llvmlite.binding.get_host_cpu_name()
+    assert ran.stdout.strip() == (chosen or usual), ran.stderr

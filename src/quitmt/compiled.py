@@ -11,7 +11,7 @@ global names, so a kernel calls another by its name (``f``, imported if need be)
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from threading import RLock
 from typing import Any, TypeVar, cast
 
@@ -46,13 +46,30 @@ class _Promise:
             return self._made
 
 
+@cache
+def _numba() -> Any:
+    """numba, told to compile for the same processor on every x86-64 machine that has AVX2.
+
+    Compiled for the processor at hand, sums are rounded by the width of its vectors, and once in a while another token
+    is sampled. So a cluster of different machines would not repeat what one of them gave. Wider vectors gain nothing
+    here (docs/decisions/0003). Whoever sets ``NUMBA_CPU_NAME`` decides otherwise.
+    """
+    import llvmlite.binding
+    import numba
+    import numba.extending
+
+    features, config = llvmlite.binding.get_host_cpu_features(), cast(Any, numba.config)
+    if config.CPU_NAME is None and features.get("avx2") and features.get("fma"):
+        config.CPU_NAME, config.CPU_FEATURES = "haswell", ""
+    return numba
+
+
 def kernel(**options: Any) -> Callable[[Function], Function]:
     """Compile a function on first use, or load what an earlier process compiled."""
     settings = {"nogil": True, "error_model": "numpy", **options}
 
     def make(function: Callable[..., Any]) -> Any:
-        from numba import njit
-
+        njit = _numba().njit
         try:
             return njit(cache=True, **settings)(function)
         except RuntimeError:  # no folder for the cache can be written, as in some containers: compile every time
@@ -68,8 +85,6 @@ def intrinsic(function: Callable[..., Any]) -> Any:
     """For kernels to call: a function that gives the types and writes the LLVM code (``numba.extending.intrinsic``)."""
 
     def make(function: Callable[..., Any]) -> Any:
-        from numba.extending import intrinsic
-
-        return intrinsic(function)
+        return _numba().extending.intrinsic(function)
 
     return _Promise(function, make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 from quitmt import generate, stop
 from quitmt.calibrate.auto import Wish
 from quitmt.engine.deadlines import Deadlines
-from quitmt.errors import QuitmtError, UsageError, place, placed, setting
+from quitmt.errors import QuitmtError, UsageError, place, placed, said, setting
 from quitmt.generate.anchors import Anchor
 from quitmt.generate.anchors import parse as parse_anchors
 from quitmt.generate.beams import check as check_beams
@@ -33,6 +34,8 @@ from quitmt.rerank.anchors import TEXTS
 from quitmt.sampling import Sampling
 from quitmt.stop.steering import Steered
 from quitmt.stop.window import Quit
+
+log = logging.getLogger(__name__)
 
 SAMPLING = ("temperature", "top_k", "top_p", "epsilon", "min_p")
 
@@ -163,14 +166,13 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
 
 
 def _check_taken(own: StopRecipe, rule: str) -> None:
-    """Refuse what is given and does nothing."""
+    """Say what is given and does nothing, and refuse what cannot be done."""
     ways = stop.Ways() if rule == "auto" else stop.ways(rule)
     for taken in ("window", "alpha", "single"):
         field = stop.SHARED[taken]
         if getattr(own, field) not in (None, False) and taken not in ways.takes:
-            hint = "leave one of them out"
             usual = setting("stop.rule", "quit")
-            raise UsageError(f"{setting(f'stop.{field}')} goes with {usual}, not with {rule}", hint=hint)
+            log.warning(said(f"{setting(f'stop.{field}')} does nothing with {rule}: it goes with {usual}"))
     for field, value, made in (("k", own.k, ways.step), ("n", own.n, ways.budget)):
         if ways.is_made and value not in (None, made):
             told = f"{rule} is made already, with {setting(f'stop.{field}', made)}"

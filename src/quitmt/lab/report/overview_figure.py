@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from quitmt.calibrate.drawing import panels, styled
 from quitmt.lab.report.assemble import GREEDY
 from quitmt.lab.report.figures import metric_label
@@ -59,7 +61,7 @@ def _line(panel: Axes, one: Series, cost: str, samplings: list[str], metric: Met
 def _cut_below(panel: Axes) -> None:
     """Leave out the beginnings of lines that are far below where every line ends: a few bad samples would squeeze all
     that is worth choosing from into one line."""
-    ends = [float(line.get_ydata()[-1]) for line in panel.lines]
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in panel.lines]
     highest = panel.dataLim.y1
     margin = 0.1 * (highest - min(ends))
     if margin > 0 and panel.dataLim.y0 < min(ends) - margin:
