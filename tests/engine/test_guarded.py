@@ -114,6 +114,9 @@ def fail(*_: object) -> None:
     raise LookupError("no such thing")
 
 
+PLACE = f" (test_guarded.py, line {fail.__code__.co_firstlineno + 1})"
+
+
 @pytest.mark.parametrize("part", ["observe", "horizon", "open"])
 @pytest.mark.parametrize("settings", [{}, {"speculate": True}])
 def test_a_rule_that_raises_fails_its_segment(part: str, settings: dict[str, bool]) -> None:
@@ -129,7 +132,7 @@ def test_a_rule_that_raises_fails_its_segment(part: str, settings: dict[str, boo
 
     outcomes = run(Rule(make=make), **settings)
     assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
-    assert outcomes[1].error == f"segment 1: the rule mine failed in {part}: LookupError: no such thing"
+    assert outcomes[1].error == f"segment 1: the rule mine failed in {part}: LookupError: no such thing{PLACE}"
 
 
 def test_a_horizon_that_raises_later_fails_its_segment_too() -> None:
@@ -138,7 +141,7 @@ def test_a_horizon_that_raises_later_fails_its_segment_too() -> None:
 
     [outcome] = run(Rule(horizon=horizon), 1)
     assert (outcome.stop, outcome.size) == (Verdict.FAILED, 16)  # what was there is kept
-    assert outcome.error == "segment 0: the rule mine failed in horizon: LookupError: no such thing"
+    assert outcome.error == f"segment 0: the rule mine failed in horizon: LookupError: no such thing{PLACE}"
 
 
 def test_what_is_no_watch_is_blamed_on_its_rule() -> None:
@@ -155,7 +158,7 @@ def test_a_dear_reranker_does_not_meet_a_bad_rule_unprepared() -> None:
     engine.admit(Segment("s", "x"))
     assert engine.asks() == []
     [finished] = engine.finished()
-    assert finished.outcome.error == "segment s: the rule mine failed in open: LookupError: no such thing"
+    assert finished.outcome.error == f"segment s: the rule mine failed in open: LookupError: no such thing{PLACE}"
 
 
 def test_late_candidates_of_a_segment_whose_rule_failed_are_nothing() -> None:
