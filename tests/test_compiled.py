@@ -126,7 +126,11 @@ def test_every_x86_machine_with_avx2_compiles_for_the_same_processor(chosen: str
     code = (
         "from quitmt.compiled import kernel\n"
         "@kernel()\ndef one():\n    return 1.0\n"
+        "import os\n"
         "assert one() == 1\n"
+        "os.environ['NUMBA_DEBUG_CACHE'] = '0'\n"  # numba reads its environment again
+        "@kernel()\ndef two():\n    return 2.0\n"
+        "assert two() == 2\n"
         "import numba.core.registry as registry\n"
         "print(registry.cpu_target.target_context.codegen()._get_host_cpu_name())\n"
     )

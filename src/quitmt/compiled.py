@@ -10,6 +10,7 @@ global names, so a kernel calls another by its name (``f``, imported if need be)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache, update_wrapper
 from threading import RLock
@@ -58,9 +59,11 @@ def _numba() -> Any:
     import numba
     import numba.extending
 
-    features, config = llvmlite.binding.get_host_cpu_features(), cast(Any, numba.config)
-    if config.CPU_NAME is None and features.get("avx2") and features.get("fma"):
-        config.CPU_NAME, config.CPU_FEATURES = "haswell", ""
+    features = llvmlite.binding.get_host_cpu_features()
+    if "NUMBA_CPU_NAME" not in os.environ and features.get("avx2") and features.get("fma"):
+        # In the environment, which numba reads again whenever a variable of it has changed.
+        os.environ |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}
+        numba.config.reload_config()
     return numba
 
 

@@ -87,15 +87,14 @@ RERANK = {
 }
 """``quitmt rerank pools.jsonl``: outcomes are compared, signatures among them."""
 
-STEPS = "-k 4 -n 64"
 SMALL = "-k 4 -w 3 --alpha 0.005 -n 64"
 TRANSLATE = {
     "mbr": SMALL,
     "likelihood": f"{SMALL} --rerank qe:likelihood",
     "cut off": f"{SMALL} -n 24 --top-k 20 --top-p 0.95 --epsilon 0.001 --seed 7",
-    "cool": f"{STEPS} --temperature 0.5 --stop full -n 16",
+    "cool": f"{SMALL} --temperature 0.5 --stop full -n 16",
     "greedy": "--temperature 0 -n 2 -k 2 --stop full",
-    "loss": f"{STEPS} --stop loss:most=0.01,minimum=8,new=0.1,scale=1",
+    "loss": f"{SMALL} --stop loss:most=0.01,minimum=8,new=0.1,scale=1",
     "filtered": f"{SMALL} --filter qe:likelihood --keep 8",
     "backwards": "--src pt --tgt en -n 16 -k 4 -w 2 --seed 3",
 }
