@@ -133,10 +133,13 @@ def test_a_rule_has_its_own_numbers_unless_it_is_told_others(module: str) -> Non
 
 @pytest.mark.parametrize("rule", ["full", "fixed:8", "auto", "loss:most=0.01", "own_rules_of_a_test:Brief"])
 @pytest.mark.parametrize(("field", "value"), [("w", 4), ("alpha", 0.1), ("single_step_window", True)])
-def test_settings_that_a_rule_does_not_take(rule: str, field: str, value: object, module: str) -> None:
-    with pytest.raises(UsageError, match=f"^{field} goes with rule='quit', not with {rule} "):
-        Recipe().changed({"stop.rule": rule, f"stop.{field}": value}).check()
+def test_settings_that_a_rule_does_not_take(
+    rule: str, field: str, value: object, module: str, caplog: pytest.LogCaptureFixture
+) -> None:
     Recipe().changed({"stop.rule": "quit:watch=advantage", f"stop.{field}": value}).check()
+    assert not caplog.messages
+    Recipe().changed({"stop.rule": rule, f"stop.{field}": value}).check()
+    assert caplog.messages == [f"{field} does nothing with {rule}: it goes with rule='quit'"]
 
 
 def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:

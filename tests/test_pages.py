@@ -42,7 +42,8 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def known() -> str:
     """All flags, as the help has them."""
     subcommands = {"lab": ("init", "run", "live"), "models": ("list", "get")}
-    calls = [
+    calls: list[list[str]] = [[]]
+    calls += [
         [command, *more] for command in COMMANDS for more in ([], *([one] for one in subcommands.get(command, ())))
     ]
     return "\n".join(
@@ -51,7 +52,7 @@ def known() -> str:
     )
 
 
-OF_OTHERS = {"--copy_files", "--quantization", "--by-length", "--word"}
+OF_OTHERS = {"--copy_files", "--quantization", "--by-length", "--stream", "--word"}
 """Flags of other programs that prose names: a converter, a benchmark, and a made-up one."""
 OF_THE_PAST = {HISTORY, DOCS / "benchmarks.md"}
 """Pages that name flags of earlier versions and of our benchmarks."""

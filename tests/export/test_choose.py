@@ -10,7 +10,7 @@ from quitmt.errors import UsageError
 from quitmt.export import choose
 from quitmt.export.choose import Margin, Strategy
 from quitmt.export.filters import Filters
-from quitmt.export.ranking import Ranking
+from quitmt.export.ranking import RankedPool
 from quitmt.types import Ranked
 
 NO_FILTERS = Filters({})
@@ -22,7 +22,7 @@ LIST = [
     Ranked(-1, "the house old", 0.4, 0, None, "greedy"),
     Ranked(3, "house", 0.1, 1),
 ]
-RANKED = Ranking.of(LIST)
+RANKED = RankedPool.of(LIST)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_margins() -> None:
 
 def test_a_tie_is_no_pair() -> None:
     tied = [Ranked(0, "a", 0.5), Ranked(1, "b", 0.5)]
-    assert choose.pairs("s", Ranking.of(tied), NO_FILTERS, Strategy.parse("worst"), NO_MARGIN).reason == choose.CLOSE
+    assert choose.pairs("s", RankedPool.of(tied), NO_FILTERS, Strategy.parse("worst"), NO_MARGIN).reason == choose.CLOSE
 
 
 def test_reasons() -> None:
     worst, greedy = Strategy.parse("worst"), Strategy.parse("greedy")
     nothing = Filters({"all": lambda source, text: True})
-    assert choose.pairs("s", Ranking(), NO_FILTERS, worst, NO_MARGIN).reason == choose.UNSCORED
-    assert choose.pairs("s", Ranking.of(LIST[:1]), NO_FILTERS, worst, NO_MARGIN).reason == choose.ONE
+    assert choose.pairs("s", RankedPool(), NO_FILTERS, worst, NO_MARGIN).reason == choose.UNSCORED
+    assert choose.pairs("s", RankedPool.of(LIST[:1]), NO_FILTERS, worst, NO_MARGIN).reason == choose.ONE
     assert choose.pairs("s", RANKED, nothing, worst, NO_MARGIN).reason == choose.LEFT_OUT
-    assert choose.pairs("s", Ranking.of(LIST[:3]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.NO_GREEDY
-    assert choose.pairs("s", Ranking.of(LIST[3:]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.GREEDY_IS_BEST
-    assert choose.everything("s", Ranking.of(LIST[:1]), NO_FILTERS, at_least=2) == choose.ONE
+    assert choose.pairs("s", RankedPool.of(LIST[:3]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.NO_GREEDY
+    assert choose.pairs("s", RankedPool.of(LIST[3:]), NO_FILTERS, greedy, NO_MARGIN).reason == choose.GREEDY_IS_BEST
+    assert choose.everything("s", RankedPool.of(LIST[:1]), NO_FILTERS, at_least=2) == choose.ONE
     assert choose.everything("s", RANKED, nothing) == choose.LEFT_OUT
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from quitmt.errors import InputError
 from quitmt.export.entries import entry_of
-from quitmt.export.ranking import Ranking
+from quitmt.export.ranking import RankedPool
 
 POOL: dict[str, Any] = {
     "id": 7,
@@ -54,7 +54,7 @@ def test_an_outcome_with_and_without_its_list() -> None:
     listed = entry_of({**OUTCOME, "stop": "decided", "nbest": nbest})
     assert [(one.text, one.score, one.count) for one in listed.ranked] == [("t", 0.5, 2), ("u", 1.0, 0)]
     assert listed.listed and listed.stop == "decided"
-    assert entry_of({**OUTCOME, "stop": "failed", "error": "e"}).ranked == Ranking()
+    assert entry_of({**OUTCOME, "stop": "failed", "error": "e"}).ranked == RankedPool()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from operator import mul
 
 from quitmt.errors import UsageError, unknown
 from quitmt.export.filters import Filters
-from quitmt.export.ranking import Ranking
+from quitmt.export.ranking import RankedPool
 from quitmt.types import Ranked, Segment
 
 STRATEGIES = ("worst", "quantile", "different", "greedy")
@@ -53,7 +53,7 @@ class Margin:
             raise UsageError(f"the margin must be a number such as 0.05, or as 0.5sd, not {text!r}")
         return cls(value, number != text)
 
-    def of(self, ranked: Ranking) -> float:
+    def of(self, ranked: RankedPool) -> float:
         """In units of the score."""
         return self.value * deviation(ranked) if self.in_deviations else self.value
 
@@ -80,7 +80,7 @@ class Strategy:
             raise UsageError(f"the quantile must be a number from 0 to 1, not {argument!r}")
         return cls(name, value)
 
-    def order(self, chosen: int, ranked: Ranking) -> list[int]:
+    def order(self, chosen: int, ranked: RankedPool) -> list[int]:
         """The places of all others, the most wanted first."""
         others = [place for place in range(len(ranked) - 1, -1, -1) if place != chosen]
         if self.name == "quantile":
@@ -103,13 +103,13 @@ class Chosen:
     reason: str | None = None
 
 
-def best(source: str, ranked: Ranking, filters: Filters) -> Chosen:
+def best(source: str, ranked: RankedPool, filters: Filters) -> Chosen:
     """The best candidate that is not left out."""
     found = _best(source, ranked, filters)
     return Chosen(reason=found) if isinstance(found, str) else Chosen(ranked[found])
 
 
-def _best(source: str, ranked: Ranking, filters: Filters) -> int | str:
+def _best(source: str, ranked: RankedPool, filters: Filters) -> int | str:
     """Its place, or why there is none."""
     if not len(ranked):
         return UNSCORED
@@ -117,7 +117,9 @@ def _best(source: str, ranked: Ranking, filters: Filters) -> int | str:
     return next(passing, LEFT_OUT)
 
 
-def pairs(source: str, ranked: Ranking, filters: Filters, strategy: Strategy, margin: Margin, count: int = 1) -> Chosen:
+def pairs(
+    source: str, ranked: RankedPool, filters: Filters, strategy: Strategy, margin: Margin, count: int = 1
+) -> Chosen:
     """The best one, and up to ``count`` others that it is preferred to."""
     if len(ranked) == 1:
         return Chosen(reason=ONE)
@@ -139,7 +141,7 @@ def pairs(source: str, ranked: Ranking, filters: Filters, strategy: Strategy, ma
     return Chosen(ranked[chosen], tuple(found)) if found else Chosen(reason=CLOSE)
 
 
-def everything(source: str, ranked: Ranking, filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:
+def everything(source: str, ranked: RankedPool, filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:
     """All that no filter leaves out, or why there are too few."""
     if not len(ranked):
         return UNSCORED
@@ -149,7 +151,7 @@ def everything(source: str, ranked: Ranking, filters: Filters, *, at_least: int 
     return found if len(found) >= at_least else LEFT_OUT
 
 
-def deviation(ranked: Ranking) -> float:
+def deviation(ranked: RankedPool) -> float:
     """The standard deviation of the scores."""
     scores, weights = ranked.scores, ranked.weights
     total = sum(weights)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt.errors import InputError, setting, unknown
-from quitmt.export.ranking import Ranking
+from quitmt.export.ranking import RankedPool
 from quitmt.files.lines import name_of, read_lines
 from quitmt.files.pools import Columns, columns_of, id_of, parse_object
 from quitmt.types import Ranked, Verdict
@@ -28,7 +28,7 @@ class ExportEntry:
 
     id: str
     source: str
-    ranked: Ranking
+    ranked: RankedPool
     """Ties as the rerankers have them."""
     size: int
     stop: str = ""
@@ -73,7 +73,7 @@ def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
         *(pool.scores.get("log_probability") or [None] * samples),
     ]
     distinct = list(map(texts.__getitem__, order))
-    ranked = Ranking(
+    ranked = RankedPool(
         [place - anchors if place >= anchors else -1 - place for place in order],
         distinct,
         list(map(float, map(scores.__getitem__, order))),  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def _from_outcome(fields: Mapping[str, Any]) -> ExportEntry:
     if stop == Verdict.FAILED:
         ranked = []
     known = {"id": id_of(dict(fields)), "source": _text(fields, "source"), "signature": _text(fields, "signature")}
-    return ExportEntry(ranked=Ranking.of(ranked), size=size, stop=stop, listed=nbest is not None, **known)
+    return ExportEntry(ranked=RankedPool.of(ranked), size=size, stop=stop, listed=nbest is not None, **known)
 
 
 def _alone(fields: Mapping[str, Any]) -> list[Ranked]:

@@ -13,7 +13,7 @@ from quitmt.types import Ranked
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankedPool:
     """Distinct candidates that have a score. The columns are the fields of ``Ranked``."""
 
     indexes: Sequence[int] = ()
@@ -24,7 +24,7 @@ class Ranking:
     origins: Sequence[str] = ()
 
     @classmethod
-    def of(cls, ranked: Sequence[Ranked]) -> Ranking:
+    def of(cls, ranked: Sequence[Ranked]) -> RankedPool:
         return cls(*zip(*map(_FIELDS, ranked), strict=True))
 
     def __len__(self) -> int:
