@@ -63,7 +63,7 @@ def _numba() -> Any:
     if "NUMBA_CPU_NAME" not in os.environ and features.get("avx2") and features.get("fma"):
         # In the environment, which numba reads again whenever a variable of it has changed.
         os.environ |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}
-        numba.config.reload_config()
+        cast(Any, numba.config).reload_config()
     return numba
 
 
