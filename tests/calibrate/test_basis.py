@@ -31,7 +31,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
 
 def test_another_model_is_remarked_on_once(told: Callable[..., list[str]]) -> None:
     (line,) = told(sample, max_loss=0.01)
-    assert line.startswith(RESTS) and "0.4 to 1.5 times" in line
+    assert line.startswith(RESTS) and "0.4 to 1.6 times" in line
 
 
 @pytest.mark.parametrize(

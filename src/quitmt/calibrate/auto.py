@@ -153,7 +153,7 @@ def tell_basis(reranker: str, generator: str | None) -> None:
     log.warning(
         said(
             f"{wish} is aimed at and not promised: it was measured with anchored pools of the embedded model and of "
-            f"OPUS-MT, by chrF, where the loss was 0.4 to 1.5 times what was asked for ({command} measures it on your "
+            f"OPUS-MT, by chrF, where the loss was 0.4 to 1.6 times what was asked for ({command} measures it on your "
             "model)"
         )
     )
