@@ -8,12 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import hypothesis
+import llvmlite.binding
 import pytest
 
 from quitmt.cli.main import main
 
 # Before torch is imported: with tiny models on busy cores, its threads would mostly spin and wait for each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if llvmlite.binding.get_host_cpu_features().get("avx2"):
+    # As quitmt.compiled does; here also where a library that a test imports has used numba before.
+    os.environ |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("quitmt", deadline=None)

@@ -134,7 +134,7 @@ def test_every_x86_machine_with_avx2_compiles_for_the_same_processor(chosen: str
         "import numba.core.registry as registry\n"
         "print(registry.cpu_target.target_context.codegen()._get_host_cpu_name())\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CPU_NAME"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_CPU")}
     environment |= {"NUMBA_CPU_NAME": chosen} if chosen else {}
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-"], input=code, env=environment, capture_output=True, text=True

@@ -32,9 +32,10 @@ those where the default finds what all 512 find, one where only all 512 find it,
 other random numbers, the first of these was one that it helps."""
 
 PAPER = preset("paper")
+SAMPLES = preset("paper", ["stop.w", "stop.alpha"])
 WAYS: Mapping[str, Mapping[str, Any]] = {
-    "greedy": {**PAPER, "model.temperature": 0.0, "stop.rule": "fixed:1"},
-    "all 512": {**PAPER, "stop.rule": "full"},
+    "greedy": {**SAMPLES, "model.temperature": 0.0, "stop.rule": "fixed:1"},
+    "all 512": {**SAMPLES, "stop.rule": "full"},
     "QUIT": PAPER,
     "default": {},
 }
