@@ -82,7 +82,7 @@ def test_ctrl_c_while_every_line_is_in_flight(tmp_path: Path) -> None:
             error = process.stderr.read().decode()
             assert process.wait() == 130
         assert "interrupted; to continue: quitmt translate" in error and "Traceback" not in error
-        assert not (tmp_path / "x.txt").read_text()
+        assert not (tmp_path / "x.txt").exists()
         drawn = wanted(server)
         with translate(server, tmp_path, "x", "--resume") as resumed:
             assert resumed.stderr

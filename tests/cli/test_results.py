@@ -122,12 +122,12 @@ def test_a_file_that_another_run_writes(
     living = Output(str(tmp_path / "mine"))
     files = ["-o", tmp_path / "other", option, tmp_path / "mine"]
     ran = quitmt("rerank", pools, *files, *resume)
-    living.close()
     assert (ran.code, ran.out) == (2, "")
     assert f"another run is writing to {tmp_path / 'mine'} (wait until it has ended" in ran.err
     assert "delete" not in ran.err and ran.err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "mine.journal", "pools.jsonl"}
     assert (tmp_path / "mine.journal").read_text() == "of a run that still goes on"
+    living.close()
 
 
 def test_a_refused_run_leaves_no_empty_files(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

@@ -89,7 +89,10 @@ def test_a_finished_run_is_left_as_it_is(quitmt: Quitmt, pools: Path, whole: tup
     before = {path: path.read_bytes() for path in files[1::2]}
     ran = quitmt("rerank", pools, *files, "--resume")
     assert (ran.code, ran.out) == (0, "") and {path: path.read_bytes() for path in files[1::2]} == before
-    assert ran.err == f"quitmt: {files[1]} is finished: nothing is left to do (delete it to start over)\n"
+    assert (
+        ran.err
+        == f"quitmt: {files[1]} is finished: nothing to do (settings are not compared; delete it to start over)\n"
+    )
     assert quitmt("rerank", pools, *files, "--resume", "-q").err == ""
     files[3].unlink()  # what is missing is made, whatever else is there
     ran = quitmt("rerank", pools, *files[:4], "--resume")

@@ -229,3 +229,10 @@ def test_an_input_without_text_is_told(content: str, message: str, quitmt: Quitm
     assert ran.code == 0 and ran.err.startswith("quitmt: ") and ran.err.replace(f"{tmp_path}/", "").endswith(message)
     assert (tmp_path / "out").read_text() == "\n" * content.count("\n")
     assert quitmt("translate", tmp_path / "in", "-q").err == ""
+
+
+def test_an_input_that_is_not_there_leaves_no_output(quitmt: Quitmt, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("kept\n")
+    for name in ("new", "old"):
+        assert quitmt("translate", tmp_path / "nothing", "-o", tmp_path / name).code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["old"] and (tmp_path / "old").read_text() == "kept\n"

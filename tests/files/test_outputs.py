@@ -62,7 +62,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     first.close()
     Output(str(path)).close()
     assert path.read_text() == "before\n"
-    Output("/dev/null").abandon()
+    Output("/dev/null").close()
     both = Output("/dev/null"), Output("/dev/null")
     for one in both:
         one.write("x")
@@ -103,7 +103,7 @@ def test_what_is_not_there_in_the_end_is_noticed(how: str, tmp_path: Path) -> No
 def test_an_output_that_is_not_used_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("kept")
     for name in ("there", "new"):
-        Output(str(tmp_path / name)).abandon()
+        Output(str(tmp_path / name)).close()
     assert [path.name for path in tmp_path.iterdir()] == ["there"] and (tmp_path / "there").read_text() == "kept"
 
 

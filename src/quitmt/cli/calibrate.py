@@ -196,11 +196,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
         if os.path.realpath(given) in map(os.path.realpath, paths):
             raise UsageError(f"{given} is an input of this run and would be overwritten", hint="write to another file")
     for path in map(Path, paths):
-        if path.is_file():
+        if path.is_file() or not path.exists():
             Output(str(path)).close()
-        elif not path.exists():
-            Output(str(path)).close()
-            path.unlink(missing_ok=True)
 
 
 def _confidence(text: str | None, usual: float) -> float | None:

@@ -32,7 +32,7 @@ those where the default finds what all 512 find, one where only all 512 find it,
 other random numbers, the first of these was one that it helps."""
 
 PAPER = preset("paper")
-SAMPLES = preset("paper", ["stop.w", "stop.alpha"])
+SAMPLES = preset("paper", ["stop.rule"])
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "greedy": {**SAMPLES, "model.temperature": 0.0, "stop.rule": "fixed:1"},
     "all 512": {**SAMPLES, "stop.rule": "full"},

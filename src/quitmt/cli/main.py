@@ -55,11 +55,8 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        kind = (
-            "command"
-            if isinstance(action, argparse._SubParsersAction)
-            else f"value of {'/'.join(action.option_strings) or action.dest}"
-        )
+        is_command = isinstance(action, argparse._SubParsersAction)
+        kind = "command" if is_command else f"value of {'/'.join(action.option_strings) or action.dest}"
         error = unknown(kind, str(value), map(str, action.choices))
         self.refuse(error.args[0], str(error.hint))
 

@@ -81,7 +81,10 @@ def is_finished(args: argparse.Namespace, lines: int | None) -> bool:
             hint="delete that file to start over",
         )
     if not args.quiet:
-        print(f"quitmt: {files[0]} is finished: nothing is left to do (delete it to start over)", file=sys.stderr)
+        print(
+            f"quitmt: {files[0]} is finished: nothing to do (settings are not compared; delete it to start over)",
+            file=sys.stderr,
+        )
     return True
 
 
@@ -103,7 +106,7 @@ def open_results(
         _open_outputs(args, outputs)
         return outputs, _open_journal(args, outputs, settings, files, before=before)
     except QuitmtError:
-        outputs.abandon()
+        outputs.close()
         raise
 
 

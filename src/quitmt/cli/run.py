@@ -101,11 +101,6 @@ class Outputs:
             for output in self.all():
                 stack.callback(output.close)
 
-    def abandon(self) -> None:
-        """Nothing will be written: leave no empty files."""
-        for output in self.all():
-            output.abandon()
-
 
 class Hopeless(QuitmtError):
     """All segments so far failed by one mistake in the user's code: going on would only take time."""

@@ -11,7 +11,7 @@ WIDTH = 64
 
 MEANINGS = {
     Verdict.STABLE: "the best score stopped moving",
-    Verdict.DECIDED: "little more can be lost",
+    Verdict.DECIDED: "enough by the rule",
     Verdict.BUDGET: "all candidates used",
     Verdict.EXHAUSTED: "the recorded pool ended",
     Verdict.DEADLINE: "time was up",

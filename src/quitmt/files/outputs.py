@@ -82,19 +82,16 @@ class Output:
                 raise OutputError(f"{self.path} was moved, deleted or replaced while it was written")
 
     def close(self) -> None:
-        self._guarded(self._close if self._named else self._flush)
-
-    def abandon(self) -> None:
-        """Close it as if it had never been opened."""
+        """One that was neither written to nor settled leaves things as if it had never been opened."""
         if self._made and not self._fresh and self._is_regular:
             Path(self.path).unlink(missing_ok=True)
-        self.close()
+        self._guarded(self._close if self._named else self._flush)
 
     @property
     def _is_regular(self) -> bool:
         try:
             return stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        except OSError:  # standard output may be no file at all, within another program
+        except (OSError, ValueError):  # standard output may be no file at all, within another program, or closed
             return False
 
     def _flush(self) -> None:
