@@ -17,7 +17,7 @@ from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
 from quitmt.stop.remembered import Remembered
-from quitmt.stop.steering import FIRST, LAG, LAST, Aimed, Steered, ThresholdSteering, needed
+from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering, needed
 from quitmt.types import Outcome, Standing, Verdict
 
 RULE = Loss(step=4, budget=256)
@@ -145,8 +145,7 @@ def test_of_a_known_length_the_cost_comes_out_nearly_exactly(cost: int) -> None:
         steering = Steered(RULE, cost).steer()
         steering.expect(200)
         found = run(steering, list(range(first, first + 200)))
-        assert np.mean([one.cost for one in found]) == pytest.approx(cost, rel=0.02)
-        assert all(one.stop is Verdict.BUDGET for one in found[-LAST:])  # they share what is left
+        assert np.mean([one.cost for one in found]) == pytest.approx(cost, rel=SLACK + 0.01)
         assert len({one.size for one in found[-30:]}) > 3
 
 
@@ -160,7 +159,7 @@ def test_a_length_that_was_wrong_is_no_harm() -> None:
 def test_how_signals_fall_is_seen() -> None:
     """Those of segments that went on say how the others would have: here as 1/n², not as 1/n."""
     looks = np.array([16, 32, 64, 128])
-    known = Remembered(looks)
+    known = Remembered(looks, None)
     for seed in range(40):
         start = float(np.exp(np.random.default_rng(seed).normal()))
         signals = start * (16.0 / looks) ** 2
@@ -171,6 +170,30 @@ def test_how_signals_fall_is_seen() -> None:
     starts = np.exp([np.random.default_rng(seed).normal() for seed in range(40)])
     ends = [next((n for n in looks if start * (16 / n) ** 2 <= threshold), 256) for start in starts]
     assert np.mean(ends) == pytest.approx(64, rel=0.12)
+
+
+def test_the_first_segments_say_little_about_the_others() -> None:
+    """Whatever kind the first one is of: the threshold is near that of all kinds together, on the scale seen."""
+    rule = Loss(step=8, minimum=16, budget=256)
+    looks = np.array(list(rule.sizes())[:-1])
+    kinds = rule.typical(looks)
+    assert kinds[:, 0].mean() == pytest.approx(1) and (np.diff(kinds, axis=1) <= 0).all()
+
+    def threshold(rows: list[int], typical: np.ndarray | None) -> float:
+        known = Remembered(looks, typical)
+        for row in rows:
+            one = Outcome("", "s", "t", 0, 0.5, 256, Verdict.BUDGET, (), budget=256)
+            known.add(replace(one, signals=tuple(kinds[row])), [0.5] * len(looks), 256.0)
+        return known.threshold(rule, 64.0, learned=False)
+
+    of_all = threshold(list(range(len(kinds))), None)
+    for row, start in enumerate(kinds[:, 0]):
+        if start:
+            assert threshold([row], kinds) / start == pytest.approx(of_all, rel=0.25)
+    assert max(abs(threshold([row], None) / kinds[row, 0] / of_all - 1) for row in range(1, len(kinds))) > 1
+    unseen = Remembered(looks, kinds)
+    unseen.add(Outcome("", "s", "t", 0, 0.5, 8, Verdict.EXHAUSTED, ()), [], 8.0)  # it ended before the first look
+    assert unseen.threshold(rule, 64.0, learned=False) == 0
 
 
 def test_tokens() -> None:
@@ -197,13 +220,17 @@ def test_blank_and_failed_segments_count_for_nothing() -> None:
         else:
             found.append(outcome(aimed, next(seeds)))
             steering.add(position, found[-1])
-    assert [one.size for one in found[:FIRST]] == [one.size for one in plain[:FIRST]]
+    assert found[0].size == plain[0].size
     assert np.mean([one.size for one in found]) == pytest.approx(np.mean([one.size for one in plain]), rel=0.35)
 
 
 def test_a_segment_alone_gets_what_was_asked_for() -> None:
     steered = Steered(RULE, 60)
-    assert steered.alone == steered.open().horizon(40) == 48
+    assert steered.alone() == steered.open().horizon(40) == 48
+    for length, size in ((1, 48), (20, 64), (200, 96), (10_000, 96)):  # where later ones can make up for it
+        steering = steered.steer()
+        steering.expect(length)
+        assert steering.next(0).most == size
     assert steered.signature == "paced|loss|k:4|l:0|new:0.03|scale:0.6|m:4|looks:2|n:256|cost:60|lag:16"
 
 
@@ -225,8 +252,8 @@ def test_top_is_learned() -> None:
         trajectory = tuple(scores[7:size:8].tolist())
         made = Outcome("", "s", "t", 0, trajectory[-1], size, verdict, trajectory, budget=512)
         steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
-    begun = next(position for position in count() if needed(position) >= FIRST)
-    assert sizes[:begun] == [steered.alone] * begun  # whatever the scale is
+    begun = next(position for position in count() if needed(position))
+    assert sizes[:begun] == [steered.alone()] * begun  # whatever the scale is
     assert all(105 < top < 125 for top in tops[10:])
     assert len(set(sizes[begun:])) > 3
 

@@ -23,17 +23,28 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from quitmt.compiled import kernel
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
-from quitmt.stop.threshold import Threshold
+from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Standing
 
-Floats = npt.NDArray[np.float64]
 SURE = 8.0
 """Standard errors ahead: what can still be lost there is below 1e-16 of one of them."""
+
+KINDS = (
+    (0.0, 1.0),
+    (0.35, 0.19),
+    (0.65, 0.054),
+    (0.8, 0.027),
+    (0.85, 0.0137),
+    (0.95, 0.006),
+    (1.2, 0.002),
+    (1.75, 0.0),
+)
+"""Eight kinds of segments, equally frequent in pools of the embedded model: the signal at 16 candidates, as a share of
+the mean one, and how fast the lead becomes sure with each candidate more (docs/findings/rules.md#pacing)."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,13 @@ class Loss(Threshold):
         rivals = standing.rivals()
         known = standing.size / self.budget
         return self.scale * expected_loss(rivals.mean, rivals.error, rivals.top, known, self.new)
+
+    def typical(self, sizes: Counts) -> Floats:
+        """As 1/n of what is not known yet, and faster the clearer the lead is."""
+        start, surer = np.array(KINDS).T[:, :, None]
+        signals = start / sizes * (1 - sizes / self.budget) * np.exp(-surer * np.maximum(0, sizes - 16))
+        shares: Floats = signals / signals[:, 0].mean()
+        return shares
 
 
 @kernel()

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
 
 from quitmt.stop.headroom import Headroom
-from quitmt.stop.threshold import Threshold
+from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Outcome, Verdict
-
-Floats = npt.NDArray[np.float64]
 
 WINDOW = 256
 """Segments that are remembered."""
 PRIOR = 2
 """Segments that the guess of how signals fall counts for, beside those that were seen."""
+TYPICAL = 48
+"""Segments that the typical ones count for at first, of which only the scale is learned: a few that were seen say
+little about how often there are dear ones."""
+FADED = 2 / 3
+"""The share of a run after which they count for nothing: they may be typical of other models and rerankers."""
 HIGH = 0.9
 """The quantile of best scores that stands for the highest score that there can be, where that is not known."""
 
 
 class Remembered:
-    """Arrays of a row each."""
+    """Arrays of a row each, and the signals of ``typical`` ones (``Threshold.typical``), if there are any."""
 
-    def __init__(self, looks: npt.NDArray[np.int64]) -> None:
-        self.count, self._looks = 0, looks
+    def __init__(self, looks: Counts, typical: Floats | None) -> None:
+        self.count, self._looks, self._typical = 0, looks, np.empty((0, len(looks))) if typical is None else typical
         self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
         self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
+        self.expect(None)
+
+    def expect(self, length: int | None) -> None:
+        """How many segments there will be, if that is known."""
+        self._faded = FADED * min(length or WINDOW, WINDOW)
 
     def add(self, outcome: Outcome, scores: list[float], spent: float) -> None:
         row, seen = self.count % WINDOW, len(outcome.signals)
@@ -50,11 +59,6 @@ class Remembered:
         count = min(self.count, WINDOW)
         return float(cost / self._price[:count].mean() - self._anchors[:count].mean())
 
-    def costs(self, samples: float) -> float:
-        """What so many samples cost, on average: the reverse."""
-        count = min(self.count, WINDOW)
-        return float((samples + self._anchors[:count].mean()) * self._price[:count].mean())
-
     def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
         """The one with which the remembered segments would have had this mean cost, as far as is known."""
         count, looks = min(self.count, WINDOW), self._looks
@@ -63,21 +67,38 @@ class Remembered:
             assert isinstance(rule, Headroom)
             signals = rule.room(self._scores[:count], signals) / looks
         signals = _continued(signals, looks, ended=size >= budget)
+        typical, weight = self._typical_now()
+        signals = np.vstack((signals, typical))
+        weight = np.append(np.ones(count), weight)
+        price, anchors = (_filled(row[:count], typical, row[:count].mean()) for row in (self._price, self._anchors))
         lowest = np.minimum.accumulate(signals, axis=1)
-        ends = np.minimum(np.append(looks, rule.budget), budget[:, None])
-        price = self._price[:count]
-        more = np.diff(ends, axis=1) * price[:, None]  # what it costs if the threshold is below the lowest so far
+        ends = np.minimum(np.append(looks, rule.budget), _filled(budget, typical, rule.budget)[:, None])
+        # What it costs if the threshold is below the lowest signal so far.
+        more = np.diff(ends, axis=1) * (price * weight)[:, None]
         falling = np.argsort(-lowest, axis=None, kind="stable")
-        spent = ((ends[:, 0] + self._anchors[:count]) * price).sum() + np.cumsum(more.ravel()[falling])
-        place = int(np.searchsorted(spent, cost * count))
+        spent = ((ends[:, 0] + anchors) * price * weight).sum() + np.cumsum(more.ravel()[falling])
+        place = int(np.searchsorted(spent, cost * weight.sum()))
         levels = lowest.ravel()[falling]
         if place >= len(levels):
             return 0.0
         above, below = max(0.0, levels[max(0, place - 1)]), max(0.0, levels[place])
         return math.sqrt(above) * math.sqrt(below)
 
+    def _typical_now(self) -> tuple[Floats, Floats]:
+        """Their signals, on the scale of what was seen, and what each counts for; none, if nothing was seen."""
+        first = self._seen[: self.count, 0]
+        seen = first[first < sys.float_info.max]
+        signals = self._typical * seen.mean() if len(seen) and self.count < self._faded else self._typical[:0]
+        weight = TYPICAL * (1 - self.count / self._faded) / max(1, len(signals))
+        return signals, np.full(len(signals), weight)
 
-def _continued(signals: Floats, looks: npt.NDArray[np.int64], *, ended: npt.NDArray[np.bool_]) -> Floats:
+
+def _filled(seen: Floats, typical: Floats, value: float) -> Floats:
+    """The same value for each of the typical segments."""
+    return np.append(seen, np.full(len(typical), value))
+
+
+def _continued(signals: Floats, looks: Counts, *, ended: npt.NDArray[np.bool_]) -> Floats:
     """With guesses where a segment was not looked at, because it had stopped: its signal goes on falling as those of
     others did. Of a pool that had ended there is nothing to come."""
     missing = np.isnan(signals)
@@ -88,7 +109,7 @@ def _continued(signals: Floats, looks: npt.NDArray[np.int64], *, ended: npt.NDAr
     return np.where(missing, guesses, signals)
 
 
-def _falls(signals: Floats, looks: npt.NDArray[np.int64]) -> Floats:
+def _falls(signals: Floats, looks: Counts) -> Floats:
     """What a signal is multiplied by from each look to the next, on average: as 1/candidates, until it is seen."""
     before, after = signals[:, :-1], signals[:, 1:]
     seen = (before > 0) & (after > 0)

@@ -35,11 +35,12 @@ LAG = 16
 """Segments that may be in flight when one is begun."""
 RAMP = 3
 """At the start, one more may be in flight for so many segments begun: the first outcomes count soon."""
-FIRST = 2
-"""Segments with outcomes from which a threshold is chosen; until then all get the same number of candidates."""
+SLACK = 0.02
+"""The share of its whole cost by which a run of known length may be off. A smaller one would have to be taken from the
+last segments: no later ones make up for a dear one, and to be cut short costs more than it saves."""
 LAST = 3
-"""Segments at the end of a run of known length that share what is left, each with the same number of candidates: no
-later one makes up for a dear one."""
+"""Segments at the end of such a run that share what is left, each with the same number of candidates, if the run would
+be off by more than that."""
 HORIZON = 20
 """Segments over which what was spent too much or too little is made up for, where nobody knows how many come."""
 MOST = 48
@@ -89,12 +90,11 @@ class Steered:
     def traits(self) -> RuleTraits:
         return traits_of(self.rule, RuleTraits)
 
-    @property
-    def alone(self) -> int:
-        """Candidates of a segment of which nothing is known: about as many as were asked for."""
+    def alone(self, share: float = 1.0) -> int:
+        """Candidates of a segment of which nothing is known: about as many as were asked for, times ``share``."""
         if self.tokens:
             return min(self.budget, self.rule.minimum)
-        looks = [size for size in self.rule.sizes() if size <= self.cost]
+        looks = [size for size in self.rule.sizes() if size <= share * self.cost]
         return looks[-1] if looks else next(self.rule.sizes())
 
     def open(self) -> _Recording:
@@ -171,11 +171,12 @@ class ThresholdSteering:
         self._owed = 0.0
         """What was spent too much, in costs asked for."""
         self._looks = np.array(list(steered.rule.sizes())[:-1], np.int64)
-        self._known = Remembered(self._looks)
+        self._known = Remembered(self._looks, None if steered.learns_top else steered.rule.typical(self._looks))
 
     def expect(self, length: int | None) -> None:
         """How many positions there will be, if that is known; before the first of them."""
         self._length = length
+        self._known.expect(length)
 
     @property
     def ready(self) -> bool:
@@ -216,29 +217,30 @@ class ThresholdSteering:
 
     def _aimed(self) -> tuple[float, Aimed]:
         """What the next segment is wanted to cost, in costs asked for, and its rule."""
-        of = self._of
-        if self._known.count < FIRST:
-            return 1.0, self._even(of.alone)
+        of, slack = self._of, SLACK * (self._length or 0)
+        if not self._known.count:  # the more there are to make up for it, the safer
+            share = 1 + min(1.0, slack / 4)
+            return share, self._even(of.alone(share))
         owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
         left = None if self._length is None else max(1, self._length - self._position)
-        if left is not None and left <= LAST:
-            most = self._samples(1 - owed / left)
-            return self._known.costs(most) / of.cost, self._even(most)
-        wanted = 1 - max(-SWING, min(SWING, owed / (left or HORIZON)))
+        if left is not None and left <= LAST and abs(owed) > slack:
+            share = 1 - owed / left
+            return share, self._even(self._most(share, 1))
+        beyond = owed - max(-slack / 2, min(slack / 2, owed))
+        wanted = 1 - max(-SWING, min(SWING, beyond / (left or HORIZON)))
         rule = of.rule
         if of.learns_top:
             assert isinstance(rule, Headroom)
             rule = replace(rule, top=self._known.high)
         threshold = self._known.threshold(rule, wanted * of.cost, learned=of.learns_top)
-        most = of.budget if left is None else self._samples(1 - owed / left, of=left)
+        most = of.budget if left is None else self._most(left - owed + slack, left)
         return wanted, self._rule(rule.at(threshold), most)
 
-    def _samples(self, wanted: float, of: int = 1) -> int:
-        """What so much is enough for, for each of so many segments: all that one of them may have, if the others are to
-        have their first look."""
+    def _most(self, costs: float, segments: int) -> int:
+        """All that one of so many segments may have of so many costs, if the others are to have their first look."""
         first = int(self._looks[0])
-        share = self._known.samples(wanted * self._of.cost)
-        most = round((of * share - (of - 1) * first) / self._of.step) * self._of.step
+        samples = segments * self._known.samples(costs / segments * self._of.cost)
+        most = round((samples - (segments - 1) * first) / self._of.step) * self._of.step
         return min(self._of.budget, max(first, most))
 
     def _even(self, most: int) -> Aimed:

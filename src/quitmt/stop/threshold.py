@@ -16,9 +16,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from quitmt.errors import UsageError
 from quitmt.stop.window import check_count
 from quitmt.types import Standing, Verdict
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
 class Threshold(ABC):
@@ -36,6 +42,11 @@ class Threshold(ABC):
     @abstractmethod
     def signal(self, standing: Standing) -> float:
         """Stop when it is at most the threshold."""
+
+    def typical(self, sizes: Counts) -> Floats | None:
+        """If it is known how signals fall: those of some kinds of segments, a row each, all equally frequent, as shares
+        of their mean at the first of these sizes."""
+        return None
 
     @property
     def threshold(self) -> float:
