@@ -15,6 +15,7 @@ from quitmt.batch.plan import Plan
 from quitmt.batch.tally import PartTally
 from quitmt.cli.batch import BatchProgress, summary_lines
 from quitmt.errors import QuitmtError, UsageError
+from quitmt.remarks import COPIED
 from tests.batch.jobs import FUNCTIONS
 from tests.conftest import Ran
 
@@ -123,16 +124,20 @@ def test_a_job_is_given_up_when_workers_start_and_nothing_gets_done() -> None:
 def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:
     total = PartTally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
     total.stops.update({"decided": 79, "failed": 1})
-    lines = summary_lines(Plan((60, 40), 90, ()), total, 7200.0, 4, 2.0)
+    total.remarks[COPIED] = 1
+    plan = Plan((60, 40), 90, ())
+    lines = summary_lines(plan, total, 7200.0, 4, 2.0)
     assert lines == [
-        "100 rows, 90 of them distinct, in 2 files; 79 decided, 1 failed",
+        "100 rows, 90 of them distinct, in 2 files; 79 decided (enough by the rule), 1 failed",
         "1,600 candidates; full budgets would have taken 8,000 (80.0% saved)",
-        "7200 seconds in this run, at most 8.00 worker hours, 16.00 GPU hours",
+        "7,200 seconds in this run, at most 8.00 worker hours, 16.00 GPU hours",
+        "copied source in 1 row: the translation is the source itself",
     ]
+    assert "1 second in this run" in summary_lines(plan, total, 1.0, 4, 2.0)
 
 
 def test_progress_tells_rate_and_time_left() -> None:
     shown = BatchProgress(quiet=True)
     shown.planned(Plan((100,), 100, ()), PartTally(rows=10))
     line = shown.line(PartTally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
-    assert line == "40 of 100 segments, 3.0 per second, 0 minutes left; 300 candidates, 70% saved; 2 failed"
+    assert line == "40 of 100 segments, 3.0 per second, about 1 minute left; 300 candidates, 70% saved; 2 failed"

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from quitmt.batch.storage import INSTALL, told
+from quitmt.cores import cores
 from quitmt.errors import InputError, MissingExtra, UsageError, counted, setting
 
 CONNECT_SECONDS = 5.0
 START_SECONDS = "300"
 OBJECT_STORE_BYTES = 100 << 20
 """Here. Only numbers of parts and their tallies go through it."""
+
+GREETING = b"Set ray log level from environment variable"
+"""Ray says so when it is told to say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +99,10 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
         if pool.address is None:
             # One more than the workers take, so that whatever else Ray runs is never starved by them.
             cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
-            here = {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
-            # A new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
-            ray.init(address="local", **here, **more)
-        else:
-            ray.init(address=pool.address, **more)
+            more |= {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
+        with _without(GREETING):
+            # Here always a new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
+            ray.init(address=pool.address or "local", **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
         hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
@@ -109,6 +113,21 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _without(unwanted: bytes) -> Iterator[None]:
+    """What C++ code writes to standard error meanwhile is passed on in the end, without these lines."""
+    with tempfile.TemporaryFile() as caught:
+        real = os.dup(2)
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(real, 2)
+            os.close(real)
+            caught.seek(0)
+            os.write(2, b"".join(line for line in caught if unwanted not in line))
 
 
 def _check_address(address: str) -> None:
@@ -125,11 +144,6 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_room(pool: WorkerPool, resources: Mapping[str, float]) -> None:

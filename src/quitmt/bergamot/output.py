@@ -26,6 +26,7 @@ from quitmt.bergamot.kernels import exp
 from quitmt.bergamot.microkernel import PANEL, ROWS, Floats, pack, product1, product6
 from quitmt.bergamot.network import Weights
 from quitmt.compiled import kernel
+from quitmt.cores import threads
 
 BLOCK = 256
 """Tokens in a block."""
@@ -253,8 +254,8 @@ class OutputLayer:
 
 @cache
 def _threads() -> int:
-    """The processors this process may use: each takes a part of the vocabulary, which changes no result."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Each takes a part of the vocabulary, which changes no result."""
+    return threads()
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 import time
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from quitmt.cli import options
 from quitmt.errors import MissingExtra, counted
+from quitmt.remarks import ADVICE
+from quitmt.types import Verdict
 
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
@@ -31,6 +34,8 @@ examples:
 
 TELL_SECONDS = 30.0
 """Between lines of progress where there is no terminal."""
+LEAST_HOURS = 0.01
+"""That are told."""
 
 
 def add_parser(commands: Any) -> None:
@@ -156,19 +161,23 @@ def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
 
 def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """What a job came to, what it cost, and what full budgets would have."""
+    from quitmt.cli.progress import told
+
     found = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
     rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
-    stops = ", ".join(f"{count:,} {stop}" for stop, count in total.stops.most_common())
+    stops = ", ".join(f"{count:,} {told(Verdict(stop))}" for stop, count in total.stops.most_common())
     found.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"
         found.append(f"{total.candidates:,} candidates; {full} ({total.saved:.1%} saved)")
     if seconds:
-        spent = f"{seconds * workers / 3600:.2f} worker hours"
-        of_gpus = f", {seconds * workers * gpus / 3600:.2f} GPU hours" if gpus else ""
-        found.append(f"{seconds:.0f} seconds in this run, at most {spent}{of_gpus}")
-    found += [f"{remark} in {counted(count, 'row')}" for remark, count in total.remarks.most_common()]
+        hours = seconds * workers / 3600
+        of_gpus = f", {hours * gpus:.2f} GPU hours" if gpus else ""
+        spent = f", at most {hours:.2f} worker hours{of_gpus}" if hours >= LEAST_HOURS else ""
+        found.append(f"{counted(round(seconds), 'second')} in this run{spent}")
+    found += [f"{remark} in {counted(total.remarks[remark], 'row')}: {advice}"
+              for remark, advice in ADVICE.items() if total.remarks[remark]]  # fmt: skip
     if len(total.signatures) > 1:
         found.append("the results were made by several versions of models: look at their signatures")
     return found
@@ -212,7 +221,8 @@ class BatchProgress:
 
     def line(self, total: PartTally, seconds: float) -> str:
         rate = (total.rows - self._before) / seconds if seconds else 0.0
-        left = f", {(self._total - total.rows) / rate / 60:.0f} minutes left" if rate > 0 else ""
+        minutes = (self._total - total.rows) / rate / 60 if rate else 0.0
+        left = f", about {counted(math.ceil(minutes), 'minute')} left" if rate else ""
         done = f"{total.rows:,} of {self._total:,} segments, {rate:.1f} per second{left}"
         return f"{done}; {total.candidates:,} candidates, {total.saved:.0%} saved; {total.failed:,} failed"
 
