@@ -62,10 +62,7 @@ def test_what_is_left_is_shared_where_the_length_is_known(quitmt: Quitmt, pools:
     packed = pools.with_suffix(".gz")
     packed.write_bytes(gzip.compress(pools.read_bytes()))
     unknown = told(quitmt("rerank", packed, *ASKED, "--jsonl").out)
-    assert [one[1]["size"] for one in (unknown, outcomes)] == [
-        8,
-        12,
-    ]  # with nothing to make up for it, no more than asked
+    assert unknown[:2] == outcomes[:2] and unknown != outcomes
 
 
 def test_resumed_wherever_it_was_cut(

@@ -15,6 +15,7 @@ the one case in which segments depend on each other:
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -40,7 +41,7 @@ SLACK = 0.02
 last segments: no later ones make up for a dear one, and to be cut short costs more than it saves."""
 LAST = 3
 """Segments at the end of such a run that share what is left, each with the same number of candidates, if the run would
-be off by more than that."""
+be off by more than that: just so much that it is not."""
 HORIZON = 20
 """Segments over which what was spent too much or too little is made up for, where nobody knows how many come."""
 MOST = 48
@@ -219,12 +220,12 @@ class ThresholdSteering:
         """What the next segment is wanted to cost, in costs asked for, and its rule."""
         of, slack = self._of, SLACK * (self._length or 0)
         if not self._known.count:  # the more there are to make up for it, the safer
-            share = 1 + min(1.0, slack / 4)
+            share = 1 + min(0.5, slack / 8)
             return share, self._even(of.alone(share))
         owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
         left = None if self._length is None else max(1, self._length - self._position)
         if left is not None and left <= LAST and abs(owed) > slack:
-            share = 1 - owed / left
+            share = 1 - (owed - math.copysign(slack, owed)) / left
             return share, self._even(self._most(share, 1))
         beyond = owed - max(-slack / 2, min(slack / 2, owed))
         wanted = 1 - max(-SWING, min(SWING, beyond / (left or HORIZON)))
