@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from pathlib import Path
 
@@ -35,4 +36,10 @@ def wearing(source: str, start: int, stop: int) -> list[str]:
     _calls += 1
     if _calls > int(os.environ.get("WORN_AFTER", "20")):
         raise RuntimeError("worn out")
+    return words(source, start, stop)
+
+
+def slow(source: str, start: int, stop: int) -> list[str]:
+    """Long enough for whoever looks on."""
+    time.sleep(0.3)
     return words(source, start, stop)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,18 +25,21 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 
 
-def batch(
+def started(
     job: BatchJob, *words: object, function: str = "words", **environment: str
-) -> subprocess.CompletedProcess[str]:
+) -> tuple[list[str], dict[str, str]]:
+    """A command, and its environment."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
     own = ("--model", f"{FUNCTIONS}:{function}", "-n", 8, "-k", 4, "--rows-per-file", job.rows_per_file)
     command = [sys.executable, "-m", "quitmt", "batch", *job.inputs, "-o", job.output, *own, *words]
-    return subprocess.run(
-        [str(word) for word in command],
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-    )
+    return [str(word) for word in command], {**os.environ, "PYTHONPATH": paths, **environment}
+
+
+def batch(
+    job: BatchJob, *words: object, function: str = "words", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command, whole = started(job, *words, function=function, **environment)
+    return subprocess.run(command, env=whole, capture_output=True, text=True)
 
 
 def said(ran: subprocess.CompletedProcess[str]) -> list[str]:
@@ -111,3 +117,28 @@ def test_more_workers_than_parts_are_not_started(job: BatchJob) -> None:
     assert "there is no room for 6 workers with --cpus-per-worker 500: CPUs needed 3000, found " in refused.stderr
     ran = batch(job, "--workers", "1-9999")
     assert ran.returncode == 0 and len(results(job)) == 60, ran.stderr
+
+
+@pytest.mark.skipif(find_spec("aiohttp_cors") is None, reason="needs ray[default]")
+def test_the_dashboard_and_the_numbers_of_the_job_as_metrics(job: BatchJob) -> None:
+    """As Prometheus reads them, from the addresses that Ray tells it."""
+    command, environment = started(job, "--dashboard", "--in-flight", 1, function="slow")
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        seen = 0.0
+        while running.poll() is None and seen < 10:
+            time.sleep(0.5)
+            seen = max(seen, metric("ray_quitmt_segments_total"))
+        assert seen >= 10 and metric("ray_quitmt_candidates_total") >= seen
+        _, error = running.communicate()
+    assert running.returncode == 0 and "quitmt: Ray's dashboard is at http://127.0.0.1:" in error, error
+
+
+def metric(name: str) -> float:
+    """The sum over all workers; 0 until it is there."""
+    try:
+        told = json.loads(Path("/tmp/ray/prom_metrics_service_discovery.json").read_text())
+        pages = [urlopen(f"http://{at}/metrics", timeout=5).read().decode() for one in told for at in one["targets"]]
+    except (OSError, ValueError):
+        return 0.0
+    lines = [line for page in pages for line in page.splitlines() if line.startswith(name)]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)

@@ -84,8 +84,8 @@ def ray_of() -> Any:
 
 
 @contextmanager
-def connected(pool: WorkerPool) -> Iterator[Any]:
-    """Ray, for as long as it is needed."""
+def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
+    """Ray, for as long as it is needed, and where its dashboard is."""
     if pool.address is not None:
         _check_address(pool.address)
     ray = ray_of()
@@ -102,7 +102,7 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
             more |= {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
         with _without(GREETING):
             # Here always a new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
-            ray.init(address=pool.address or "local", **more)
+            found = ray.init(address=pool.address or "local", **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
         hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
@@ -110,7 +110,7 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
     logging.getLogger("ray.data").setLevel(level)
     try:
         _check_room(pool, ray.cluster_resources())
-        yield ray
+        yield ray, found.dashboard_url
     finally:
         ray.shutdown()
 

@@ -167,8 +167,10 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
     begun = time.monotonic()
     profile = job.recipe.stop.profile
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, Path(profile).read_bytes() if profile else None)
-    with connected(pool) as ray:
+    with connected(pool) as (ray, dashboard):
         ready = time.monotonic()
+        if pool.dashboard and dashboard:
+            reporter.say(f"Ray's dashboard is at http://{dashboard} (if it wants a token: ray get-auth-token)")
         seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
         retried = {*course.retried}
         parts = [(part, part in retried) for part in range(len(plan.parts)) if part not in course.done]

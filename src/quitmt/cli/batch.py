@@ -201,7 +201,8 @@ class BatchProgress:
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
         if done.rows:
-            self.say(f"going on after {done.rows:,} of {plan.distinct:,} segments")
+            begun = f"going on after {done.rows:,} of {plan.distinct:,} segments"
+            self.say(begun if done.rows < plan.distinct else "all of this job is done already")
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._bar = Bar(
             total=plan.distinct, initial=done.rows, unit=UNIT, disable=self._quiet or not terminal,
