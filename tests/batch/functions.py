@@ -43,3 +43,10 @@ def slow(source: str, start: int, stop: int) -> list[str]:
     """Long enough for whoever looks on."""
     time.sleep(0.3)
     return words(source, start, stop)
+
+
+def deadly(source: str, start: int, stop: int) -> list[str]:
+    """One row ends the process, always."""
+    if "17" in source:
+        os._exit(3)
+    return words(source, start, stop)

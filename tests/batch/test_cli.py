@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quitmt.batch import cluster
-from quitmt.batch.board import Board, is_hopeless
+from quitmt.batch.board import DEADLY_DEATHS, SUSPECT_DEATHS, Board, is_hopeless
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.plan import Plan
 from quitmt.batch.tally import PartTally
@@ -43,6 +43,8 @@ BAD: list[tuple[str, str]] = [
     ("{}/a.txt --gpus-per-worker -1", "--gpus-per-worker must be 0 or more, not -1"),
     ("{}/a.txt --working-dir {}/nowhere", "there is no folder {}/nowhere"),
     ("{}/a.txt --model nowhere:function", "unknown model 'nowhere:function'"),
+    ("{}/a.txt --text {}/a.txt", "{}/a.txt is an input of this job and would be overwritten (write to another file)"),
+    ("{}/a.txt --text {}/none/x", "cannot write {}/none/x: there is no folder {}/none"),
     ("{}/a.txt --address here", "--address must be HOST:PORT, or auto for the cluster of this machine"),
     ("{}/a.txt --address ray://h:1", "does not work by way of Ray's client (run it on a machine of the cluster, with"),
 ]
@@ -119,6 +121,24 @@ def test_a_job_is_given_up_when_workers_start_and_nothing_gets_done() -> None:
     state = board.look()
     assert (state.starts, state.finished, state.under_way) == (0, {7: {"rows": 2}}, {})
     assert board.look().finished == {}
+
+
+def test_a_row_that_ends_every_process_is_found() -> None:
+    board = Board()
+    for _ in range(SUSPECT_DEATHS):
+        assert board.begin(3) is None
+    for _ in range(DEADLY_DEATHS):
+        board.started()
+        suspicion = board.begin(3)
+        assert suspicion is not None and not suspicion.deadly
+        board.row(3, "a")
+        board.row(3, "b")
+    assert board.look().starts == DEADLY_DEATHS
+    suspicion = board.begin(3)
+    assert suspicion is not None and suspicion.deadly == {"b"} and board.look().starts == 0
+    board.finished(3, {})
+    assert board.begin(3) is None and board.begin(4) is None
+    board.row(5, "of a board that was lost")
 
 
 def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:

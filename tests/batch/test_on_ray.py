@@ -119,6 +119,13 @@ def test_more_workers_than_parts_are_not_started(job: BatchJob) -> None:
     assert ran.returncode == 0 and len(results(job)) == 60, ran.stderr
 
 
+def test_a_row_that_ends_every_process_fails_and_no_other_does(job: BatchJob) -> None:
+    ran = batch(job, function="deadly")
+    assert ran.returncode == 1, ran.stderr
+    assert len(results(job)) == 60
+    assert [row["id"] for row in results(job) if row["error"]] == ["a.txt:17"]
+
+
 @pytest.mark.skipif(find_spec("aiohttp_cors") is None, reason="needs ray[default]")
 def test_the_dashboard_and_the_numbers_of_the_job_as_metrics(job: BatchJob) -> None:
     """As Prometheus reads them, from the addresses that Ray tells it."""

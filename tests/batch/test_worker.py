@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quitmt.batch import worker as worker_module
+from quitmt.batch.board import Suspicion
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
 from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
-from quitmt.batch.worker import Broken
+from quitmt.batch.worker import Broken, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
 from quitmt.types import Outcome, Seconds, Verdict
@@ -126,7 +130,7 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     assert (plan.rows, plan.distinct) == (8, 4)
     worked(once, range(3))
     assert not files_of(once)
-    fill(once.folder, plan, 0, again=False)
+    fill(once.folder, plan, 0)
     found = results(once)
     assert [row["id"] for row in found] == [f"a.txt:{number}" for number in range(1, 9)]
     assert [row["source"] for row in found] == ["one", "two", "one", "three", "", "one", "two", ""]
@@ -134,7 +138,7 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     assert all(row["translation"] == by_source[row["source"]] for row in found) and len(set(by_source.values())) == 4
     before = bytes_of(once)
     files_of(once)[1].unlink()
-    fill(once.folder, plan, 0, again=False)
+    fill(once.folder, plan, 0)
     assert bytes_of(once) == before
 
 
@@ -148,7 +152,7 @@ def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
         for one in (here, there):
             plan = planned(one)
             worked(one, range(len(plan.parts)))
-            fill(one.folder, plan, 0, again=False)
+            fill(one.folder, plan, 0)
         write_text(there.folder, planned(there), (store / "text").url)
         assert {name: (there.folder.place / name).read() for name in bytes_of(here)} == bytes_of(here)
         assert len((store / "text").read().split(b"\n")) == 26
@@ -157,6 +161,44 @@ def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
             planned(replace(there, rows_per_file=5))
     finally:
         store.remove()
+
+
+def test_a_suspect_part_is_done_alone_row_by_row_without_its_deadly_rows(job: BatchJob) -> None:
+    planned(job)
+    seen: list[tuple[int, str | None]] = []
+
+    class Observer(worker_module.Nobody):
+        async def begin_row(self, number: int, row: str) -> None:
+            seen.append((number, row))
+
+        def row(self, fields: Mapping[str, Any], budget: int) -> None:
+            seen.append((-1, None))
+
+    async def work() -> None:
+        worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Observer())
+        await asyncio.gather(worker.do(0), worker.do(1, Suspicion(frozenset({"a.txt:6"}))), worker.do(2))
+        await worker.close()
+
+    asyncio.run(work())
+    named = [place for place, (number, _) in enumerate(seen) if number == 1]
+    assert [seen[place][1] for place in named] == [f"a.txt:{number}" for number in (5, 6, 7, 8)]
+    assert [place - named[0] for place in named] == [0, 2, 4, 6]  # each is done before the next, and nothing else is
+    failed = [row for row in results(job) if row["stop"] == "failed"]
+    assert [row["id"] for row in failed] == ["a.txt:6"]
+    assert failed[0]["error"] == "the worker's process ended 3 times while this row was translated"
+    before = {path.name: path.read_bytes() for path in files_of(job)}
+    worked(job, [1], retry=True)
+    assert not [row for row in results(job) if row["stop"] == "failed"]
+    assert {name for name, data in bytes_of(job).items() if before[name] != data} == {"part-000001.parquet"}
+
+
+def test_an_engine_that_does_not_start_elsewhere_is_replaced(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(job)
+    monkeypatch.setattr(worker_module, "build", lambda recipe: 1 / 0)
+    for elsewhere, expected in ((True, Broken), (False, ZeroDivisionError)):
+        worker = PartWorker(Work(job.folder, job.recipe.to_fields(), elsewhere=elsewhere))
+        with pytest.raises(expected, match="division by zero"):
+            asyncio.run(worker.do(0))
 
 
 def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +237,9 @@ def test_tallies_add_up() -> None:
         {"size": 0, "stop": "failed", "signature": "s", "error": "no"},
     ]
     tally = PartTally.of(rows, 100)
-    assert (tally.rows, tally.segments, tally.candidates, tally.possible, tally.failed) == (3, 2, 10, 118, 1)
+    assert (tally.rows, tally.segments, tally.candidates, tally.possible, tally.failed) == (3, 2, 10, 18, 1)
     total = PartTally()
     for _ in range(2):
         total.merge(PartTally.from_fields(json.loads(json.dumps(tally.to_fields()))))
     assert total.rows == 6 and total.stops == {"decided": 2, "failed": 2} and total.error == "no"
-    assert total.saved == 1 - 20 / 236
+    assert total.saved == 1 - 20 / 36

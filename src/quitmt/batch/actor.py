@@ -49,6 +49,10 @@ class Looker:
     def part(self, number: int, tally: PartTally) -> None:
         self._board.part.remote(number, tally.to_fields())
 
+    async def begin_row(self, number: int, row: str) -> None:
+        with suppress(Exception):  # a board that was lost comes back
+            await self._board.row.remote(number, row)
+
 
 class PartActor:
     """Built again by Ray when its process has ended."""
@@ -61,7 +65,10 @@ class PartActor:
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         number = int(batch["part"][0])
         try:
-            tally = (await self._worker.do(number, retry=bool(batch["retry"][0]))).to_fields()
+            suspicion = None
+            with suppress(Exception):  # a board that was lost comes back
+                suspicion = await self._board.begin.remote(number)
+            tally = (await self._worker.do(number, suspicion, retry=bool(batch["retry"][0]))).to_fields()
         except Broken as error:
             self._say(self._board.broke, str(error))
             os._exit(1)  # Ray tries a worker that raises for ever; one that is gone it replaces

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from quitmt.batch import columns
 from quitmt.batch.job import Folder
 from quitmt.batch.plan import Plan, scratch, unpack
-from quitmt.batch.storage import Location, unwritable
+from quitmt.batch.storage import InputFile, Location, unwritable
+from quitmt.errors import UsageError
 from quitmt.files.durable import encoded
-from quitmt.files.outputs import one_line
+from quitmt.files.outputs import Output, one_line
 
 
-def fill(folder: Folder, plan: Plan, nbest: int, *, again: bool) -> None:
-    """Write the results of a job with ``distinct``; those that are there are left alone, unless ``again``."""
-    there = set() if again else folder.place.names()
+def fill(folder: Folder, plan: Plan, nbest: int) -> None:
+    """Write the results of a job with ``distinct``. Those that are there are left alone, unless some rows were done
+    again since: whoever begins with that leaves a mark, so that it is known also if nobody lives to come here."""
+    there = set() if folder.refill.exists() else folder.place.names()
     missing = [part for part in range(len(plan.parts)) if folder.name(part) not in there]
-    if not missing:
-        return
+    if missing:
+        _fill(folder, plan, nbest, missing)
+    folder.refill.remove()
+
+
+def _fill(folder: Folder, plan: Plan, nbest: int, missing: list[int]) -> None:
     with scratch() as base:
         base.execute("CREATE TABLE known (key TEXT PRIMARY KEY, fields TEXT) WITHOUT ROWID")
         for part in missing:
@@ -61,13 +68,32 @@ def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int) -> N
     folder.result(part).write(columns.to_bytes(records, folder.output_format, columns.names(nbest)))
 
 
+def check_text(path: str, inputs: Sequence[InputFile]) -> None:
+    """That plain lines can be written there, before any work is done."""
+    place = Location(path)
+    if place.path in {one.place.path for one in inputs}:
+        raise UsageError(f"{path} is an input of this job and would be overwritten", hint="write to another file")
+    if place.is_local:
+        Output(path).close()
+
+
 def write_text(folder: Folder, plan: Plan, path: str) -> None:
     """The translations as plain lines in the order of the input; a failed row is a blank line."""
     place = Location(path)
+    if place.is_local:
+        with closing(Output(path)) as output:
+            output.begin()
+            for line in _translations(folder, plan):
+                output.write(line)
+            output.settle()
+        return
     with unwritable(path), place.system.open(place.path, "wb") as file:
-        for part in range(len(plan.parts)):
-            result = folder.result(part)
-            wanted = ("translation", "stop")
-            for fields in columns.from_bytes(result.read(), folder.output_format, result.url, wanted):
-                text = "" if columns.is_failed(fields) else one_line(fields["translation"])
-                file.write(encoded(text) + b"\n")
+        for line in _translations(folder, plan):
+            file.write(encoded(line) + b"\n")
+
+
+def _translations(folder: Folder, plan: Plan) -> Iterator[str]:
+    for part in range(len(plan.parts)):
+        result = folder.result(part)
+        for fields in columns.from_bytes(result.read(), folder.output_format, result.url, ("translation", "stop")):
+            yield "" if columns.is_failed(fields) else one_line(fields["translation"])

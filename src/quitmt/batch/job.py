@@ -6,6 +6,7 @@ The folder of a job holds its results, ``part-000000.parquet`` and so on, and in
     plan.json             how many rows each part has; written when the whole input was read and found good
     input/                the rows of each part
     distinct/             with ``distinct``: the outcomes of the distinct rows, before they are given to all
+    refill                with ``distinct``: results are older than these outcomes, and must be written again
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from quitmt._version import __version__
@@ -66,11 +68,12 @@ class BatchJob:
         """The inputs and their format; refused where ids by file and line would not be unique."""
         found = [file for pattern in self.inputs for file in matches(pattern)]
         names: dict[str, str] = {}
+        places: set[str] = set()
         for file in found:
-            other = names.setdefault(file.name, file.place.url)
-            if other == file.place.url and sum(one.place.url == other for one in found) > 1:
+            if file.place.url in places:
                 raise UsageError(f"{file.place.url} is an input twice")
-            if other != file.place.url and self.columns.id is None:
+            places.add(file.place.url)
+            if names.setdefault(file.name, file.place.url) != file.place.url and self.columns.id is None:
                 hint = "name both by one pattern, such as 'data/*/*.txt', or name a column with ids"
                 raise UsageError(f"two inputs are called {file.name}, so that ids would not be unique", hint=hint)
         return found, rows.format_of(found, self.input_format)
@@ -87,9 +90,12 @@ class BatchJob:
             "output_format": self.output_format,
             "distinct": self.distinct,
             "input_format": self.input_format,
+            "no_header": not self.columns.header,
             **{f"{use}_column": name for use, name in self.columns.wanted.items()},
         }
         recipe["run.nbest"] = self.nbest
+        if self.recipe.stop.profile is not None:
+            recipe["the checksum of the profile"] = zlib.crc32(Path(self.recipe.stop.profile).read_bytes())
         return as_read_back({**recipe, **{f"batch.{name}": one for name, one in own.items()}, "version": __version__})
 
 
@@ -125,6 +131,10 @@ class Folder:
 
     def rows(self, part: int) -> Location:
         return self.own / "input" / f"part-{part:06d}.parquet"
+
+    @property
+    def refill(self) -> Location:
+        return self.own / "refill"
 
     def make(self) -> None:
         """Everything that will be written to is there after it, and can be."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from quitmt.batch import board, cluster, columns
 from quitmt.batch.actor import PartActor
 from quitmt.batch.cluster import WorkerPool, connected
-from quitmt.batch.fill import fill, write_text
+from quitmt.batch.fill import check_text, fill, write_text
 from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
@@ -95,6 +95,8 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
     refuse_pacing(job.recipe)
     refuse_texts(job.recipe, "a batch")
     files, format_name = job.files()
+    if text is not None:
+        check_text(text, files)
     with _alone(job.folder):
         claim(job, files)
         plan = prepare(job, files, format_name)
@@ -102,10 +104,12 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         course = _course(job, plan, retry_failed=retry_failed)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
+        if job.distinct and course.retried:
+            job.folder.refill.write(b"")
         if len(course.done) < len(plan.parts):
             summary = _work(job, pool.for_parts(len(plan.parts) - len(course.done)), reporter, plan, course)
         if job.distinct:
-            fill(job.folder, plan, job.nbest, again=retry_failed)
+            fill(job.folder, plan, job.nbest)
         if text is not None:
             write_text(job.folder, plan, text)
         summary.total = course.sum
@@ -166,7 +170,8 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
     begun = time.monotonic()
     profile = job.recipe.stop.profile
-    work = Work(job.folder, job.recipe.to_fields(), job.nbest, Path(profile).read_bytes() if profile else None)
+    content = Path(profile).read_bytes() if profile else None
+    work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, pool.address is not None)
     with connected(pool) as (ray, dashboard):
         ready = time.monotonic()
         if pool.dashboard and dashboard:
@@ -225,28 +230,30 @@ def _follow(
     ray: Any, seen: Any, pool: WorkerPool, reporter: Reporter, course: _Course, results: queue.Queue[Any]
 ) -> None:
     waiting_since: float | None = time.monotonic()
+    next_look = time.monotonic() + LOOK_SECONDS
     while True:
-        try:
-            found = results.get(timeout=LOOK_SECONDS)
-        except queue.Empty:
-            state = _look(ray, seen)
-            if state.starts or state.finished:
-                waiting_since = None
-            elif waiting_since is not None and time.monotonic() - waiting_since > WAIT_SECONDS:
-                reporter.say(f"no worker has started yet; each needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs")
-                waiting_since = None
-            for part, fields in state.finished.items():
-                course.add(part, PartTally.from_fields(fields))
-            reporter.progress(course.with_those(state.under_way))
-            if board.is_hopeless(state, pool.most):
-                raise ModelError(_hopeless(state)) from None
+        with suppress(queue.Empty):
+            found = results.get(timeout=max(0.0, next_look - time.monotonic()))
+            if isinstance(found, BaseException):
+                raise _ours(found, _look(ray, seen)) from None
+            if found is None:
+                reporter.progress(course.sum)
+                return
+            course.add(int(found["part"]), PartTally.from_fields(json.loads(found["tally"])))
+        if time.monotonic() < next_look:
             continue
-        if isinstance(found, BaseException):
-            raise _ours(found, _look(ray, seen)) from None
-        if found is None:
-            reporter.progress(course.sum)
-            return
-        course.add(int(found["part"]), PartTally.from_fields(json.loads(found["tally"])))
+        next_look = time.monotonic() + LOOK_SECONDS
+        state = _look(ray, seen)
+        if state.starts or state.finished:
+            waiting_since = None
+        elif waiting_since is not None and time.monotonic() - waiting_since > WAIT_SECONDS:
+            reporter.say(f"no worker has started yet; each needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs")
+            waiting_since = None
+        for part, fields in state.finished.items():
+            course.add(part, PartTally.from_fields(fields))
+        reporter.progress(course.with_those(state.under_way))
+        if board.is_hopeless(state, pool.most):
+            raise ModelError(_hopeless(state)) from None
 
 
 def _look(ray: Any, seen: Any) -> board.State:

@@ -37,8 +37,9 @@ class PartTally:
             return
         self.segments += 1
         self.candidates += cost
-        self.possible += (fields.get("budget") or budget) + (fields.get("anchors") or 0)
-        self.failed += is_failed(fields)
+        failed = is_failed(fields)  # what it did not take was not saved
+        self.possible += cost if failed else (fields.get("budget") or budget) + (fields.get("anchors") or 0)
+        self.failed += failed
         self.stops[fields["stop"]] += 1
         self.signatures[fields["signature"]] += 1
         self.error = self.error or fields.get("error")

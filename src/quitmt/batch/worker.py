@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from quitmt.batch import columns
+from quitmt.batch.board import DEADLY_DEATHS, Suspicion
 from quitmt.batch.job import Folder
 from quitmt.batch.plan import Pair, Planned, unpack
 from quitmt.batch.tally import PartTally
@@ -46,6 +48,8 @@ class Work:
     nbest: int = 0
     profile: bytes | None = None
     """The file that the recipe names, which is not on the worker's machine."""
+    elsewhere: bool = False
+    """Whether workers are on other machines than whoever started the job: what fails on one may work on another."""
 
     def recipe_for(self, pair: Pair) -> Recipe:
         return for_pair(Recipe.from_fields(self.recipe), pair)
@@ -64,6 +68,9 @@ class Observer(Protocol):
 
     def part(self, number: int, tally: PartTally) -> None: ...
 
+    async def begin_row(self, number: int, row: str) -> None:
+        """Of a part that is done row by row."""
+
 
 class Nobody:
     def row(self, fields: Mapping[str, Any], budget: int) -> None:
@@ -71,6 +78,31 @@ class Nobody:
 
     def part(self, number: int, tally: PartTally) -> None:
         """Nobody looks."""
+
+    async def begin_row(self, number: int, row: str) -> None:
+        """Nobody looks."""
+
+
+class _Room:
+    """For any number of parts at once, or for one that must be alone; that one goes first."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._inside = self._waiting = 0
+
+    @asynccontextmanager
+    async def enter(self, *, alone: bool) -> AsyncIterator[None]:
+        async with self._changed:
+            self._waiting += alone
+            await self._changed.wait_for(lambda: not self._inside if alone else not self._waiting)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._inside -= 1
+                self._waiting -= alone
+                self._changed.notify_all()
 
 
 @dataclass(slots=True)
@@ -93,9 +125,14 @@ class PartWorker:
     def __init__(self, work: Work, observer: Observer | None = None) -> None:
         self._work, self._observer = work, observer or Nobody()
         self._engines: dict[Pair, asyncio.Task[_Loaded]] = {}
+        self._room = _Room()
 
-    async def do(self, part: int, *, retry: bool = False) -> PartTally:
+    async def do(self, part: int, suspicion: Suspicion | None = None, *, retry: bool = False) -> PartTally:
         """Work on a part, and write its file. With ``retry`` only what failed is done again."""
+        async with self._room.enter(alone=suspicion is not None):
+            return await self._do(part, suspicion, retry=retry)
+
+    async def _do(self, part: int, suspicion: Suspicion | None, *, retry: bool) -> PartTally:
         place, kind = self._work.folder.worked(part), self._work.folder.output_format
         earlier: dict[str, dict[str, Any]] = {}
         if await asyncio.to_thread(place.exists):
@@ -104,14 +141,15 @@ class PartWorker:
                 return PartTally.of(records, self._work.recipe.get("stop", {}).get("n") or BUDGET)
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
-        found, tally = await self._rows(part, [row for row in rows if row.first], earlier)
-        await self._try_all()
+        firsts = [row for row in rows if row.first]
+        found, tally = await self._rows(part, firsts, earlier, suspicion)
+        await self._try_all({row.pair for row in firsts})
         data = columns.to_bytes(found, kind, columns.names(self._work.nbest))
         await asyncio.to_thread(place.write, data)
         return tally
 
     async def _rows(
-        self, part: int, rows: list[Planned], earlier: Mapping[str, dict[str, Any]]
+        self, part: int, rows: list[Planned], earlier: Mapping[str, dict[str, Any]], suspicion: Suspicion | None
     ) -> tuple[list[dict[str, Any]], PartTally]:
         tally, reported = PartTally(), time.monotonic()
 
@@ -120,7 +158,9 @@ class PartWorker:
             engine = await self._engine(row.pair)
             fields = earlier.get(row.id)
             if fields is None:
-                fields = columns.record(await self._translated(engine, row), row.id, self._work.nbest)
+                deadly = suspicion is not None and row.id in suspicion.deadly
+                finished = _deadly(engine, row) if deadly else await self._translated(engine, row)
+                fields = columns.record(finished, row.id, self._work.nbest)
                 self._observer.row(fields, engine.budget)
             tally.add(fields, engine.budget)
             if time.monotonic() - reported > REPORT_SECONDS:
@@ -128,6 +168,12 @@ class PartWorker:
                 self._observer.part(part, tally)
             return fields
 
+        if suspicion is not None:
+            found = []
+            for row in rows:
+                await self._observer.begin_row(part, row.id)
+                found.append(await one(row))
+            return found, tally
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
             return [await task for task in tasks], tally
@@ -154,10 +200,10 @@ class PartWorker:
     async def _submitted(self, engine: _Loaded, segment: Segment) -> Finished:
         return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
 
-    async def _try_all(self) -> None:
+    async def _try_all(self, pairs: Iterable[Pair]) -> None:
         """Before failures are written: those of a broken engine are not the segments' own."""
-        for task in self._engines.values():
-            if (engine := await task).failures:
+        for pair in pairs:
+            if (engine := await self._engine(pair)).failures:
                 await self._try(engine, 1)
 
     async def _try(self, engine: _Loaded, least: int) -> None:
@@ -185,9 +231,14 @@ class PartWorker:
                 path.write_bytes(self._work.profile)
                 recipe = recipe.changed({"stop.profile": str(path)})
             check_here(recipe)
-            built = await asyncio.to_thread(build, recipe)
-        session = built.session()
-        await session.start()
+            try:
+                built = await asyncio.to_thread(build, recipe)
+                session = built.session()
+                await session.start()
+            except Exception as error:
+                if self._work.elsewhere:
+                    raise Broken(f"the engine does not start: {error}") from error
+                raise
         in_flight = built.recipe.run.in_flight or IN_FLIGHT
         return _Loaded(session, asyncio.Semaphore(in_flight), built.rule.budget, recipe.run.deadline)
 
@@ -195,6 +246,12 @@ class PartWorker:
         for task in self._engines.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 await task.result().session.close()
+
+
+def _deadly(engine: _Loaded, row: Planned) -> Finished:
+    """The outcome of a row that is not tried any more."""
+    told = f"the worker's process ended {DEADLY_DEATHS} times while this row was translated"
+    return Finished.without_candidates(row.as_segment(), Verdict.FAILED, engine.session.signature, told)
 
 
 def check_here(recipe: Recipe) -> None:

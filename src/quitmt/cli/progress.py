@@ -174,7 +174,8 @@ class Progress:
         if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
-            possible = (outcome.budget or self._budget) + outcome.anchors
+            failed = outcome.stop is Verdict.FAILED  # what it did not take was not saved
+            possible = outcome.cost if failed else (outcome.budget or self._budget) + outcome.anchors
             self._possible += possible
             if outcome.cost:
                 self._bill.add(finished, possible)

@@ -57,7 +57,8 @@ class Remembered:
     def samples(self, cost: float) -> float:
         """How many samples a segment has for this cost, on average."""
         count = min(self.count, WINDOW)
-        return float(cost / self._price[:count].mean() - self._anchors[:count].mean())
+        price = self._price[:count].mean() or 1.0  # an engine may count no tokens
+        return float(cost / price - self._anchors[:count].mean())
 
     def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
         """The one with which the remembered segments would have had this mean cost, as far as is known."""
