@@ -107,27 +107,38 @@ def main() -> None:
 
 
 def report(name: str, reranker: Any, pools: list[RecordedPool], args: Any) -> None:
-    traits, rows = traits_of(reranker, RerankerTraits), list[Seen]()
-    for cost in args.costs:
-        signed = reranker.signature.partition("|")[0]
-        granted = auto.rule(signed, traits, auto.Wish(max_cost=cost), k=STEP, n=args.budget)
-        steered: Any = granted.rule
-        steered = replace(steered, rule=replace(steered.rule, minimum=2 * STEP))  # one pass for all costs
-        looks = list(steered.rule.sizes())[:-1]
-        if not rows:
-            rows = [Seen.of(observe(reranker, [pool])[0], steered, looks, len(pool.anchors)) for pool in pools]
-        found = np.array([one_run(steered, rows, looks, args, seed) for seed in range(args.runs)])
+    rules = {cost: granted(reranker, cost, args.budget) for cost in args.costs}
+    rows: dict[float, list[Seen]] = {cost: [] for cost in rules}
+    for pool in pools:
+        (one,) = observe(reranker, [pool])
+        for cost, steered in rules.items():
+            rows[cost].append(Seen.of(one, steered, looks_of(steered), len(pool.anchors)))
+    for cost, steered in rules.items():
+        found = np.array([one_run(steered, rows[cost], args, seed) for seed in range(args.runs)])
         mean, regret, hindsight, fixed = found.T
         error, ratio = abs(mean / cost - 1), regret.mean() / hindsight.mean()
         print(
-            f"| {name} | {len(rows)} | {cost:g} | {mean.mean():.1f} | {error.mean():.1%} | "
+            f"| {name} | {len(pools)} | {cost:g} | {mean.mean():.1f} | {error.mean():.1%} | "
             f"{np.quantile(error, 0.9):.1%} | {error.max():.1%} | {ratio:.2f} | {regret.mean() / fixed.mean():.2f} |",
             flush=True,
         )
 
 
-def one_run(steered: Steered, rows: list[Seen], looks: list[int], args: Any, seed: int) -> tuple[float, ...]:
+def granted(reranker: Any, cost: float, budget: int) -> Steered:
+    """The rule that ``--max-cost`` gives."""
+    traits, signed = traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0]
+    found: Any = auto.rule(signed, traits, auto.Wish(max_cost=cost), k=STEP, n=budget).rule
+    assert isinstance(found, Steered)
+    return found
+
+
+def looks_of(steered: Steered) -> list[int]:
+    return list(steered.rule.sizes())[:-1]
+
+
+def one_run(steered: Steered, rows: list[Seen], args: Any, seed: int) -> tuple[float, ...]:
     """Mean cost, regret, and the regrets of the rule in hindsight and of a fixed N at this cost."""
+    looks = looks_of(steered)
     order = np.random.default_rng(seed).permutation(len(rows))[: args.segments]
     chosen, steering = [rows[place] for place in order], steered.steer()
     steering.expect(None if args.stream else len(chosen))
