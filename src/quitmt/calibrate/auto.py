@@ -51,7 +51,8 @@ class Wish:
 
 
 def loss_in(text: str, spread: float | None) -> float:
-    """What ``--max-loss`` means in units of the score; ``spread`` is its standard deviation over segments."""
+    """What ``--max-loss`` means in units of the score; ``spread`` is its standard deviation over segments, None if it
+    is not known and 0 if there is none."""
     number = text.removesuffix("sd")
     try:
         value = float(number)
@@ -65,6 +66,11 @@ def loss_in(text: str, spread: float | None) -> float:
         raise UsageError(
             f"{setting('stop.max_loss', text)}: how much the scores of this reranker vary is not known",
             hint="calibrate first (quitmt calibrate), or give the loss in units of the score",
+        )
+    if not spread:
+        raise UsageError(
+            f"{setting('stop.max_loss', text)}: the best scores of these pools are all the same",
+            hint="take more pools, or give the loss in units of the score",
         )
     return value * spread
 

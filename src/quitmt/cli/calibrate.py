@@ -143,7 +143,7 @@ def act(args: argparse.Namespace) -> int:
         assert judging is not None
         found = promises.calibrated(judging, asked, observed, pools, source, quiet=args.quiet)
     else:
-        request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed) or None))
+        request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))
     if args.output:  # before the picture, which may fail
