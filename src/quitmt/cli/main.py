@@ -165,7 +165,7 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
     except OSError as error:
         if args.debug:
             raise
-        say(f"cannot write: {error.strerror}")
+        say(f"cannot write: {error.strerror or error}")
         return BAD
     except KeyboardInterrupt:  # before any segment was begun
         say("interrupted")
