@@ -108,6 +108,7 @@ def act(args: argparse.Namespace) -> int:
 
         from quitmt.batch.cluster import WorkerPool
         from quitmt.batch.job import BatchJob
+        from quitmt.batch.plan import refuse_output_as_input
         from quitmt.batch.rows import InputColumns
         from quitmt.batch.run import run
     except ImportError as error:
@@ -125,6 +126,7 @@ def act(args: argparse.Namespace) -> int:
         args.rows_per_file,
         args.distinct,
     )
+    refuse_output_as_input(job)
     pool = WorkerPool.sized(
         args.workers,
         gpus=args.gpus_per_worker,
