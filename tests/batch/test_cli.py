@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from quitmt.batch import cluster
 from quitmt.batch.board import Board, is_hopeless
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.plan import Plan
+from quitmt.batch.run import BatchSummary
 from quitmt.batch.tally import PartTally
 from quitmt.cli.batch import BatchProgress, summary_lines
 from quitmt.errors import QuitmtError, UsageError
@@ -171,6 +173,19 @@ def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> Non
         "copied source in 1 row: the translation is the source itself",
     ]
     assert "1 second in this run" in summary_lines(plan, total, 1.0, 4, 2.0)
+
+
+@pytest.mark.parametrize("words", [(), ("--retry-failed",)])
+def test_the_command_that_takes_up_failures_is_the_one_that_was_given(
+    quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Not that of whoever calls ``main``."""
+    total = PartTally(rows=2, segments=2, failed=1, error="no")
+    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(Plan((2,), 2, ()), total, 1.0))
+    given = ("batch", tmp_path / "a.txt", "-o", tmp_path / "out put", "-q", *words)
+    ran = quitmt(*given)
+    own = shlex.join(["quitmt", *map(str, given[: len(given) - len(words)]), "--retry-failed"])
+    assert ran.code == 1 and ran.err.splitlines()[-1] == f"quitmt: to take them up again: {own}"
 
 
 def test_progress_tells_rate_and_time_left() -> None:
