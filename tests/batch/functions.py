@@ -50,3 +50,8 @@ def deadly(source: str, start: int, stop: int) -> list[str]:
     if "17" in source:
         os._exit(3)
     return words(source, start, stop)
+
+
+def keyed(source: str, start: int, stop: int) -> list[str]:
+    """What is in the environment of a worker."""
+    return [os.environ.get("OPENAI_API_KEY", "none")] * (stop - start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from quitmt.batch import cluster
 from quitmt.batch.board import DEADLY_DEATHS, SUSPECT_DEATHS, Board, is_hopeless
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.plan import Plan
+from quitmt.batch.run import BatchSummary
 from quitmt.batch.tally import PartTally
 from quitmt.cli.batch import BatchProgress, summary_lines
 from quitmt.errors import QuitmtError, UsageError
@@ -39,6 +42,9 @@ BAD: list[tuple[str, str]] = [
     ("{}/a.txt --rows-per-file 0", "--rows-per-file must be a whole number of at least 1, not 0"),
     ("{}/a.txt --run-deadline 9", "--run-deadline does not go with a job of many workers"),
     ("{}/a.txt --workers two", "--workers must be a number or a range such as 2-8, not 'two'"),
+    ("{}/a.txt --workers ²", "--workers must be a number or a range such as 2-8, not '²'"),
+    ("{}/a.txt --workers 1-²", "--workers must be a number or a range such as 2-8, not '1-²'"),
+    ("{}/a.txt --workers 2-", "--workers must be a number or a range such as 2-8, not '2-'"),
     ("{}/a.txt --workers 4-2", "--workers must be a number from 1 on, or a range such as 2-8"),
     ("{}/a.txt --gpus-per-worker -1", "--gpus-per-worker must be 0 or more, not -1"),
     ("{}/a.txt --working-dir {}/nowhere", "there is no folder {}/nowhere"),
@@ -46,6 +52,8 @@ BAD: list[tuple[str, str]] = [
     ("{}/a.txt --text {}/a.txt", "{}/a.txt is an input of this job and would be overwritten (write to another file)"),
     ("{}/a.txt --text {}/none/x", "cannot write {}/none/x: there is no folder {}/none"),
     ("{}/a.txt --address here", "--address must be HOST:PORT, or auto for the cluster of this machine"),
+    ("{}/a.txt --address here:²", "--address must be HOST:PORT, or auto for the cluster of this machine"),
+    ("{}/a.txt --address a..b:1", "there is no Ray at a..b:1: "),
     ("{}/a.txt --address ray://h:1", "does not work by way of Ray's client (run it on a machine of the cluster, with"),
 ]
 
@@ -73,7 +81,7 @@ def test_an_output_that_cannot_be_written(quitmt: Callable[..., Ran], tmp_path: 
 
 
 def test_more_workers_than_fit() -> None:
-    there = {"CPU": 3.0, "GPU": 1.0}
+    there = [{"CPU": 3.0, "GPU": 1.0}]
     cluster._check_room(WorkerPool(1, 8, gpus=1.0, address="auto"), there)
     cluster._check_room(WorkerPool(0, 8, gpus=2.0, address="auto"), there)
     with pytest.raises(UsageError, match=r"^there is no room for 2 workers with .*: GPUs needed 2, found 1 \(fewer"):
@@ -82,9 +90,40 @@ def test_more_workers_than_fit() -> None:
         cluster._check_room(WorkerPool(4, 4, address="auto"), there)
 
 
+def test_a_worker_must_fit_on_one_machine() -> None:
+    ones, threes = [{"CPU": 8.0, "GPU": 1.0}] * 4, [{"CPU": 8.0, "GPU": 3.0}] * 2
+    cluster._check_room(WorkerPool(4, 8, gpus=1.0, address="auto"), ones)
+    cluster._check_room(WorkerPool(2, 3, gpus=2.0, address="auto"), threes)
+    cluster._check_room(WorkerPool(20, 20, gpus=0.3, cpus=0.0, address="auto"), threes)
+    cluster._check_room(WorkerPool(99, 99, cpus=0.0, address="auto"), ones)
+    cluster._check_room(WorkerPool(0, 8, gpus=2.0, address="auto"), ones)  # it may grow
+    cluster._check_room(WorkerPool(0, 8, gpus=2.0, address="auto"), [])
+    said = r"^there is no room for {} with 2 GPUs and 1 CPUs on one machine each: {} would fit \(fewer"
+    with pytest.raises(UsageError, match=said.format("1 worker", 0)):
+        cluster._check_room(WorkerPool(1, 8, gpus=2.0, address="auto"), ones)
+    with pytest.raises(UsageError, match=said.format("3 workers", 2)):
+        cluster._check_room(WorkerPool(3, 3, gpus=2.0, address="auto"), threes)
+    apart = [{"CPU": 8.0}, {"GPU": 8.0}]
+    with pytest.raises(UsageError, match="with 1 GPUs and 1 CPUs on one machine each: 0 would fit"):
+        cluster._check_room(WorkerPool(1, 1, gpus=1.0, address="auto"), apart)
+
+
+def test_workers_elsewhere_get_what_engines_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert cluster._runtime_env(WorkerPool()) == {}
+    given = cluster._runtime_env(WorkerPool(address="auto", working_dir="."))
+    assert "secret" not in str(given), "Ray writes it to its logs"
+    monkeypatch.setenv("OPENAI_API_KEY", "other")
+    given["worker_process_setup_hook"]()
+    assert os.environ["OPENAI_API_KEY"] == "secret" and "OPENAI_BASE_URL" not in os.environ
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    assert cluster._runtime_env(WorkerPool(address="auto", working_dir=".")) == {"working_dir": "."}
+
+
 def test_here_nothing_grows_and_cores_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "cores", lambda: 2)
-    there = {"CPU": 9.0}
+    there = [{"CPU": 9.0}]
     cluster._check_room(WorkerPool(2, 8), there)
     cluster._check_room(WorkerPool(8, 8, cpus=0.25), there)
     with pytest.raises(UsageError, match=r"^there is no room for 3 workers with .*: CPUs needed 3, found 2 \(fewer"):
@@ -154,6 +193,19 @@ def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> Non
         "copied source in 1 row: the translation is the source itself",
     ]
     assert "1 second in this run" in summary_lines(plan, total, 1.0, 4, 2.0)
+
+
+@pytest.mark.parametrize("words", [(), ("--retry-failed",)])
+def test_the_command_that_takes_up_failures_is_the_one_that_was_given(
+    quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Not that of whoever calls ``main``."""
+    total = PartTally(rows=2, segments=2, failed=1, error="no")
+    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(Plan((2,), 2, ()), total, 1.0))
+    given = ("batch", tmp_path / "a.txt", "-o", tmp_path / "out put", "-q", *words)
+    ran = quitmt(*given)
+    own = shlex.join(["quitmt", *map(str, given[: len(given) - len(words)]), "--retry-failed"])
+    assert ran.code == 1 and ran.err.splitlines()[-1] == f"quitmt: to take them up again: {own}"
 
 
 def test_progress_tells_rate_and_time_left() -> None:

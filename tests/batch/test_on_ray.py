@@ -126,6 +126,25 @@ def test_a_row_that_ends_every_process_fails_and_no_other_does(job: BatchJob) ->
     assert [row["id"] for row in results(job) if row["error"]] == ["a.txt:17"]
 
 
+def test_workers_of_a_cluster_get_the_key_and_ray_does_not_log_it(
+    job: BatchJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    key = f"key-{os.getpid()}-{time.time_ns()}"
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "object_store_memory": 100 << 20})
+    try:
+        logs = Path(nodes.head_node.get_logs_dir_path())
+        ran = batch(job, "--address", nodes.address, function="keyed", OPENAI_API_KEY=key)
+    finally:
+        nodes.shutdown()
+    assert ran.returncode == 0, ran.stderr
+    assert {row["translation"] for row in results(job)} == {key}
+    texts = [path.read_bytes() for path in logs.rglob("*") if path.is_file()]
+    assert texts and not any(key.encode() in text for text in texts)
+
+
 @pytest.mark.skipif(find_spec("aiohttp_cors") is None, reason="needs ray[default]")
 def test_the_dashboard_and_the_numbers_of_the_job_as_metrics(job: BatchJob) -> None:
     """As Prometheus reads them, from the addresses that Ray tells it."""

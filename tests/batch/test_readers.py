@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quitmt.batch.columns import names
 from quitmt.batch.job import BatchJob
 from tests.batch.jobs import planned, recipe, results, worked
 
@@ -53,3 +55,9 @@ def test_a_folder_is_read_while_the_job_is_still_in_it(tmp_path: Path, read: Cal
     assert len(found) == 12 and sum(row["error"] is not None for row in found) == 3
     assert (tmp_path / "out" / "_quitmt" / "input").is_dir()
     assert read(job.output) == [(row["id"], row["translation"]) for row in found]
+
+
+def test_the_page_names_the_columns() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
+    told = page.partition("Their columns are fields of an")[2].partition(":")[2].partition(". `--nbest")[0]
+    assert tuple(re.findall(r"`(\w+)`", told)) == names(nbest=0)

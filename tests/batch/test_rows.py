@@ -103,6 +103,67 @@ def test_a_record_of_csv_may_span_lines(tmp_path: Path) -> None:
     assert texts(path) == ["one\ntwo", "three"]
 
 
+@pytest.mark.parametrize("use", ["source_language", "target_language", "context"])
+def test_a_column_that_no_record_of_a_json_file_has_is_misspelt(tmp_path: Path, use: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"source": "a"}\n{"source": "b", "it": "de"}\n')
+    assert texts(path, InputColumns(**{use: "it"})) == ["a", "b"]
+    with pytest.raises(InputError, match=r"^a\.jsonl has no column 'its' \(there is source\)$"):
+        texts(path, InputColumns(**{use: "its"}))
+    path.write_text("\n")
+    assert texts(path, InputColumns(**{use: "its"})) == [], "a file without records has no names to compare with"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("a.csv", "\nsource,n\n\nx,1\n  \ny,2\n\n", [(2, "x"), (4, "y")]),
+        ("a.tsv", "source\tn\nx\t1\n\n\ny\t2\n\n", [(1, "x"), (4, "y")]),
+        ("a.tsv", "source\tn\n\t\nx\t1\n", [(1, ""), (2, "x")]),
+        ("a.csv", "\nsource\n\nx\n\ny\n\n", [(1, ""), (2, "x"), (3, ""), (4, "y"), (5, "")]),
+        ("a.tsv", "source\n\nx\n", [(1, ""), (2, "x")]),
+    ],
+)
+def test_blank_lines_of_tables_count_and_are_texts_where_there_is_one_column(
+    tmp_path: Path, name: str, text: str, rows: list[tuple[int, str]]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert [(row.number, row.source) for row in read(found(path), path.suffix[1:], InputColumns())] == rows
+
+
+def test_blank_lines_before_a_table_without_a_header(tmp_path: Path) -> None:
+    path, columns = tmp_path / "a.tsv", InputColumns("1", header=False)
+    path.write_text("\n\nx\n")
+    assert [(row.number, row.source) for row in read(found(path), "tsv", columns)] == [(1, ""), (2, ""), (3, "x")]
+    path.write_text("\n\nx\t7\n")
+    assert [(row.number, row.source) for row in read(found(path), "tsv", columns)] == [(3, "x")]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_an_empty_language_is_the_recipe_s(tmp_path: Path, kind: str) -> None:
+    path, records = tmp_path / f"a.{kind}", [{"source": "x", "from": "", "to": "de"}, {"source": "y", "from": "en"}]
+    if kind == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist([{"to": "", **one} for one in records]), path)
+    elif kind == "jsonl":
+        path.write_text("\n".join(json.dumps({"to": "", **one}) for one in records))
+    else:
+        rows = [
+            ["source", "from", "to"],
+            *([one.get(name, "") for name in ("source", "from", "to")] for one in records),
+        ]
+        path.write_text("".join(("," if kind == "csv" else "\t").join(row) + "\n" for row in rows))
+    columns = InputColumns(source_language="from", target_language="to")
+    pairs = [(row.source_language, row.target_language) for row in read(found(path), kind, columns)]
+    assert pairs == [(None, "de"), ("en", None)]
+
+
+def test_two_columns_of_a_name_matter_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("source,note,note\nx,1,2\n")
+    assert texts(path) == ["x"]
+
+
 def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
@@ -124,6 +185,16 @@ BAD: list[tuple[str, bytes, InputColumns, str]] = [
     ("a.jsonl", b'{"source": "x", "k": null}\n', InputColumns(id="k"), "a.jsonl, row 1: there is no id in 'k'"),
     ("a.csv", b"text,n\nx,1\n", InputColumns(), "a.csv has no column 'source' (there is text, n)"),
     ("a.csv", b"source,n\nx,1\ny\n", InputColumns(), "a.csv, row 2: 1 columns in place of 2"),
+    ("a.csv", b"k,source\n,x\n", InputColumns(id="k"), "a.csv, row 1: there is no id in 'k'"),
+    (
+        "a.csv",
+        b'source,n\nx,1\n"y,1\nz,1\n',
+        InputColumns(),
+        "a.csv, line 3: a quote is opened and never closed (close",
+    ),
+    ("a.csv", b'source,n\nx,1\n"y,1\n"z",1\n', InputColumns(), "a.csv, line 3: ',' expected after '\"'"),
+    ("a.csv", b"source,source\nx,1\n", InputColumns(), "a.csv has 2 columns 'source' (rename all but one)"),
+    ("a.tsv", b"n\tk\tk\nx\t1\t2\n", InputColumns("n", "k"), "a.tsv has 2 columns 'k' (rename all but one)"),
     ("a.txt", b"x\n", InputColumns(id="k"), "a.txt is plain text, which has no column for the id"),
 ]
 

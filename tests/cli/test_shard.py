@@ -130,6 +130,22 @@ def test_what_is_no_part(quitmt: Quitmt, text: Path, shard: str) -> None:
     assert ran.err.count("\n") == 1 and not (text.parent / "out.text").exists()
 
 
+def test_parts_are_not_paced(quitmt: Quitmt, text: Path) -> None:
+    """What a line gets would depend on the lines before it, which another part has."""
+    ran = quitmt("translate", text, "--shard", "1/2", "--max-cost", 20, "-k", 4, "-n", 64)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--max-cost paces segments in their order, and a part (--shard) does not know what the other" in ran.err
+    assert "or take --stop fixed:32" in ran.err and ran.err.count("\n") == 1
+
+
+def test_a_known_curve_and_a_fixed_number_go_with_parts(quitmt: Quitmt, text: Path) -> None:
+    text.write_text("Yes.\nNo.\n")
+    for words in (("--max-cost", 16), ("--max-cost", 4, "-k", 4, "-n", 64)):
+        parts = [quitmt("translate", text, "-q", "--shard", f"{number}/2", *words) for number in (1, 2)]
+        assert [ran.code for ran in parts] == [0, 0], parts
+        assert "".join(ran.out for ran in parts) == quitmt("translate", text, "-q", *words).out
+
+
 def test_what_has_no_known_length_has_no_parts(quitmt: Quitmt, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

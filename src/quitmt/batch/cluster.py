@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -22,6 +23,12 @@ CONNECT_SECONDS = 5.0
 START_SECONDS = "300"
 OBJECT_STORE_BYTES = 100 << 20
 """Here. Only numbers of parts and their tallies go through it."""
+
+SHARES = 10_000
+"""Of a GPU or a CPU: the smallest that Ray knows."""
+
+PASSED = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+"""What engines read from the environment, and workers on other machines would lack."""
 
 GREETING = b"Set ray log level from environment variable"
 """Ray says so when it is told to say nothing."""
@@ -54,10 +61,10 @@ class WorkerPool:
     @classmethod
     def sized(cls, workers: str, **more: Any) -> WorkerPool:
         """From ``4`` or ``2-8``."""
-        least, dash, most = workers.partition("-")
-        if not least.isdigit() or (dash and not most.isdigit()):
+        found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", workers)
+        if not found:
             raise UsageError(f"{setting('batch.workers')} must be a number or a range such as 2-8, not {workers!r}")
-        return cls(int(least), int(most or least), **more)
+        return cls(int(found[1]), int(found[2] or found[1]), **more)
 
     def for_parts(self, parts: int) -> WorkerPool:
         """Without workers that would have nothing to do."""
@@ -93,8 +100,8 @@ def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
     if not pool.debug:  # Ray's C++ part warns of what Ray Data does by itself
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     more: dict[str, Any] = {"logging_level": level, "log_to_driver": pool.debug}
-    if pool.working_dir is not None:
-        more["runtime_env"] = {"working_dir": pool.working_dir}
+    if environment := _runtime_env(pool):
+        more["runtime_env"] = environment
     try:
         if pool.address is None:
             # One more than the workers take, so that whatever else Ray runs is never starved by them.
@@ -109,10 +116,30 @@ def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
         raise UsageError(f"{where}: {told(error).partition('. ')[0].rstrip('.')}", hint=hint) from None
     logging.getLogger("ray.data").setLevel(level)
     try:
-        _check_room(pool, ray.cluster_resources())
+        _check_room(pool, [node["Resources"] for node in ray.nodes() if node["Alive"]])
         yield ray, found.dashboard_url
     finally:
         ray.shutdown()
+
+
+def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
+    """What Ray gives to workers. Those of this machine have its environment anyway."""
+    found: dict[str, Any] = {}
+    if pool.working_dir is not None:
+        found["working_dir"] = pool.working_dir
+    values = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
+    if values and pool.address is not None:
+        found["worker_process_setup_hook"] = _passing(values)
+    return found
+
+
+def _passing(values: Mapping[str, str]) -> Callable[[], None]:
+    """A function that every worker calls first. Not Ray's ``env_vars``: it writes those to its logs, keys too."""
+
+    def pass_environment() -> None:
+        os.environ.update(values)
+
+    return pass_environment
 
 
 @contextmanager
@@ -138,25 +165,39 @@ def _check_address(address: str) -> None:
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not re.fullmatch("[0-9]{1,9}", port):
         raise UsageError(f"{setting('batch.address')} must be HOST:PORT, or auto for the cluster of this machine")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
 
 
-def _check_room(pool: WorkerPool, resources: Mapping[str, float]) -> None:
-    """That so many workers fit as there must be. Here nothing grows, so one must."""
+def _check_room(pool: WorkerPool, nodes: Sequence[Mapping[str, float]]) -> None:
+    """That so many workers fit as there must be, each on one machine. Here nothing grows, so one must."""
     here = pool.address is None
-    there = {**resources, "CPU": cores()} if here else resources
+    nodes = [{**node, "CPU": cores()} for node in nodes] if here else nodes
     least = max(pool.least, 1) if here else pool.least
-    for name, kind, each in (("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)):
-        needed, found = least * each, there.get(kind, 0.0)
+    grows = "" if here else ", or workers from 0 on where a cluster grows"
+    needs = [("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)]
+    for name, kind, each in needs:
+        needed, found = least * each, sum(node.get(kind, 0.0) for node in nodes)
         if needed > found:
-            grows = "" if here else ", or workers from 0 on where a cluster grows"
             who = f"{counted(least, 'worker')} with {setting(f'batch.{name}', f'{each:g}')}"
             raise UsageError(
                 f"there is no room for {who}: {kind}s needed {needed:g}, found {found:g}",
                 hint=f"fewer workers, or a smaller {setting(f'batch.{name}')}{grows}",
             )
+    taken = {kind: each for _, kind, each in needs if each}
+    fitting = sum(min(_times(node.get(kind, 0.0), each) for kind, each in taken.items()) for node in nodes if taken)
+    if taken and least > fitting:
+        what = " and ".join(f"{each:g} {kind}s" for kind, each in taken.items())
+        raise UsageError(
+            f"there is no room for {counted(least, 'worker')} with {what} on one machine each: {fitting} would fit",
+            hint=f"fewer workers, or smaller ones{grows}",
+        )
+
+
+def _times(there: float, each: float) -> int:
+    """How often it fits; Ray counts in ten-thousandths."""
+    return round(there * SHARES) // max(1, round(each * SHARES))

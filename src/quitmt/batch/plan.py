@@ -22,9 +22,9 @@ from typing import Any
 from quitmt.batch import rows
 from quitmt.batch.job import BatchJob, Folder
 from quitmt.batch.rows import InputRow
-from quitmt.batch.storage import InputFile
+from quitmt.batch.storage import InputFile, covers
 from quitmt.engine.items import Context
-from quitmt.errors import InputError
+from quitmt.errors import InputError, UsageError
 from quitmt.types import Segment
 
 Pair = tuple[str | None, str | None]
@@ -77,6 +77,14 @@ class Plan:
     def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
         source_target = [(one[0], one[1]) for one in fields["pairs"]]
         return cls(tuple(fields["parts"]), fields["distinct"], tuple(source_target))
+
+
+def refuse_output_as_input(job: BatchJob) -> None:
+    """When the command is given again, its results would be inputs, so such a job could not go on."""
+    for pattern in job.inputs:
+        if covers(pattern, job.folder.place, job.folder.name(0)):
+            hint = "choose a folder that is not among the inputs"
+            raise UsageError(f"the output {job.output} would be among the inputs {pattern}", hint=hint)
 
 
 def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:

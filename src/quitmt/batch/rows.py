@@ -1,7 +1,7 @@
 """Rows of input files, one after the other and in constant memory: Parquet, JSON lines, CSV, TSV and plain text.
 
 Plain or compressed by gzip or zstd, which is told by the first bytes. A row's number counts from 1 within its file:
-lines of text and of JSON, records of CSV and TSV after the header, rows of Parquet.
+lines of text and of JSON, records and blank lines of CSV and TSV after the header, rows of Parquet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quitmt.batch.storage import InputFile, told, unreadable
-from quitmt.errors import InputError, UsageError, unknown
+from quitmt.errors import InputError, QuitmtError, UsageError, unknown
 from quitmt.files.durable import is_writable
 
 FORMATS: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +30,8 @@ COMPRESSED = ("gz", "gzip", "zst", "zstd")
 CHUNK_BYTES = 1 << 18
 BATCH_ROWS = 1024
 LARGEST_FIELD = 1 << 24
+UNCLOSED = "unexpected end of data"
+"""What Python says of a quote that is open at the end of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,11 @@ def _rows(
     wanted = columns.wanted
     for number, record in records:
         found = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
-        if "id" in wanted and found["id"] is None:
+        if "id" in wanted and not found["id"]:
             raise InputError(f"{file.name}, row {number}: there is no id in {columns.id!r}")
         found["source"], found["context"] = found["source"] or "", found.get("context") or ""
+        for language in ("source_language", "target_language"):
+            found[language] = found.get(language) or None  # an empty cell means the recipe's, as no cell does
         yield InputRow(number, **found)  # type: ignore[arg-type]
 
 
@@ -121,10 +125,11 @@ def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns)
         if name not in there:
             hint = f"there is {', '.join(map(str, there)) or 'none'}"
             raise InputError(f"{file.name} has no column {name!r}", hint=hint)
+        if there.count(name) > 1:
+            raise InputError(f"{file.name} has {there.count(name)} columns {name!r}", hint="rename all but one")
 
 
 def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    import pyarrow
     from pyarrow import parquet
 
     with closing(file.place.open()) as opened:
@@ -136,11 +141,16 @@ def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapp
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-        except (pyarrow.ArrowException, OSError) as error:
-            raise InputError(f"{file.name}: damaged Parquet: {told(error)}") from None
+        except QuitmtError:
+            raise
+        except Exception as error:
+            raise _unusable(file, "Parquet", error) from None
 
 
 def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Every record has a source, and an id if ids are wanted. What else is wanted, at least one record has."""
+    first: list[str] = []
+    missing: set[str] | None = None
     for number, line in _lines(file):
         if not line.strip():
             continue
@@ -152,31 +162,62 @@ def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping
             raise InputError(f"{file.name}, line {number}: an object is wanted, not {type(record).__name__}")
         if columns.source not in record or (columns.id is not None and columns.id not in record):
             _check_columns(list(record), file, InputColumns(columns.source, columns.id))
+        if missing is None:
+            first, missing = list(record), {*columns.wanted.values()}
+        if missing:
+            missing -= record.keys()
         yield number, record
+    if missing:  # a name that no record has is misspelt
+        _check_columns(first, file, columns)
 
 
 def _separated(file: InputFile, columns: InputColumns, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """TSV knows no quotes, as the tools of the field write it."""
-    csv.field_size_limit(LARGEST_FIELD)
-    lines = (f"{line}\n" for _, line in _lines(file))
-    quoted = separator != "\t"
-    reader = csv.reader(lines) if quoted else csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
     names: list[str] = []
     number = 0
+    for values in _records(file, separator):
+        if not names and _is_blank(values):  # nobody knows yet how many columns there are
+            number += 1
+            continue
+        if not names:
+            names = values if columns.header else [str(one) for one in range(1, len(values) + 1)]
+            _check_columns(names, file, columns)
+            if columns.header:
+                number = 0
+                continue
+            if len(names) == 1:
+                yield from ((before, {names[0]: ""}) for before in range(1, number + 1))
+        number += 1
+        if len(names) == 1:
+            values = values or [""]
+        elif _is_blank(values):
+            continue
+        if len(values) != len(names):
+            told_of = f"{len(values)} columns in place of {len(names)}"
+            raise InputError(f"{file.name}, row {number}: {told_of}")
+        yield number, dict(zip(names, values, strict=True))
+
+
+def _is_blank(values: Sequence[str]) -> bool:
+    return len(values) < 2 and not "".join(values).strip()
+
+
+def _records(file: InputFile, separator: str) -> Iterator[list[str]]:
+    """TSV knows no quotes, as the tools of the field write it. In CSV they are checked: a quote that is not closed
+    would make one record of many."""
+    csv.field_size_limit(LARGEST_FIELD)
+    lines = (f"{line}\n" for _, line in _lines(file))
+    plain: dict[str, Any] = {"delimiter": separator, "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(lines, **(plain if separator == "\t" else {"strict": True}))
+    begins = 1
     try:
         for values in reader:
-            if not names:
-                names = values if columns.header else [str(one) for one in range(1, len(values) + 1)]
-                _check_columns(names, file, columns)
-                if columns.header:
-                    continue
-            number += 1
-            if len(values) != len(names):
-                told_of = f"{len(values)} columns in place of {len(names)}"
-                raise InputError(f"{file.name}, row {number}: {told_of}")
-            yield number, dict(zip(names, values, strict=True))
+            yield values
+            begins = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{file.name}, row {number + 1}: {told(error)}") from None
+        where = f"{file.name}, line {begins}"
+        if str(error) == UNCLOSED:
+            raise InputError(f"{where}: a quote is opened and never closed", hint="close it, or double it") from None
+        raise InputError(f"{where}: {told(error)}") from None
 
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
@@ -217,9 +258,16 @@ def _chunks(file: InputFile) -> Iterator[bytes]:
         while True:
             try:
                 chunk = read_some(CHUNK_BYTES)
-            except (pyarrow.ArrowException, OSError) as error:
-                what = f"damaged {kind} data" if kind else "cannot be read"
-                raise InputError(f"{file.name}: {what}: {told(error)}") from None
+            except Exception as error:
+                raise _unusable(file, f"{kind} data" if kind else None, error) from None
             if not chunk:
                 return
             yield chunk
+
+
+def _unusable(file: InputFile, kind: str | None, error: Exception) -> InputError:
+    """What reading failed by: pyarrow says that data are damaged, a file system may raise whatever it likes."""
+    import pyarrow
+
+    is_damaged = kind is not None and isinstance(error, (pyarrow.ArrowException, OSError))
+    return InputError(f"{file.name}: {f'damaged {kind}' if is_damaged else 'cannot be read'}: {told(error)}")

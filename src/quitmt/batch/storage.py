@@ -1,12 +1,14 @@
 """Files wherever they are: local paths, and addresses such as s3://bucket/folder, by fsspec or by pyarrow.
 
-Invariant: ``write`` leaves a whole file or none, also when the process or the machine dies in the middle of it. Two
-that write the same file at once leave that of one of them.
+Invariants: ``write`` leaves a whole file or none, also when the process or the machine dies in the middle of it. Two
+that write the same file at once leave that of one of them. Whatever a file system raises, what leaves this module is
+one sentence that names the place and the reason.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +45,11 @@ class Location:
         return self._found[1]
 
     @property
+    def real_path(self) -> str:
+        """The same for all ways to write it, as far as that can be known."""
+        return os.path.realpath(self.path) if self.is_local else self.path.rstrip("/")
+
+    @property
     def is_local(self) -> bool:
         return "://" not in self.url or self.url.startswith("file://")
 
@@ -52,18 +59,27 @@ class Location:
     def __reduce__(self) -> Any:
         return Location, (self.url,)
 
-    def exists(self) -> bool:
+    def kind(self) -> str | None:
+        """``file`` or ``directory``, or None if it is not there. (fsspec's ``exists`` is also False of what cannot be
+        reached.)"""
         with unreadable(self.url):
-            return bool(self.system.exists(self.path))
+            try:
+                return str(self.system.info(self.path)["type"])
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def exists(self) -> bool:
+        return self.kind() is not None
 
     def names(self) -> set[str]:
         """Of the files in a folder; none if there is no such folder."""
-        self.system.invalidate_cache()
-        try:
-            found = self.system.ls(self.path, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return set()
-        return {one.rstrip("/").rpartition("/")[2] for one in found}
+        with unreadable(self.url):
+            self.system.invalidate_cache()
+            try:
+                found = self.system.ls(self.path, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+            return {one.rstrip("/").rpartition("/")[2] for one in found}
 
     def read(self) -> bytes:
         with unreadable(self.url):
@@ -95,9 +111,24 @@ class Location:
             elif self.url.partition("://")[0] in WHOLE_WRITES:
                 self.system.pipe_file(self.path, data)
             else:
-                temporary = f"{self.path}.{uuid.uuid4().hex}.tmp"
-                self.system.pipe_file(temporary, data)
+                self._write_and_move(data)
+
+    def _write_and_move(self, data: bytes) -> None:
+        temporary = _temporary(self.path)
+        try:
+            self.system.pipe_file(temporary, data)
+            try:
                 self.system.mv(temporary, self.path)
+            except Exception:  # each has its own for a file that is there already
+                if not self.exists():
+                    raise
+                # HDFS does not replace. Whoever dies between these two leaves none, and none is written again.
+                self.system.rm_file(self.path)
+                self.system.mv(temporary, self.path)
+        except BaseException:
+            with suppress(Exception):
+                self.system.rm_file(temporary)
+            raise
 
     def remove(self) -> None:
         """A file, or a folder with all that is in it; no matter if it is not there."""
@@ -105,8 +136,14 @@ class Location:
             self.system.rm(self.path, recursive=True)
 
 
+def _temporary(path: str) -> str:
+    """Hidden, so that whoever reads the folder meanwhile leaves it out."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.tmp"
+
+
 def _write_local(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = Path(_temporary(str(path)))
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -132,16 +169,17 @@ def file_system(url: str) -> tuple[Any, str]:
         return _arrow(url, str(error))
     except ValueError as error:
         raise UsageError(f"{url}: {error}", hint="name a path, or an address such as s3://bucket/folder") from None
+    except Exception as error:  # some log in here
+        raise UsageError(f"{url} cannot be reached: {told(error)}") from None
 
 
 def _arrow(url: str, lacking: str) -> tuple[Any, str]:
     from fsspec.implementations.arrow import ArrowFSWrapper
-    from pyarrow import ArrowException
     from pyarrow.fs import FileSystem
 
     try:
         system, path = FileSystem.from_uri(url)
-    except (ArrowException, OSError, ValueError):
+    except Exception:
         raise UsageError(f"{url} cannot be reached: {lacking}") from None
     return ArrowFSWrapper(system), path
 
@@ -159,19 +197,42 @@ def matches(pattern: str) -> list[InputFile]:
     """The files that a path, an address or a pattern means, in alphabetical order; a folder means all in it."""
     place = Location(pattern)
     system, path = place.system, place.path
+    if not _is_pattern(pattern):
+        if (kind := place.kind()) is None:
+            raise InputError(f"there is no file {pattern}")
+        if kind != "directory":
+            return [InputFile(place, path.rpartition("/")[2])]
+        path = f"{path.rstrip('/')}/**"
+    fixed = _fixed(path)
     with unreadable(pattern):
-        if not any(sign in pattern for sign in MAGIC):
-            if not system.exists(path):
-                raise InputError(f"there is no file {pattern}")
-            if not system.isdir(path):
-                return [InputFile(place, path.rpartition("/")[2])]
-            path = f"{path.rstrip('/')}/**"
         found = sorted(one for one in system.glob(path) if not system.isdir(one))
-        fixed = _fixed(path)
-        visible = [one for one in found if not any(part[:1] in "._" for part in one[len(fixed) :].split("/"))]
+        visible = [one for one in found if not _is_hidden(one[len(fixed) :])]
     if not visible:
+        Location(_address(place, fixed)).names()  # a folder that cannot be read gives no matches; this says why
         raise InputError(f"no file matches {pattern}", hint="quote a pattern, so that the shell leaves it alone")
     return [InputFile(Location(_address(place, one)), one[len(fixed) :]) for one in visible]
+
+
+def covers(pattern: str, folder: Location, name: str) -> bool:
+    """Whether a pattern, or a folder, takes in a file of this name in another folder, once it is there."""
+    from fsspec.utils import glob_translate
+
+    own = Location(pattern)
+    if type(own.system) is not type(folder.system):
+        return False
+    path, inner = own.real_path, folder.real_path
+    if not _is_pattern(pattern):
+        return f"{inner}/".startswith(f"{path}/") and (inner == path or not _is_hidden(inner[len(path) + 1 :]))
+    file = f"{inner}/{name}"
+    return bool(re.match(glob_translate(path), file)) and not _is_hidden(file[len(_fixed(path)) :])
+
+
+def _is_pattern(text: str) -> bool:
+    return any(sign in text for sign in MAGIC)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part[:1] in "._" for part in path.split("/"))
 
 
 def _fixed(path: str) -> str:

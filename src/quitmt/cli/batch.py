@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from quitmt.batch.job import ROWS_PER_FILE  # which loads nothing that batch would need an extra for
 from quitmt.cli import options
 from quitmt.errors import MissingExtra, counted
 from quitmt.remarks import ADVICE
@@ -79,9 +80,9 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--rows-per-file",
         type=int,
-        default=1000,
+        default=ROWS_PER_FILE,
         metavar="N",
-        help="rows of a file, and of what a kill may cost (1000)",
+        help=f"rows of a file, and of what a kill may cost ({ROWS_PER_FILE})",
     )
     group.add_argument("--text", metavar="FILE", help="the translations as plain lines too, in the order of the input")
     group.add_argument("--retry-failed", action="store_true", help="take up the segments again that failed")
@@ -108,6 +109,7 @@ def act(args: argparse.Namespace) -> int:
 
         from quitmt.batch.cluster import WorkerPool
         from quitmt.batch.job import BatchJob
+        from quitmt.batch.plan import refuse_output_as_input
         from quitmt.batch.rows import InputColumns
         from quitmt.batch.run import run
     except ImportError as error:
@@ -125,6 +127,7 @@ def act(args: argparse.Namespace) -> int:
         args.rows_per_file,
         args.distinct,
     )
+    refuse_output_as_input(job)
     pool = WorkerPool.sized(
         args.workers,
         gpus=args.gpus_per_worker,
@@ -154,7 +157,7 @@ def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
     if not total.failed:
         return 0
     print(f"quitmt: {counted(total.failed, 'segment')} failed, the first with: {total.error}", file=sys.stderr)
-    again = [*sys.argv[1:], *([] if args.retry_failed else ["--retry-failed"])]
+    again = args.words if args.retry_failed else [*args.words, "--retry-failed"]
     print(f"quitmt: to take them up again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
     return 1
 

@@ -122,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help(sys.stderr)
         return BAD
     args = parser().parse_args(words)
+    args.words = words  # for those who say how to go on
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     hush(args)
@@ -165,7 +166,7 @@ def act(args: argparse.Namespace, words: list[str]) -> int:
     except OSError as error:
         if args.debug:
             raise
-        say(f"cannot write: {error.strerror}")
+        say(f"cannot write: {error.strerror or error}")
         return BAD
     except KeyboardInterrupt:  # before any segment was begun
         say("interrupted")

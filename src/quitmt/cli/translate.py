@@ -23,6 +23,7 @@ from quitmt.files.lines import STDIN, count_lines, name_of, read_lines
 from quitmt.passages import split
 from quitmt.protocols import GeneratorTraits, RerankerTraits, traits_of
 from quitmt.recipe.build import build
+from quitmt.recipe.check import refuse_pacing
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
@@ -90,6 +91,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     recipe = with_support(options.recipe_of(args), args.support_from)
     if recipe.rerank.support == TEXTS and not args.support_from:
         raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
+    if args.shard and recipe.stop.max_cost is not None:
+        refuse_pacing(recipe, "a part (--shard) does not know what the other parts cost")
     part = shard.part_of(args.input, args.shard)
     lines = len(part.lines) if args.shard else count_lines(args.input)
     if results.is_finished(args, lines):

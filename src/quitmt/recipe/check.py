@@ -188,13 +188,12 @@ def refuse_texts(recipe: Recipe, whose: str) -> None:
         )
 
 
-def refuse_pacing(recipe: Recipe) -> None:
-    """For whoever works on segments in no order: raise if they would depend on each other."""
+def refuse_pacing(recipe: Recipe, why: str = "workers of a batch have none") -> None:
+    """For whoever works on segments in no order, or on a part of them: raise if they would depend on each other."""
     granted = granted_of(effective(recipe), NOTHING, profile_of(recipe.stop, NOTHING))
     if granted is not None and isinstance(granted.rule, Steered):
         hint = f"calibrate and give {setting('stop.profile')}, or take {setting('stop.rule', 'fixed:32')}"
-        told = "paces segments in their order, and workers of a batch have none"
-        raise UsageError(f"{setting('stop.max_cost')} {told}", hint=hint)
+        raise UsageError(f"{setting('stop.max_cost')} paces segments in their order, and {why}", hint=hint)
 
 
 def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
