@@ -295,7 +295,7 @@ def test_one_that_comes_to_refuse_is_named_and_left_out(
             other.refusal = (404, "The model `m` does not exist.")
             assert not any(draw.error for draw in await _drawn(ours, MANY[2:6]))
             other.refusal = None
-            await _until(lambda: "is back" in caplog.text)
+            await _until(lambda: f"the server at {other.base_url} is back" in caplog.text)
             before = len(other.requests)
             await _drawn(ours, MANY[6:])
             assert len(other.requests) > before
