@@ -42,8 +42,13 @@ last segments: no later ones make up for a dear one, and to be cut short costs m
 LAST = 3
 """Segments at the end of such a run that share what is left, each with the same number of candidates, if the run would
 be off by more than that: just so much that it is not."""
-HORIZON = 20
-"""Segments over which what was spent too much or too little is made up for, where nobody knows how many come."""
+HORIZON = 40
+"""Segments over which what was spent too much or too little is made up for, or all that are left if these are fewer."""
+DEAREST = 3.0
+"""A segment may cost so many times what was asked for, …"""
+PORTION = 0.05
+"""… or this share of what is left for all segments, if that is more. Else the first hard segments of a short run would
+take what the others need."""
 MOST = 48
 """Segments' costs that are made up for at most: what can never be met is not owed without end."""
 SWING = 0.4
@@ -147,7 +152,7 @@ class _Recording:
             self.kept_signals.append(self._kept(standing) if self._records_mean else min(signal, sys.float_info.max))
             if signal <= rule.threshold:
                 return Verdict.DECIDED
-        return Verdict.BUDGET if standing.size >= self._most else None
+        return Verdict.DECIDED if standing.size >= self._most else None
 
     @staticmethod
     def _kept(standing: Standing) -> float:
@@ -228,13 +233,16 @@ class ThresholdSteering:
             share = 1 - (owed - math.copysign(slack, owed)) / left
             return share, self._even(self._most(share, 1))
         beyond = owed - max(-slack / 2, min(slack / 2, owed))
-        wanted = 1 - max(-SWING, min(SWING, beyond / (left or HORIZON)))
+        wanted = 1 - max(-SWING, min(SWING, beyond / min(HORIZON, left or HORIZON)))
         rule = of.rule
         if of.learns_top:
             assert isinstance(rule, Headroom)
             rule = replace(rule, top=self._known.high)
         threshold = self._known.threshold(rule, wanted * of.cost, learned=of.learns_top)
-        most = of.budget if left is None else self._most(left - owed + slack, left)
+        # Where nobody knows how many segments come, as many as there were.
+        most = self._most(max(DEAREST, PORTION * (left or max(HORIZON, self._position))), 1)
+        if left is not None:
+            most = min(most, self._most(left - owed + slack, left))
         return wanted, self._rule(rule.at(threshold), most)
 
     def _most(self, costs: float, segments: int) -> int:
