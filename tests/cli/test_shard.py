@@ -135,7 +135,7 @@ def test_parts_are_not_paced(quitmt: Quitmt, text: Path) -> None:
     ran = quitmt("translate", text, "--shard", "1/2", "--max-cost", 20, "-k", 4, "-n", 64)
     assert (ran.code, ran.out) == (2, "")
     assert "--max-cost paces segments in their order, and a part (--shard) does not know what the other" in ran.err
-    assert "or take --stop fixed:32" in ran.err and ran.err.count("\n") == 1
+    assert "or take --stop fixed:16" in ran.err and ran.err.count("\n") == 1
 
 
 def test_a_known_curve_and_a_fixed_number_go_with_parts(quitmt: Quitmt, text: Path) -> None:

@@ -84,6 +84,8 @@ class Granted:
     """Whose figures it was chosen by."""
     promise: bool = False
     """Whether the profile's promise is kept by it."""
+    remark: str | None = None
+    """What whoever uses it should know."""
 
     def __str__(self) -> str:
         promise = f": {self.profile.promise}" if self.profile and self.promise else ""
@@ -98,25 +100,27 @@ def rule(
     *,
     k: int = 8,
     n: int = 512,
+    anchors: int = 0,
     steer: bool = True,
 ) -> Granted:
-    """``reranker`` is the name it goes by, or of an object the beginning of its signature. Unless ``steer``, no rule is
-    given that makes segments depend on each other."""
+    """``reranker`` is the name it goes by, or of an object the beginning of its signature. ``anchors`` are candidates
+    that every segment has beside its samples, and count as cost. Unless ``steer``, no rule is given that makes segments
+    depend on each other."""
 
     def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
         return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
 
     if profile is not None:
-        return granted(_of_profile(profile, wish), profile, promise=wish == Wish())
+        return granted(_of_profile(profile, wish, anchors), profile, promise=wish == Wish())
     known = _known(reranker) if traits.gives_rivals or traits.running_best else None
     if known and (known.step, known.budget) != (k, n):
         known = replace(known, curve=())  # its spread holds all the same
     if wish.max_cost is not None:
         cost, tokens = paced.price(wish.max_cost)
-        point = known.within_cost(cost) if known and not tokens else None
+        point = known.within_cost(cost - anchors) if known and not tokens else None
         if point is not None:
             return granted(point.rule, known)
-        return _paced(reranker, traits, cost, tokens=tokens, k=k, n=n, steer=steer)
+        return _paced(reranker, traits, cost, tokens=tokens, k=k, n=n, anchors=anchors, steer=steer)
     if traits.gives_rivals:
         plain, most = (f"{PLAIN},", PLAIN_MOST) if traits.judges_itself else ("loss:", MOST)
         if wish.max_loss is None:
@@ -131,17 +135,18 @@ def rule(
     raise _unknown_loss(reranker, traits, k, n)
 
 
-def _paced(reranker: str, traits: RerankerTraits, cost: float, *, tokens: bool, k: int, n: int, steer: bool) -> Granted:
+def _paced(
+    reranker: str, traits: RerankerTraits, cost: float, *, tokens: bool, k: int, n: int, anchors: int, steer: bool
+) -> Granted:
     kind = paced.kind(traits, PLAIN if traits.judges_itself else "loss", headroom(reranker))
     rule = None
     if kind is not None and steer:
         rule = paced.steered(kind[0], cost, tokens=tokens, learns_top=kind[1], k=k, n=n)
     if rule is None:
-        fixed = paced.fixed(cost, tokens=tokens, k=k, n=n)
-        if fixed.budget < n:
-            shape = f"{setting('stop.k', k)} {setting('stop.n', n)}"
-            log.warning(said(f"no curve of {reranker} with {shape} is known: every segment gets the same number"))
-        return Granted(fixed, f"fixed:{fixed.budget}")
+        fixed = paced.fixed(max(1.0, cost - anchors), tokens=tokens, k=k, n=n)
+        why = f"no rule is known that does better with {reranker} at this cost"
+        remark = f"{setting('stop.max_cost', f'{cost:g}')}: every segment gets the same number, since {why}"
+        return Granted(fixed, f"fixed:{fixed.budget}", remark=remark if fixed.budget < n else None)
     name = kind[0].partition(":")[0] if kind else ""
     return Granted(rule, f"{name}, paced to {cost:g} {'tokens' if tokens else 'candidates'} per segment on average")
 
@@ -201,13 +206,13 @@ def headroom(reranker: str) -> str | None:
     return entry.perfect if entry else None
 
 
-def _of_profile(profile: Profile, wish: Wish) -> str:
+def _of_profile(profile: Profile, wish: Wish, anchors: int) -> str:
     if wish.max_cost is not None:
         cost, tokens = paced.price(wish.max_cost)
         if tokens:
             hint = f"give a number of candidates, or leave out {setting('stop.profile')}"
             raise UsageError(f"{setting('stop.max_cost')}: the curve of a profile is in candidates", hint=hint)
-        return _found(profile.within_cost(cost), f"{cost:g} candidates a segment").rule
+        return _found(profile.within_cost(cost - anchors), f"{cost:g} candidates a segment").rule
     if wish.max_loss is not None:
         limit = loss_in(wish.max_loss, profile.spread)
         return _found(profile.within_loss(limit), f"a mean loss of {limit:g}").rule

@@ -5,6 +5,7 @@ Objects of the caller's may stand in for what the recipe names (``Given``).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
 from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
+from quitmt.errors import said
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
 from quitmt.generate.beams import GrowingBeams
@@ -36,6 +38,8 @@ from quitmt.recipe.effective import (
     title_of,
 )
 from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe, RerankRecipe
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,8 @@ def build(recipe: Recipe, given: Given = NOTHING) -> Built:
         )
     elif granted and whole.stop.max_loss is not None:
         auto.tell_basis(title_of(recipe, given), sampled)
+    if granted and granted.remark:
+        log.warning(said(granted.remark))
     return Built(_named(whole, given, granted), generator, reranker, rule, granted)
 
 

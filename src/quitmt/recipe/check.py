@@ -192,7 +192,8 @@ def refuse_pacing(recipe: Recipe, why: str = "workers of a batch have none") -> 
     """For whoever works on segments in no order, or on a part of them: raise if they would depend on each other."""
     granted = granted_of(effective(recipe), NOTHING, profile_of(recipe.stop, NOTHING))
     if granted is not None and isinstance(granted.rule, Steered):
-        hint = f"calibrate and give {setting('stop.profile')}, or take {setting('stop.rule', 'fixed:32')}"
+        rule = setting("stop.rule", f"fixed:{granted.rule.alone()}")
+        hint = f"calibrate and give {setting('stop.profile')}, or take {rule}"
         raise UsageError(f"{setting('stop.max_cost')} paces segments in their order, and {why}", hint=hint)
 
 

@@ -12,6 +12,7 @@ from quitmt.calibrate.auto import Granted, Wish
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import QuitmtError, UsageError, placed, setting
 from quitmt.generate import Backend
+from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import NONE
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
@@ -147,7 +148,9 @@ def granted_of(recipe: Recipe, given: Given, known: Profile | None, *, steer: bo
     wish = Wish(None if own.max_loss is None else str(own.max_loss), own.max_cost)
     k, n = own.k or STEP, own.n or BUDGET
     traits = reranker_traits(recipe, given, installed=False)
-    return auto.rule(title_of(recipe, given), traits, wish, known, k=k, n=n, steer=steer)
+    named = recipe.model.anchors if given.generator is None else None
+    anchors = sum(anchor.count for anchor in anchor_names.parse(named)) if named else 0
+    return auto.rule(title_of(recipe, given), traits, wish, known, k=k, n=n, anchors=anchors, steer=steer)
 
 
 def reranker_traits(recipe: Recipe, given: Given, *, installed: bool = True) -> RerankerTraits:
