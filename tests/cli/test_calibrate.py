@@ -197,3 +197,31 @@ def test_a_rule_of_ones_own_is_calibrated_and_used(
     Path("p.json").write_text(json.dumps({**found, "rule": by_rule}))
     ran = quitmt("rerank", pools, "--profile", "p.json", "--jsonl")
     assert ran.code == 0 and json.loads(ran.out.splitlines()[0])["signature"].startswith("loss|k:8|l:"), ran.err
+
+
+def test_without_n_the_smallest_pool_says_how_many(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in pools.read_text().splitlines()]
+    lines[3]["candidates"] = lines[3]["candidates"][:48]
+    pools.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = []
+    for words in ((), ("-n", 48)):
+        done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-o", tmp_path / "p.json", *words)
+        assert done.code == 0, done.err
+        assert ("the smallest pool has 48 candidates: as with -n 48\n" in done.err) == (not words)
+        found.append(json.loads((tmp_path / "p.json").read_text()))
+    assert found[0] == found[1] and found[0]["budget"] == 48
+    assert "fewer than 64" in quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64).err
+
+
+def test_pools_that_stopped_early_do_not_say_how_many(quitmt: Quitmt, pools: Path) -> None:
+    lines = [json.loads(line) for line in pools.read_text().splitlines()]
+    lines[3].update(candidates=lines[3]["candidates"][:8], stop="stable")
+    pools.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = quitmt("calibrate", pools, "--max-loss", "0.3sd")
+    assert done.code == 2 and "has 8 candidates, fewer than 64: its run stopped early" in done.err
+
+
+def test_help_knows_its_own_defaults(quitmt: Quitmt) -> None:
+    told = " ".join(quitmt("calibrate", "--help").out.split())
+    assert "candidates at most (as many as the smallest pool has, 512 at most)" in told
+    assert "with auto" not in told
