@@ -55,7 +55,7 @@ def test_from_references_to_a_run_that_keeps_the_promise(quitmt: Quitmt, pools: 
         (["--equivalent", "0.1sd", "-r", "short.pt"], "short.pt has 3 lines, but there are 60 pools"),
         (["--equivalent", "0.1sd", "-r", "nowhere.pt"], "cannot read nowhere.pt"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "chrf+++"], "unknown metric 'chrf+++'"),
-        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "bleu"], "the metric bleu is named twice"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "-m", "bleu"], "the metric bleu is named twice"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--risk", "0.1"], "--risk goes with --max-loss, not with --equiv"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "95"], "--confidence must be between 0 and 1"),
@@ -90,3 +90,8 @@ def test_pools_without_sources(quitmt: Quitmt, pools: Path, monkeypatch: pytest.
     asked = ("--equivalent", "0.1sd", "-r", "ref.pt", "-m", "own_metric:score")
     done = quitmt("calibrate", pools, "-n", SIZE, "-q", *asked)
     assert done.code == 2 and "needs the sources, which these pools have not" in done.err
+
+
+def test_a_metric_before_the_pools_is_one_metric(quitmt: Quitmt, pools: Path) -> None:
+    done = quitmt("calibrate", "-q", "--not-worse", "0.5sd", "-r=ref.pt", "-m", "chrf++", pools, "-n", SIZE)
+    assert done.code == 0, done.err

@@ -34,8 +34,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--not-worse", metavar="M", help="the same, and better is no failure")
     group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="one or more, one line for each pool")
     group.add_argument(
-        "-m", "--metric", dest="metrics", action="extend", nargs="+", metavar="NAME",
-        help="chrf++, or others of quitmt score; may be repeated, and the promise is by every one",
+        "-m", "--metric", dest="metrics", action="append", metavar="NAME",
+        help="chrf++, or another of quitmt score; may be repeated, and the promise is by every one",
     )  # fmt: skip
     told = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
     group.add_argument("--test", choices=list(tost.TESTS), help=f"what is taken for granted (t). {told}")
