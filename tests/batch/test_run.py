@@ -121,3 +121,15 @@ def test_progress_is_told_by_the_clock_however_quickly_parts_arrive(monkeypatch:
     results.put(None)
     run._follow(None, None, WorkerPool(), reporter, run._Course(8), results)
     assert len(reporter.totals) > 3 and reporter.totals[-1] == 40 and sorted(reporter.totals) == reporter.totals
+
+
+@pytest.mark.parametrize("kept", [b"", b"[]", b'{"rows": 1, "of another version": 2}', None])
+def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, kept: bytes | None) -> None:
+    (tmp_path / "a.txt").write_text("good\nfine\ngood\nfine\ngood\n")
+    total = done(job)
+    assert (total.rows, total.segments) == (2, 2)
+    assert done(job) == total
+    place = Path(job.folder.total.path)  # it may be lost: then the results are counted
+    place.unlink() if kept is None else place.write_bytes(kept)
+    assert done(job).segments == 5
+    assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept

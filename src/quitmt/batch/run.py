@@ -24,7 +24,7 @@ from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
-from quitmt.errors import ModelError, UsageError, setting
+from quitmt.errors import InputError, ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
 from quitmt.recipe.check import check, refuse_pacing, refuse_texts
@@ -114,6 +114,8 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
             write_text(job.folder, plan, text)
         summary.total = course.sum
         if not summary.total.failed:  # they are not needed any more
+            if job.distinct and (job.folder.own / "input").names():  # else equal rows may be counted in it
+                job.folder.total.write(json.dumps(course.sum.to_fields()).encode())
             (job.folder.own / "input").remove()
             if job.distinct:
                 (job.folder.own / "distinct").remove()
@@ -149,10 +151,14 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
-    # A job with distinct rows that is done and clean has only its results left.
-    source = folder.finished if (folder.own / "input").names() or not job.distinct else folder.place
+    # A job with distinct rows that is done and clean has only its results left, where equal rows count again.
+    only_results = job.distinct and not (folder.own / "input").names()
+    source = folder.place if only_results else folder.finished
     there = source.names()
     done = [part for part in range(len(plan.parts)) if folder.name(part) in there]
+    if only_results and len(done) == len(plan.parts) and (total := _kept_total(folder)) is not None:
+        course.done, course.sum = {*done}, total
+        return course
 
     def tally(part: int) -> PartTally:
         place = source / folder.name(part)
@@ -165,6 +171,14 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
             else:
                 course.add(part, found)
     return course
+
+
+def _kept_total(folder: Folder) -> PartTally | None:
+    """What a job that is done came to; None if that was not kept."""
+    try:
+        return PartTally.from_fields(json.loads(folder.total.read())) if folder.total.exists() else None
+    except (InputError, ValueError, TypeError, AttributeError):  # the results tell almost the same
+        return None
 
 
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
