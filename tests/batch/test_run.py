@@ -133,3 +133,10 @@ def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, 
     place.unlink() if kept is None else place.write_bytes(kept)
     assert done(job).segments == 5
     assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept
+
+
+def test_the_first_error_is_that_of_the_first_part() -> None:
+    course = run._Course(8)
+    for part in (2, 0, 1, 3):
+        course.add(part, PartTally(failed=1, error=f"of {part}" if part else None))
+    assert course.sum.error == "of 1" and course.sum.failed == 4

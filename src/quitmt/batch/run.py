@@ -65,12 +65,16 @@ class _Course:
     done: set[int] = field(default_factory=set)
     retried: list[int] = field(default_factory=list)
     sum: PartTally = field(default_factory=PartTally)
+    first_error: float = math.inf
+    """The part that the error of the sum is of."""
 
     def add(self, part: int, tally: PartTally) -> None:
-        """Each part counts once, whoever tells of it."""
+        """Each part counts once, whoever tells of it. The error is that of the first part, whichever ended first."""
         if part not in self.done:
             self.done.add(part)
             self.sum.merge(tally)
+            if tally.error and part < self.first_error:
+                self.first_error, self.sum.error = part, tally.error
 
     def with_those(self, under_way: dict[int, dict[str, Any]]) -> PartTally:
         found = PartTally()
