@@ -140,3 +140,8 @@ def test_the_first_error_is_that_of_the_first_part() -> None:
     for part in (2, 0, 1, 3):
         course.add(part, PartTally(failed=1, error=f"of {part}" if part else None))
     assert course.sum.error == "of 1" and course.sum.failed == 4
+
+
+def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
+    assert run.run(job, WorkerPool(1, 99), Silent()).workers == 3
+    assert run.run(job, WorkerPool(1, 99), Silent()).workers == 0

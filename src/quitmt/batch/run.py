@@ -55,6 +55,8 @@ class BatchSummary:
     """From when Ray was there, in this run; 0 if there was nothing to do."""
     start_seconds: float = 0.0
     """Until Ray was there."""
+    workers: int = 0
+    """That were there at most in this run."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,9 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         if job.distinct and course.retried:
             job.folder.refill.write(b"")
         if len(course.done) < len(plan.parts):
-            summary = _work(job, pool.for_parts(len(plan.parts) - len(course.done)), reporter, plan, course)
+            started = pool.for_parts(len(plan.parts) - len(course.done))
+            summary = _work(job, started, reporter, plan, course)
+            summary.workers = started.most
         if job.distinct:
             fill(job.folder, plan, job.nbest)
         if text is not None:

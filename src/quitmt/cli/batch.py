@@ -146,13 +146,13 @@ def act(args: argparse.Namespace) -> int:
         return 130
     finally:
         shown.close()
-    return _tell(summary, args, pool.most)
+    return _tell(summary, args)
 
 
-def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
+def _tell(summary: BatchSummary, args: argparse.Namespace) -> int:
     total, plan = summary.total, summary.plan
     if not args.quiet:
-        for line in summary_lines(plan, total, summary.seconds, workers, args.gpus_per_worker):
+        for line in summary_lines(plan, total, summary.seconds, summary.workers, args.gpus_per_worker):
             print(f"quitmt: {line}", file=sys.stderr)
     if not total.failed:
         return 0
