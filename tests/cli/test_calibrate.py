@@ -64,8 +64,11 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     assert other.code == 0
     told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
     assert f"the figures of this rule need not hold here: {told}" in caplog.text
+    assert f"stopping by {found['rule']}, without the promise of its profile\n" in other.err
+    assert "confidence" not in other.err
     caplog.clear()
-    assert quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8).code == 0
+    same = quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8)
+    assert same.code == 0 and "with 90% confidence" in same.err
     assert caplog.text == ""
 
 
@@ -173,9 +176,11 @@ def test_a_fixed_number_of_a_profile_needs_no_warning(
     assert quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64, "--rule", "fixed", "-o", path).code == 0
     rule = json.loads(path.read_text())["rule"]
     assert rule.startswith("fixed:") and rule != "fixed:64"
-    assert quitmt("rerank", pools, "--profile", path).code == 0
+    fitting = quitmt("rerank", pools, "--profile", path)
+    assert fitting.code == 0 and "confidence" in fitting.err
     assert caplog.text == ""
-    assert quitmt("rerank", pools, "--profile", path, "-n", 60).code == 0
+    other = quitmt("rerank", pools, "--profile", path, "-n", 60)
+    assert other.code == 0 and "confidence" not in other.err
     assert "they are for -k 8 -n 64, not for -k 8 -n 60" in caplog.text
 
 
