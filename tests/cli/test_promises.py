@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Ran
 
+from quitmt.calibrate.profile import Point, Profile, QualityPromise
+from quitmt.cli import promises
+
 Quitmt = Callable[..., Ran]
 SEGMENTS, SIZE = 60, 32
 
@@ -95,3 +98,19 @@ def test_pools_without_sources(quitmt: Quitmt, pools: Path, monkeypatch: pytest.
 def test_a_metric_before_the_pools_is_one_metric(quitmt: Quitmt, pools: Path) -> None:
     done = quitmt("calibrate", "-q", "--not-worse", "0.5sd", "-r=ref.pt", "-m", "chrf++", pools, "-n", SIZE)
     assert done.code == 0, done.err
+
+
+def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_named() -> None:
+    points = [
+        Point(rule, size, 0.0, None, rule == "fixed:64", {"chrF++": 0.0}, segments)
+        for rule, size, segments in (
+            ("fixed:64", 64, 100),
+            ("fixed:16", 16, 900),
+            ("loss:most=1", 17, 300),
+            ("x", 24, 200),
+        )
+    ]
+    promise = QualityPromise(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
+    profile = Profile("fixed:64", 8, 512, "g", "r", None, None, promise, 1.0, tuple(points))
+    last = promises.lines(profile, promise, points, points[0])[-1]
+    assert last == "With more segments: loss:most=1 could be proven with about 300, and would take 17 candidates."

@@ -24,6 +24,8 @@ ONLY_QUALITY = ("references", "metrics", "test")
 CONFIDENCE = 0.95
 FURTHER = 10
 """How many times as many segments as there are a reader is told of."""
+ABOUT = 1.1
+"""Costs of rules that differ by no more than this factor are about the same."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -160,8 +162,15 @@ def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chose
     ]
     most = FURTHER * promise.segments
     cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]
-    least = min(cheaper, key=lambda one: one.mean_size, default=None)
-    if least is not None:
+    if cheaper:
+        least = _easiest(cheaper)
         could = f"{least.rule} could be proven with about {least.segments:,}"
         told.append(f"With more segments: {could}, and would take {least.mean_size:.0f} candidates.")
     return told
+
+
+def _easiest(points: Sequence[Point]) -> Point:
+    """Of the rules that take about as few candidates as the cheapest, the one whose proof takes the fewest segments."""
+    most = ABOUT * min(one.mean_size for one in points)
+    near = [one for one in points if one.mean_size <= most]
+    return min(near, key=lambda one: (one.segments or 0, one.mean_size))
