@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,16 @@ def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_n
     profile = Profile("fixed:64", 8, 512, "g", "r", None, None, promise, 1.0, tuple(points))
     last = promises.lines(profile, promise, points, points[0])[-1]
     assert last == "With more segments: loss:most=1 could be proven with about 300, and would take 17 candidates."
+
+
+def test_after_the_first_failure_of_a_chain_nothing_is_tested(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    asked = ("--equivalent", "0.07sd", "-r", "ref.pt", "-n", SIZE, "-q", "-o", tmp_path / "p.json")
+    done = quitmt("calibrate", pools, *asked, "--rule", "loss:minimum=8", "--rule", "loss", "--rule", "fixed")
+    assert done.code == 0, done.err
+    rows = [line.split(maxsplit=4) for line in done.out.partition("\nRules are tested")[0].splitlines()[1:]]
+    assert promises.IN_ORDER in done.out
+    for chain in ("loss:minimum=8,most=", "loss:most=", "fixed:"):
+        marks = [row[4].partition(" <-")[0] for row in rows if row[0].startswith(chain)]
+        assert [mark for mark, _ in groupby(marks) if mark != "kept"] in (["not proven"], ["not proven", "not tested"])
+        assert marks.count("not proven") == 1 and sorted(marks) == marks, marks
+    assert sum(row[4] == "not tested" for row in rows) > 1

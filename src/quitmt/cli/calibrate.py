@@ -268,11 +268,12 @@ def described(found: Profile) -> str:
     """The curve, the choice, and what the promise costs."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
     if isinstance(found.promise, QualityPromise):
-        return "\n".join(promises.lines(found, found.promise, _shown(found.curve, chosen), chosen))
+        shown = _shown(found.curve, [chosen, *promises.first_failures(found.curve)])
+        return "\n".join(promises.lines(found, found.promise, shown, chosen))
     promise = found.promise
     lines = [
         f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {promise.max_loss:.3g}':>14}  promise",
-        *(_row(point, chosen, promise) for point in _shown(found.curve, chosen)),
+        *(_row(point, chosen, promise) for point in _shown(found.curve, [chosen])),
         "",
         f"{found.rule}: {found.promise}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
@@ -298,13 +299,13 @@ def _row(point: Point, chosen: Point, promise: Promise) -> str:
     return f"{point.rule:<28}{numbers}  {mark}"
 
 
-def _shown(curve: Sequence[Point], chosen: Point) -> list[Point]:
-    """A few rules of each kind, evenly over what they cost, and the chosen one."""
+def _shown(curve: Sequence[Point], always: Sequence[Point]) -> list[Point]:
+    """A few rules of each kind, evenly over what they cost, and those that must be seen, as the chosen one."""
     shown = list[Point]()
     for name in dict.fromkeys(kind_of(point.rule) for point in curve):
         own = [point for point in curve if kind_of(point.rule) == name]
         most, least = own[0].mean_size, own[-1].mean_size
         wanted = [most * (least / most) ** (i / (ROWS - 1)) for i in range(ROWS)]
         picked = [min(own, key=lambda point, size=size: abs(point.mean_size - size)) for size in wanted]  # type: ignore[misc]
-        shown += [point for point in own if point in picked or point == chosen]
+        shown += [point for point in own if point in picked or point in always]
     return shown
