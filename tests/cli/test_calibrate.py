@@ -42,7 +42,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
     assert done.out.endswith(
-        f"  quitmt translate --model {MODEL.partition('|')[0]} --src en --tgt pt --profile {profile}\n"
+        f"  quitmt translate --model {MODEL.partition('|')[0]} --src en --tgt pt --profile {profile} INPUT -o OUTPUT\n"
     )
     for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
         lost = quitmt("rerank", pools, "--profile", profile, *words)

@@ -153,7 +153,8 @@ def act(args: argparse.Namespace) -> int:
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with:")
-        print(f"  {shlex.join(['quitmt', 'translate', *_same(recipe, generator), '--profile', args.output])}")
+        words = ["quitmt", "translate", *_same(recipe, generator), "--profile", args.output, "INPUT", "-o", "OUTPUT"]
+        print(f"  {shlex.join(words)}")
     if args.plot:
         profile_figure.save(found, args.plot)
     return 0
