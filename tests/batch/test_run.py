@@ -25,9 +25,10 @@ from tests.batch.jobs import files_of, recipe, results, worked
 class Silent:
     def __init__(self) -> None:
         self.totals: list[int] = []
+        self.said: list[str] = []
 
     def say(self, message: str) -> None:
-        """Nobody listens."""
+        self.said.append(message)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
         """Nobody listens."""
@@ -145,3 +146,12 @@ def test_the_first_error_is_that_of_the_first_part() -> None:
 def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
     assert run.run(job, WorkerPool(1, 99), Silent()).workers == 3
     assert run.run(job, WorkerPool(1, 99), Silent()).workers == 0
+
+
+@pytest.mark.parametrize(("wish", "said"), [({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]), ({}, [])])
+def test_the_rule_that_a_wish_was_granted_by_is_told_once(job: BatchJob, wish: dict[str, Any], said: list[str]) -> None:
+    wished, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **wish})), Silent()
+    run.run(wished, WorkerPool(), reporter)
+    assert reporter.said == said
+    run.run(wished, WorkerPool(), reporter)
+    assert reporter.said == said  # nothing is left to do

@@ -28,7 +28,7 @@ from quitmt.errors import InputError, ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
 from quitmt.recipe.check import check, refuse_pacing, refuse_texts
-from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
+from quitmt.recipe.effective import BUDGET, IN_FLIGHT, NOTHING, effective, granted_of, profile_of
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
@@ -108,6 +108,8 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         plan = prepare(job, files, format_name)
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
+        if len(course.done) < len(plan.parts):
+            _tell_rule(job, reporter)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
         if job.distinct and course.retried:
@@ -155,6 +157,15 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
     for pair in plan.pairs:
         if pair != (None, None):
             check(for_pair(job.recipe, pair), installed=installed)
+
+
+def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
+    """Which rule a wish was granted by. What is promised of it is not told: only workers know whether it holds for
+    their model."""
+    stop = job.recipe.stop
+    granted = granted_of(effective(job.recipe), NOTHING, profile_of(stop, NOTHING)) if stop.wishes else None
+    if granted is not None:
+        reporter.say(f"stopping by {granted.spec}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
