@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
 from collections.abc import Callable
@@ -221,3 +222,9 @@ def test_worker_hours_are_those_of_the_workers_that_there_were(
     summary = BatchSummary(Plan((2,), 2, ()), PartTally(rows=2), 3600.0, workers=2)
     monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: summary)
     assert "at most 2.00 worker hours" in quitmt("batch", "a.txt", "-o", tmp_path / "out", "--workers", 99).err
+
+
+def test_help_begins_with_examples_and_explains_every_flag(quitmt: Callable[..., Ran]) -> None:
+    told = quitmt("batch", "--help").out
+    assert told.index("examples:") < told.index("positional arguments:") < told.index("stopping rules:")
+    assert re.search(r"--gpus-per-worker G\s+\w+", told) and re.search(r"--cpus-per-worker C\s+\w+", told)
