@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
 from collections.abc import Callable
@@ -213,3 +214,17 @@ def test_progress_tells_rate_and_time_left() -> None:
     shown.planned(Plan((100,), 100, ()), PartTally(rows=10))
     line = shown.line(PartTally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
     assert line == "40 of 100 segments, 3.0 per second, about 1 minute left; 300 candidates, 70% saved; 2 failed"
+
+
+def test_worker_hours_are_those_of_the_workers_that_there_were(
+    quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = BatchSummary(Plan((2,), 2, ()), PartTally(rows=2), 3600.0, workers=2)
+    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: summary)
+    assert "at most 2.00 worker hours" in quitmt("batch", "a.txt", "-o", tmp_path / "out", "--workers", 99).err
+
+
+def test_help_begins_with_examples_and_explains_every_flag(quitmt: Callable[..., Ran]) -> None:
+    told = quitmt("batch", "--help").out
+    assert told.index("examples:") < told.index("positional arguments:") < told.index("stopping rules:")
+    assert re.search(r"--gpus-per-worker G\s+\w+", told) and re.search(r"--cpus-per-worker C\s+\w+", told)

@@ -25,9 +25,10 @@ from tests.batch.jobs import files_of, recipe, results, worked
 class Silent:
     def __init__(self) -> None:
         self.totals: list[int] = []
+        self.said: list[str] = []
 
     def say(self, message: str) -> None:
-        """Nobody listens."""
+        self.said.append(message)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
         """Nobody listens."""
@@ -121,3 +122,36 @@ def test_progress_is_told_by_the_clock_however_quickly_parts_arrive(monkeypatch:
     results.put(None)
     run._follow(None, None, WorkerPool(), reporter, run._Course(8), results)
     assert len(reporter.totals) > 3 and reporter.totals[-1] == 40 and sorted(reporter.totals) == reporter.totals
+
+
+@pytest.mark.parametrize("kept", [b"", b"[]", b'{"rows": 1, "of another version": 2}', None])
+def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, kept: bytes | None) -> None:
+    (tmp_path / "a.txt").write_text("good\nfine\ngood\nfine\ngood\n")
+    total = done(job)
+    assert (total.rows, total.segments) == (2, 2)
+    assert done(job) == total
+    place = Path(job.folder.total.path)  # it may be lost: then the results are counted
+    place.unlink() if kept is None else place.write_bytes(kept)
+    assert done(job).segments == 5
+    assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept
+
+
+def test_the_first_error_is_that_of_the_first_part() -> None:
+    course = run._Course(8)
+    for part in (2, 0, 1, 3):
+        course.add(part, PartTally(failed=1, error=f"of {part}" if part else None))
+    assert course.sum.error == "of 1" and course.sum.failed == 4
+
+
+def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
+    assert run.run(job, WorkerPool(1, 99), Silent()).workers == 3
+    assert run.run(job, WorkerPool(1, 99), Silent()).workers == 0
+
+
+@pytest.mark.parametrize(("wish", "said"), [({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]), ({}, [])])
+def test_the_rule_that_a_wish_was_granted_by_is_told_once(job: BatchJob, wish: dict[str, Any], said: list[str]) -> None:
+    wished, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **wish})), Silent()
+    run.run(wished, WorkerPool(), reporter)
+    assert reporter.said == said
+    run.run(wished, WorkerPool(), reporter)
+    assert reporter.said == said  # nothing is left to do

@@ -16,13 +16,14 @@ from quitmt.batch.board import Suspicion
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
+from quitmt.batch.plan import Planned
 from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
-from quitmt.types import Outcome, Seconds, Verdict
+from quitmt.types import Finished, Outcome, Seconds, Verdict
 from tests.batch import functions
 from tests.batch.jobs import files_of, planned, recipe, results, worked
 
@@ -243,3 +244,17 @@ def test_tallies_add_up() -> None:
         total.merge(PartTally.from_fields(json.loads(json.dumps(tally.to_fields()))))
     assert total.rows == 6 and total.stops == {"decided": 2, "failed": 2} and total.error == "no"
     assert total.saved == 1 - 20 / 36
+
+
+def test_the_first_error_is_that_of_the_first_row(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the row that failed first."""
+
+    async def failed(worker: PartWorker, engine: Any, row: Planned) -> Finished:
+        await asyncio.sleep(0.05 * (row.source == "first"))
+        return Finished.without_candidates(row.as_segment(), Verdict.FAILED, "s", f"no word for {row.source}")
+
+    monkeypatch.setattr(PartWorker, "_translated", failed)
+    Path(job.inputs[0]).write_text("first\nsecond\n")
+    planned(job)
+    tally = asyncio.run(PartWorker(Work(job.folder, job.recipe.to_fields())).do(0))
+    assert tally.failed == 2 and tally.error == "no word for first"

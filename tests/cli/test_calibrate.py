@@ -42,7 +42,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
     assert done.out.endswith(
-        f"  quitmt translate --model {MODEL.partition('|')[0]} --src en --tgt pt --profile {profile}\n"
+        f"  quitmt translate --model {MODEL.partition('|')[0]} --src en --tgt pt --profile {profile} INPUT -o OUTPUT\n"
     )
     for words in (("-o", profile), ("-o", tmp_path / "x", "--jsonl", profile)):
         lost = quitmt("rerank", pools, "--profile", profile, *words)
@@ -64,8 +64,11 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     assert other.code == 0
     told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
     assert f"the figures of this rule need not hold here: {told}" in caplog.text
+    assert f"stopping by {found['rule']}, without the promise of its profile\n" in other.err
+    assert "confidence" not in other.err
     caplog.clear()
-    assert quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8).code == 0
+    same = quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8)
+    assert same.code == 0 and "with 90% confidence" in same.err
     assert caplog.text == ""
 
 
@@ -173,9 +176,11 @@ def test_a_fixed_number_of_a_profile_needs_no_warning(
     assert quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64, "--rule", "fixed", "-o", path).code == 0
     rule = json.loads(path.read_text())["rule"]
     assert rule.startswith("fixed:") and rule != "fixed:64"
-    assert quitmt("rerank", pools, "--profile", path).code == 0
+    fitting = quitmt("rerank", pools, "--profile", path)
+    assert fitting.code == 0 and "confidence" in fitting.err
     assert caplog.text == ""
-    assert quitmt("rerank", pools, "--profile", path, "-n", 60).code == 0
+    other = quitmt("rerank", pools, "--profile", path, "-n", 60)
+    assert other.code == 0 and "confidence" not in other.err
     assert "they are for -k 8 -n 64, not for -k 8 -n 60" in caplog.text
 
 
@@ -197,3 +202,31 @@ def test_a_rule_of_ones_own_is_calibrated_and_used(
     Path("p.json").write_text(json.dumps({**found, "rule": by_rule}))
     ran = quitmt("rerank", pools, "--profile", "p.json", "--jsonl")
     assert ran.code == 0 and json.loads(ran.out.splitlines()[0])["signature"].startswith("loss|k:8|l:"), ran.err
+
+
+def test_without_n_the_smallest_pool_says_how_many(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in pools.read_text().splitlines()]
+    lines[3]["candidates"] = lines[3]["candidates"][:48]
+    pools.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = []
+    for words in ((), ("-n", 48)):
+        done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-o", tmp_path / "p.json", *words)
+        assert done.code == 0, done.err
+        assert ("the smallest pool has 48 candidates: as with -n 48\n" in done.err) == (not words)
+        found.append(json.loads((tmp_path / "p.json").read_text()))
+    assert found[0] == found[1] and found[0]["budget"] == 48
+    assert "fewer than 64" in quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64).err
+
+
+def test_pools_that_stopped_early_do_not_say_how_many(quitmt: Quitmt, pools: Path) -> None:
+    lines = [json.loads(line) for line in pools.read_text().splitlines()]
+    lines[3].update(candidates=lines[3]["candidates"][:8], stop="stable")
+    pools.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = quitmt("calibrate", pools, "--max-loss", "0.3sd")
+    assert done.code == 2 and "has 8 candidates, fewer than 64: its run stopped early" in done.err
+
+
+def test_help_knows_its_own_defaults(quitmt: Quitmt) -> None:
+    told = " ".join(quitmt("calibrate", "--help").out.split())
+    assert "candidates at most (as many as the smallest pool has, 512 at most)" in told
+    assert "with auto" not in told

@@ -46,9 +46,11 @@ def test_the_closing_says_what_was_gained_and_what_it_cost() -> None:
 
 
 def test_the_closing_says_where_greedy_decoding_is_enough() -> None:
-    assert closing(ways([row("a", "a", "b"), row("c", "c", "c")])).endswith(
-        "Greedy decoding chose what they choose at least as often: for such sentences it is enough."
-    )
+    said = "Greedy decoding chose what they choose at least as often: for such sentences it is enough."
+    rows = [row("a", "a", "b"), row("c", "c", "c"), row("d", "e", "d")]
+    assert closing(ways(rows)).endswith(said)
+    assert said not in closing(ways(rows[:2]))
+    assert said not in closing(ways([row("a", "b", "c")] * 4))
 
 
 def test_sentences_of_ones_own(quitmt: Callable[..., Ran], tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 from tests.conftest import Ran
+
+from quitmt.calibrate.profile import Point, Profile, QualityPromise
+from quitmt.cli import promises
 
 Quitmt = Callable[..., Ran]
 SEGMENTS, SIZE = 60, 32
@@ -55,7 +59,7 @@ def test_from_references_to_a_run_that_keeps_the_promise(quitmt: Quitmt, pools: 
         (["--equivalent", "0.1sd", "-r", "short.pt"], "short.pt has 3 lines, but there are 60 pools"),
         (["--equivalent", "0.1sd", "-r", "nowhere.pt"], "cannot read nowhere.pt"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "chrf+++"], "unknown metric 'chrf+++'"),
-        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "bleu"], "the metric bleu is named twice"),
+        (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "-m", "bleu"], "the metric bleu is named twice"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--risk", "0.1"], "--risk goes with --max-loss, not with --equiv"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "95"], "--confidence must be between 0 and 1"),
@@ -90,3 +94,37 @@ def test_pools_without_sources(quitmt: Quitmt, pools: Path, monkeypatch: pytest.
     asked = ("--equivalent", "0.1sd", "-r", "ref.pt", "-m", "own_metric:score")
     done = quitmt("calibrate", pools, "-n", SIZE, "-q", *asked)
     assert done.code == 2 and "needs the sources, which these pools have not" in done.err
+
+
+def test_a_metric_before_the_pools_is_one_metric(quitmt: Quitmt, pools: Path) -> None:
+    done = quitmt("calibrate", "-q", "--not-worse", "0.5sd", "-r=ref.pt", "-m", "chrf++", pools, "-n", SIZE)
+    assert done.code == 0, done.err
+
+
+def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_named() -> None:
+    points = [
+        Point(rule, size, 0.0, None, rule == "fixed:64", {"chrF++": 0.0}, segments)
+        for rule, size, segments in (
+            ("fixed:64", 64, 100),
+            ("fixed:16", 16, 900),
+            ("loss:most=1", 17, 300),
+            ("x", 24, 200),
+        )
+    ]
+    promise = QualityPromise(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
+    profile = Profile("fixed:64", 8, 512, "g", "r", None, None, promise, 1.0, tuple(points))
+    last = promises.lines(profile, promise, points, points[0])[-1]
+    assert last == "With more segments: loss:most=1 could be proven with about 300, and would take 17 candidates."
+
+
+def test_after_the_first_failure_of_a_chain_nothing_is_tested(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+    asked = ("--equivalent", "0.07sd", "-r", "ref.pt", "-n", SIZE, "-q", "-o", tmp_path / "p.json")
+    done = quitmt("calibrate", pools, *asked, "--rule", "loss:minimum=8", "--rule", "loss", "--rule", "fixed")
+    assert done.code == 0, done.err
+    rows = [line.split(maxsplit=4) for line in done.out.partition("\nRules are tested")[0].splitlines()[1:]]
+    assert promises.IN_ORDER in done.out
+    for chain in ("loss:minimum=8,most=", "loss:most=", "fixed:"):
+        marks = [row[4].partition(" <-")[0] for row in rows if row[0].startswith(chain)]
+        assert [mark for mark, _ in groupby(marks) if mark != "kept"] in (["not proven"], ["not proven", "not tested"])
+        assert marks.count("not proven") == 1 and sorted(marks) == marks, marks
+    assert sum(row[4] == "not tested" for row in rows) > 1

@@ -7,6 +7,7 @@ The folder of a job holds its results, ``part-000000.parquet`` and so on, and in
     input/                the rows of each part
     distinct/             with ``distinct``: the outcomes of the distinct rows, before they are given to all
     refill                with ``distinct``: results are older than these outcomes, and must be written again
+    total.json            with ``distinct``: what the job came to, once all the above is not needed any more
 """
 
 from __future__ import annotations
@@ -135,6 +136,10 @@ class Folder:
     @property
     def refill(self) -> Location:
         return self.own / "refill"
+
+    @property
+    def total(self) -> Location:
+        return self.own / "total.json"
 
     def make(self) -> None:
         """Everything that will be written to is there after it, and can be."""

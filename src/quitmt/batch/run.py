@@ -24,11 +24,11 @@ from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import Work, for_pair
-from quitmt.errors import ModelError, UsageError, setting
+from quitmt.errors import InputError, ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
 from quitmt.recipe.check import check, refuse_pacing, refuse_texts
-from quitmt.recipe.effective import BUDGET, IN_FLIGHT, effective
+from quitmt.recipe.effective import BUDGET, IN_FLIGHT, NOTHING, effective, granted_of, profile_of
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
@@ -55,6 +55,8 @@ class BatchSummary:
     """From when Ray was there, in this run; 0 if there was nothing to do."""
     start_seconds: float = 0.0
     """Until Ray was there."""
+    workers: int = 0
+    """That were there at most in this run."""
 
 
 @dataclass(slots=True)
@@ -65,12 +67,16 @@ class _Course:
     done: set[int] = field(default_factory=set)
     retried: list[int] = field(default_factory=list)
     sum: PartTally = field(default_factory=PartTally)
+    first_error: float = math.inf
+    """The part that the error of the sum is of."""
 
     def add(self, part: int, tally: PartTally) -> None:
-        """Each part counts once, whoever tells of it."""
+        """Each part counts once, whoever tells of it. The error is that of the first part, whichever ended first."""
         if part not in self.done:
             self.done.add(part)
             self.sum.merge(tally)
+            if tally.error and part < self.first_error:
+                self.first_error, self.sum.error = part, tally.error
 
     def with_those(self, under_way: dict[int, dict[str, Any]]) -> PartTally:
         found = PartTally()
@@ -102,18 +108,24 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         plan = prepare(job, files, format_name)
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
+        if len(course.done) < len(plan.parts):
+            _tell_rule(job, reporter)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
         if job.distinct and course.retried:
             job.folder.refill.write(b"")
         if len(course.done) < len(plan.parts):
-            summary = _work(job, pool.for_parts(len(plan.parts) - len(course.done)), reporter, plan, course)
+            started = pool.for_parts(len(plan.parts) - len(course.done))
+            summary = _work(job, started, reporter, plan, course)
+            summary.workers = started.most
         if job.distinct:
             fill(job.folder, plan, job.nbest)
         if text is not None:
             write_text(job.folder, plan, text)
         summary.total = course.sum
         if not summary.total.failed:  # they are not needed any more
+            if job.distinct and (job.folder.own / "input").names():  # else equal rows may be counted in it
+                job.folder.total.write(json.dumps(course.sum.to_fields()).encode())
             (job.folder.own / "input").remove()
             if job.distinct:
                 (job.folder.own / "distinct").remove()
@@ -147,12 +159,25 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
             check(for_pair(job.recipe, pair), installed=installed)
 
 
+def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
+    """Which rule a wish was granted by. What is promised of it is not told: only workers know whether it holds for
+    their model."""
+    stop = job.recipe.stop
+    granted = granted_of(effective(job.recipe), NOTHING, profile_of(stop, NOTHING)) if stop.wishes else None
+    if granted is not None:
+        reporter.say(f"stopping by {granted.spec}")
+
+
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
-    # A job with distinct rows that is done and clean has only its results left.
-    source = folder.finished if (folder.own / "input").names() or not job.distinct else folder.place
+    # A job with distinct rows that is done and clean has only its results left, where equal rows count again.
+    only_results = job.distinct and not (folder.own / "input").names()
+    source = folder.place if only_results else folder.finished
     there = source.names()
     done = [part for part in range(len(plan.parts)) if folder.name(part) in there]
+    if only_results and len(done) == len(plan.parts) and (total := _kept_total(folder)) is not None:
+        course.done, course.sum = {*done}, total
+        return course
 
     def tally(part: int) -> PartTally:
         place = source / folder.name(part)
@@ -165,6 +190,14 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
             else:
                 course.add(part, found)
     return course
+
+
+def _kept_total(folder: Folder) -> PartTally | None:
+    """What a job that is done came to; None if that was not kept."""
+    try:
+        return PartTally.from_fields(json.loads(folder.total.read())) if folder.total.exists() else None
+    except (InputError, ValueError, TypeError, AttributeError):  # the results tell almost the same
+        return None
 
 
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:

@@ -26,7 +26,7 @@ class PartTally:
     remarks: Counter[str] = field(default_factory=Counter)
     signatures: Counter[str] = field(default_factory=Counter)
     error: str | None = None
-    """The first one."""
+    """The first one that was added."""
 
     def add(self, fields: Mapping[str, Any], budget: int) -> None:
         """A row of the output; ``budget`` is that of a segment that does not know its own."""

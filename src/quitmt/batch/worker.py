@@ -176,7 +176,9 @@ class PartWorker:
             return found, tally
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
-            return [await task for task in tasks], tally
+            found = [await task for task in tasks]
+            tally.error = next((fields["error"] for fields in found if fields.get("error")), None)  # in order of rows
+            return found, tally
         finally:
             for task in tasks:
                 task.cancel()

@@ -132,9 +132,7 @@ def calibrate(
     judged = [_of(one, scored) for one in judged]
     _check(judged)
     if request.test == tost.T and scored.sum() < LEAST:
-        told = (
-            f"{scored.sum()} segments are too few for this promise: the mean of fewer than {LEAST} is not to be trusted"
-        )
+        told = f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most promises"
         raise TooSmall(told, hint="give more pools")
     losses = families.losses(observed)[scored]
     curve = list[Point]()

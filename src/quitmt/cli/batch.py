@@ -42,8 +42,8 @@ LEAST_HOURS = 0.01
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "batch",
-        description=DESCRIPTION,
-        epilog=options.models() + options.names() + EXAMPLES,
+        description=f"{DESCRIPTION}\n\n{EXAMPLES}",  # the lists at the end are long
+        epilog=options.models() + options.names(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -93,8 +93,20 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", default="1", metavar="N", help="how many, or a range such as 2-8 within which Ray chooses (1)"
     )
-    group.add_argument("--gpus-per-worker", type=float, default=0.0, metavar="G", help="(0)")
-    group.add_argument("--cpus-per-worker", type=float, default=1.0, metavar="C", help="(1)")
+    group.add_argument(
+        "--gpus-per-worker",
+        type=float,
+        default=0.0,
+        metavar="G",
+        help="GPUs of each worker; with 0.5, two share one (0)",
+    )
+    group.add_argument(
+        "--cpus-per-worker",
+        type=float,
+        default=1.0,
+        metavar="C",
+        help="cores of each worker; 0.25 if it mostly waits for servers (1)",
+    )
     group.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; auto is that of this machine (none)")
     group.add_argument(
         "--working-dir", metavar="DIR", help="a folder with functions of yours, which Ray copies to every worker"
@@ -146,13 +158,13 @@ def act(args: argparse.Namespace) -> int:
         return 130
     finally:
         shown.close()
-    return _tell(summary, args, pool.most)
+    return _tell(summary, args)
 
 
-def _tell(summary: BatchSummary, args: argparse.Namespace, workers: int) -> int:
+def _tell(summary: BatchSummary, args: argparse.Namespace) -> int:
     total, plan = summary.total, summary.plan
     if not args.quiet:
-        for line in summary_lines(plan, total, summary.seconds, workers, args.gpus_per_worker):
+        for line in summary_lines(plan, total, summary.seconds, summary.workers, args.gpus_per_worker):
             print(f"quitmt: {line}", file=sys.stderr)
     if not total.failed:
         return 0

@@ -105,7 +105,8 @@ def add_parser(commands: Any) -> None:
     promises.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
-    options.add_recipe(parser, "rerank.name", *scoring, "stop.k", "stop.n", *languages)
+    usual = {"stop.k": str(STEP), "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
+    options.add_recipe(parser, "rerank.name", *scoring, "stop.k", "stop.n", *languages, usual=usual)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(act=act)
 
@@ -128,16 +129,19 @@ def act(args: argparse.Namespace) -> int:
     _check_outputs(args)
     judging = promises.prepare(args, recipe, asked) if isinstance(asked, quality.QualityRequest) else None
     traits = reranking_of(recipe.rerank).traits
-    thresholds = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
-    for rule in thresholds:
+    for rule in _thresholds(asked):
         stop.check_fits(rule, traits, recipe.rerank.name)
     reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
-    pools = asyncio.run(_collected(args.pools, budget, quiet=args.quiet))
+    pools = asyncio.run(_read(args.pools))
+    if recipe.stop.n is None:
+        budget = _common(pools, budget, quiet=args.quiet)
+        whole, asked = replace(whole, stop=replace(whole.stop, n=budget)), replace(asked, budget=budget)
+    pools = _of_budget(pools, budget, quiet=args.quiet)
     generator = _generator(pools)
     if judging is not None:
         judging.check(pools)
-    observed = _observed(reranker, pools, thresholds, quiet=args.quiet)
+    observed = _observed(reranker, pools, _thresholds(asked), quiet=args.quiet)
     source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     if isinstance(asked, quality.QualityRequest):
         assert judging is not None
@@ -149,7 +153,8 @@ def act(args: argparse.Namespace) -> int:
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with:")
-        print(f"  {shlex.join(['quitmt', 'translate', *_same(recipe, generator), '--profile', args.output])}")
+        words = ["quitmt", "translate", *_same(recipe, generator), "--profile", args.output, "INPUT", "-o", "OUTPUT"]
+        print(f"  {shlex.join(words)}")
     if args.plot:
         profile_figure.save(found, args.plot)
     return 0
@@ -163,6 +168,10 @@ def _asked(
     auto.loss_in(args.max_loss, 1.0)  # before any work
     risk = 0.1 if args.risk is None else args.risk
     return Request(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
+
+
+def _thresholds(asked: Request | quality.QualityRequest) -> list[Threshold]:
+    return [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
 
 
 def _generator(pools: Sequence[RecordedPool]) -> str:
@@ -209,10 +218,26 @@ def _confidence(text: str | None, usual: float) -> float | None:
         raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
 
 
-async def _collected(path: str, budget: int, *, quiet: bool) -> list[RecordedPool]:
+async def _read(path: str) -> list[RecordedPool]:
     pools = [pool async for pool in read_pools(path)]
     if not pools:
         raise InputError(f"{path} has no pools")
+    return pools
+
+
+def _common(pools: Sequence[RecordedPool], most: int, *, quiet: bool) -> int:
+    """How many candidates all pools have, up to ``most``. One that stopped early does not count: it says nothing of
+    what was wanted, and is refused if it is too small."""
+    least = min((len(pool.candidates) for pool in pools if not pool.stopped_early), default=most)
+    if least >= most:
+        return most
+    if not quiet:
+        print(f"quitmt: the smallest pool has {least} candidates: as with -n {least}", file=sys.stderr)
+    return least
+
+
+def _of_budget(pools: Sequence[RecordedPool], budget: int, *, quiet: bool) -> list[RecordedPool]:
+    """What comes after the budget no run would see: a loss is one of the first ``budget`` candidates."""
     for pool in pools:
         if len(pool.candidates) < budget:
             early = ": its run stopped early, and such pools cannot show what later candidates would have brought"
@@ -224,7 +249,6 @@ async def _collected(path: str, budget: int, *, quiet: bool) -> list[RecordedPoo
             )
     if any(pool.stopped_early for pool in pools) and not quiet:
         print(f"quitmt: {STOPPED_EARLY}", file=sys.stderr)
-    # What comes after the budget no run would see: a loss is one of the first ``budget`` candidates.
     return [replace(pool, candidates=pool.candidates[:budget]) for pool in pools]
 
 
@@ -245,11 +269,12 @@ def described(found: Profile) -> str:
     """The curve, the choice, and what the promise costs."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
     if isinstance(found.promise, QualityPromise):
-        return "\n".join(promises.lines(found, found.promise, _shown(found.curve, chosen), chosen))
+        shown = _shown(found.curve, [chosen, *promises.first_failures(found.curve)])
+        return "\n".join(promises.lines(found, found.promise, shown, chosen))
     promise = found.promise
     lines = [
         f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {promise.max_loss:.3g}':>14}  promise",
-        *(_row(point, chosen, promise) for point in _shown(found.curve, chosen)),
+        *(_row(point, chosen, promise) for point in _shown(found.curve, [chosen])),
         "",
         f"{found.rule}: {found.promise}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
@@ -275,13 +300,13 @@ def _row(point: Point, chosen: Point, promise: Promise) -> str:
     return f"{point.rule:<28}{numbers}  {mark}"
 
 
-def _shown(curve: Sequence[Point], chosen: Point) -> list[Point]:
-    """A few rules of each kind, evenly over what they cost, and the chosen one."""
+def _shown(curve: Sequence[Point], always: Sequence[Point]) -> list[Point]:
+    """A few rules of each kind, evenly over what they cost, and those that must be seen, as the chosen one."""
     shown = list[Point]()
     for name in dict.fromkeys(kind_of(point.rule) for point in curve):
         own = [point for point in curve if kind_of(point.rule) == name]
         most, least = own[0].mean_size, own[-1].mean_size
         wanted = [most * (least / most) ** (i / (ROWS - 1)) for i in range(ROWS)]
         picked = [min(own, key=lambda point, size=size: abs(point.mean_size - size)) for size in wanted]  # type: ignore[misc]
-        shown += [point for point in own if point in picked or point == chosen]
+        shown += [point for point in own if point in picked or point in always]
     return shown

@@ -41,6 +41,8 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 }
 """What each row is, as the fields of a recipe."""
 REFERENCE = "all 512"
+LEAST = 3
+"""Sentences, before anything is said of greedy decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def closing(ways: Mapping[str, Sequence[Shown]]) -> str:
         f"The default changed {changed} of {len(default)} greedy translations. It took {dearer:.1f} times as long as "
         f"greedy decoding, and {cheaper:.1f} times less than {REFERENCE}."
     )
-    if same(greedy, reference) >= same(default, reference):
+    known = len(greedy) >= LEAST and same(greedy, reference) > 0
+    if known and same(greedy, reference) >= same(default, reference):
         told += " Greedy decoding chose what they choose at least as often: for such sentences it is enough."
     return told
 

@@ -56,8 +56,9 @@ def models() -> str:
     return listed("models", BACKENDS.listed() | generate.OWN)
 
 
-def add_recipe(parser: argparse.ArgumentParser, *wanted: str) -> None:
-    """``--recipe``, and a flag for each field of some sections (``stop``) or for single ones (``rerank.name``)."""
+def add_recipe(parser: argparse.ArgumentParser, *wanted: str, usual: Mapping[str, str] | None = None) -> None:
+    """``--recipe``, and a flag for each field of some sections (``stop``) or for single ones (``rerank.name``).
+    ``usual`` is what a command has in place of a field's own default, in words."""
     parser.add_argument(
         "--recipe", metavar="FILE", help="a description of a run, as quitmt recipe prints it; flags win over it"
     )
@@ -72,7 +73,7 @@ def add_recipe(parser: argparse.ArgumentParser, *wanted: str) -> None:
         if group is None:
             group = groups[declared.group] = parser.add_argument_group(declared.group, GROUPS.get(declared.group))
         if name != "rerank.device" or "model" not in wanted:
-            _add(group, name, declared)
+            _add(group, name, declared, (usual or {}).get(name))
     if "model" in wanted:
         _add_engine(groups[ENGINE])
 
@@ -84,8 +85,8 @@ def _wanted(wanted: Iterable[str]) -> Iterable[tuple[str, Declared]]:
                 yield f"{section}.{field}", declared
 
 
-def _add(group: Any, name: str, declared: Declared) -> None:
-    kind, default = declared.value_type, declared.shown or declared.default
+def _add(group: Any, name: str, declared: Declared, usual: str | None) -> None:
+    kind, default = declared.value_type, usual or declared.shown or declared.default
     told = declared.meaning
     if default is not None and kind is not bool:
         told = f"{told} ({f'{default:g}' if isinstance(default, float) else default})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ ONLY_QUALITY = ("references", "metrics", "test")
 CONFIDENCE = 0.95
 FURTHER = 10
 """How many times as many segments as there are a reader is told of."""
+IN_ORDER = "Rules are tested from careful to cheap; after the first that fails, the rest of its kind are not tested."
+ABOUT = 1.1
+"""Costs of rules that differ by no more than this factor are about the same."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--not-worse", metavar="M", help="the same, and better is no failure")
     group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="one or more, one line for each pool")
     group.add_argument(
-        "-m", "--metric", dest="metrics", action="extend", nargs="+", metavar="NAME",
-        help="chrf++, or others of quitmt score; may be repeated, and the promise is by every one",
+        "-m", "--metric", dest="metrics", action="append", metavar="NAME",
+        help="chrf++, or another of quitmt score; may be repeated, and the promise is by every one",
     )  # fmt: skip
     told = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
     group.add_argument("--test", choices=list(tost.TESTS), help=f"what is taken for granted (t). {told}")
@@ -143,12 +147,15 @@ def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chose
     margin = promise.margin
     heads = "".join(f"{f'{name}, sd':>14}" for name in promise.metrics)
     told = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  promise"]
+    failed = first_failures(found.curve)
     for point in shown:
         differences = "".join(f"{(point.quality or {})[name]:>+14.4f}" for name in promise.metrics)
         needed = f"{point.segments:,}" if point.segments is not None else "–"
-        mark = "kept <- chosen" if point == chosen else "kept" if point.proven else "not proven"
+        unproven = "not proven" if point in failed else "not tested"
+        mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
         told.append(f"{point.rule:<28}{point.mean_size:>11.1f}{differences}{needed:>10}  {mark}")
     told += [
+        *([IN_ORDER] if failed else []),
         "",
         f"{found.rule}: {promise}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {promise.segments} segments.",
@@ -160,8 +167,29 @@ def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chose
     ]
     most = FURTHER * promise.segments
     cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]
-    least = min(cheaper, key=lambda one: one.mean_size, default=None)
-    if least is not None:
+    if cheaper:
+        least = _easiest(cheaper)
         could = f"{least.rule} could be proven with about {least.segments:,}"
         told.append(f"With more segments: {could}, and would take {least.mean_size:.0f} candidates.")
     return told
+
+
+def first_failures(curve: Sequence[Point]) -> list[Point]:
+    """The first rule of each chain that did not pass its test, where the chain ended."""
+    found: dict[str, Point] = {}
+    for point in curve:
+        if not point.proven:
+            found.setdefault(_chain(point.rule), point)
+    return list(found.values())
+
+
+def _chain(rule: str) -> str:
+    """A rule without its threshold, which comes last; two chains of one kind may have other settings."""
+    return re.sub("[:,][^:,]*$", "", rule)
+
+
+def _easiest(points: Sequence[Point]) -> Point:
+    """Of the rules that take about as few candidates as the cheapest, the one whose proof takes the fewest segments."""
+    most = ABOUT * min(one.mean_size for one in points)
+    near = [one for one in points if one.mean_size <= most]
+    return min(near, key=lambda one: (one.segments or 0, one.mean_size))

@@ -17,7 +17,9 @@ from quitmt.files.lines import count_lines
 from quitmt.files.locks import same_file
 from quitmt.files.outputs import NEW_FILE, STDOUT, Output
 from quitmt.generate import OPTIONS
+from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.build import Built
+from quitmt.recipe.effective import BUDGET, STEP
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS, engine_flags
 
@@ -28,9 +30,22 @@ STOPPED_EARLY = (
 
 
 def tell(built: Built, *, quiet: bool) -> None:
-    """Which rule a wish was granted by."""
+    """Which rule a wish was granted by, and what is promised of it, if that holds for this run."""
     if built.granted and built.recipe.stop.wishes and not quiet:
-        print(f"quitmt: stopping by {built.granted}", file=sys.stderr)
+        void = built.granted.promise and not _keeps_promise(built)
+        told = f"{built.granted.spec}, without the promise of its profile" if void else built.granted
+        print(f"quitmt: stopping by {told}", file=sys.stderr)
+
+
+def _keeps_promise(built: Built) -> bool:
+    """Whether this run is one that the profile's promise is for; if not, warnings have said why."""
+    if built.granted is None or built.granted.profile is None:
+        return False
+    recorded = traits_of(built.generator, GeneratorTraits).recorded
+    recipe = built.recipe
+    shape = recipe.stop.k or STEP, recipe.stop.n or BUDGET
+    sampled = None if recorded else built.generator.signature
+    return not any(built.granted.profile.differences(sampled, recipe.model.languages, shape))
 
 
 def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
