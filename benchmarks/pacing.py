@@ -4,8 +4,9 @@
 
 Every pool is shuffled ``--orders`` times and cut into pools of ``--budget`` candidates. A run is so many of these in a
 random order, steered as ``quitmt rerank --max-cost`` would, with its length known or, by ``--stream``, not known. The
-rerankers are some that quitmt knows no curve of: chrF with 4-grams, a function of word overlap as a utility (both with
-every sample a judge, as in the paper), and as QE the logarithm of a recorded score, whose highest value nobody tells.
+rerankers are some that quitmt knows no curve of: chrF with 4-grams, a function of word overlap as a utility (both by
+``--support``, which is that of the paper unless told), and as QE the logarithm of a recorded score, whose highest value
+nobody tells.
 
 The error is that of a run's mean cost. The rule in hindsight has the one threshold with which the same segments cost,
 on average, what the run did cost; fixed N is the same number for each segment, at that cost. Regret is the mean over
@@ -31,8 +32,6 @@ from quitmt.files.pools import read_pools
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.stop.steering import Aimed, Steered
 from quitmt.types import Outcome, RecordedPool, Verdict
-
-STEP = 8
 
 
 def overlap(hypothesis: str, reference: str) -> float:
@@ -82,6 +81,8 @@ def main() -> None:
     parser.add_argument("--score", default="likelihood")
     parser.add_argument("--budget", type=int, default=256)
     parser.add_argument("--costs", type=float, nargs="+", default=[32, 64, 100])
+    parser.add_argument("--step", type=int, default=8)
+    parser.add_argument("--support", default="all", help="who judges a sample; anchor is the default of quitmt")
     parser.add_argument("--segments", type=int, default=200)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--orders", type=int, default=3)
@@ -92,8 +93,8 @@ def main() -> None:
     pools = list(cut(asyncio.run(collected(args.pools))[: args.limit], args.budget, args.orders))
     scored = [pool for pool in pools if args.score in (pool.candidates[0].scores or {})]
     rerankers = {
-        "mbr:chrf:order=4": (rerank.load("mbr:chrf:order=4", support="all"), pools),
-        "mbr: word overlap": (quitmt.mbr(overlap, support="all"), pools),
+        "mbr:chrf:order=4": (rerank.load("mbr:chrf:order=4", support=args.support), pools),
+        "mbr: word overlap": (quitmt.mbr(overlap, support=args.support), pools),
         f"qe: log {args.score}": (quitmt.qe(LogScore(args.score)), scored),
     }
     print(f"{args.segments} segments, {args.runs} runs, pools of {args.budget}\n")
@@ -107,7 +108,7 @@ def main() -> None:
 
 
 def report(name: str, reranker: Any, pools: list[RecordedPool], args: Any) -> None:
-    rules = {cost: granted(reranker, cost, args.budget) for cost in args.costs}
+    rules = {cost: granted(reranker, cost, args.step, args.budget) for cost in args.costs}
     rows: dict[float, list[Seen]] = {cost: [] for cost in rules}
     for pool in pools:
         (one,) = observe(reranker, [pool])
@@ -124,10 +125,10 @@ def report(name: str, reranker: Any, pools: list[RecordedPool], args: Any) -> No
         )
 
 
-def granted(reranker: Any, cost: float, budget: int) -> Steered:
+def granted(reranker: Any, cost: float, step: int, budget: int) -> Steered:
     """The rule that ``--max-cost`` gives."""
     traits, signed = traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0]
-    found: Any = auto.rule(signed, traits, auto.Wish(max_cost=cost), k=STEP, n=budget).rule
+    found: Any = auto.rule(signed, traits, auto.Wish(max_cost=cost), k=step, n=budget).rule
     assert isinstance(found, Steered)
     return found
 

@@ -155,3 +155,13 @@ def test_the_rule_that_a_wish_was_granted_by_is_told_once(job: BatchJob, wish: d
     assert reporter.said == said
     run.run(wished, WorkerPool(), reporter)
     assert reporter.said == said  # nothing is left to do
+
+
+def test_of_few_parts_every_worker_gets_its_share(job: BatchJob) -> None:
+    small = replace(job, rows_per_file=16, recipe=recipe(run__in_flight=64))
+    assert [run._at_once(small, parts, workers) for parts, workers in ((2, 2), (3, 2), (100, 2), (1, 1))] == [
+        1,
+        2,
+        5,
+        1,
+    ]

@@ -213,16 +213,17 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
         retried = {*course.retried}
         parts = [(part, part in retried) for part in range(len(plan.parts)) if part not in course.done]
         results: queue.Queue[dict[str, Any] | BaseException | None] = queue.Queue()
-        arguments = (ray, _at_once(job), pool, work, seen, parts, results)
+        arguments = (ray, _at_once(job, len(parts), pool.most), pool, work, seen, parts, results)
         threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
         _follow(ray, seen, pool, reporter, course, results)
         return BatchSummary(plan, PartTally(), time.monotonic() - ready, ready - begun)
 
 
-def _at_once(job: BatchJob) -> int:
-    """Parts that a worker has at once: one that is ending, and enough others to fill its engine."""
+def _at_once(job: BatchJob, parts: int, workers: int) -> int:
+    """Parts that a worker has at once: one that is ending, and enough others to fill its engine; of few parts its
+    share, or the first worker that is there would take them all."""
     in_flight = effective(job.recipe).run.in_flight or IN_FLIGHT
-    return 1 + math.ceil(in_flight / job.rows_per_file)
+    return min(1 + math.ceil(in_flight / job.rows_per_file), math.ceil(parts / workers))
 
 
 def _consume(

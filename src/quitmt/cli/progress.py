@@ -102,9 +102,10 @@ class Progress:
         quiet: bool = False,
         shares_beginnings: bool = False,
         of: tuple[str, str] = ("lines", "the input"),
+        asked: float | str | None = None,
     ) -> None:
-        """``of`` is what the segments are, and the file that has them."""
-        self._budget, self._of, self._items = budget, of, 0
+        """``of`` is what the segments are, and the file that has them; ``asked`` what they should cost on average."""
+        self._budget, self._of, self._items, self._asked = budget, of, 0, asked
         self._quiet = quiet
         self.stops: Counter[Verdict] = Counter()
         self.used = 0
@@ -214,7 +215,8 @@ class Progress:
         compared = self._evaluations / self._pairs if self._pairs else 0.0
         share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
-        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{saved}; {stops}{share}"
+        asked = f" (asked for {self._asked:g})" if isinstance(self._asked, int | float) else ""
+        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{asked}{saved}; {stops}{share}"
 
 
 def told(stop: Verdict) -> str:
