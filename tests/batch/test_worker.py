@@ -170,14 +170,16 @@ def test_a_suspect_part_is_done_alone_row_by_row_without_its_deadly_rows(job: Ba
 
     class Observer(worker_module.Nobody):
         async def begin_row(self, number: int, row: str) -> None:
+            assert worker._engines, "whoever dies of loading did not die of the row"
             seen.append((number, row))
 
         def row(self, fields: Mapping[str, Any], budget: int) -> None:
             seen.append((-1, None))
 
+    worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Observer())
+
     async def work() -> None:
-        worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Observer())
-        await asyncio.gather(worker.do(0), worker.do(1, Suspicion(frozenset({"a.txt:6"}))), worker.do(2))
+        await asyncio.gather(worker.do(1, Suspicion(frozenset({"a.txt:6"}))), worker.do(0), worker.do(2))
         await worker.close()
 
     asyncio.run(work())

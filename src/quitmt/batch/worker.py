@@ -92,16 +92,18 @@ class _Room:
 
     @asynccontextmanager
     async def enter(self, *, alone: bool) -> AsyncIterator[None]:
-        async with self._changed:
-            self._waiting += alone
-            await self._changed.wait_for(lambda: not self._inside if alone else not self._waiting)
-            self._inside += 1
+        self._waiting += alone
         try:
-            yield
-        finally:
             async with self._changed:
+                await self._changed.wait_for(lambda: not self._inside if alone else not self._waiting)
+                self._inside += 1
+            try:
+                yield
+            finally:
                 self._inside -= 1
-                self._waiting -= alone
+        finally:
+            self._waiting -= alone
+            async with self._changed:
                 self._changed.notify_all()
 
 
@@ -171,6 +173,7 @@ class PartWorker:
         if suspicion is not None:
             found = []
             for row in rows:
+                await self._engine(row.pair)  # whoever dies of loading it did not die of the row
                 await self._observer.begin_row(part, row.id)
                 found.append(await one(row))
             return found, tally
