@@ -194,6 +194,7 @@ async def _run(
     ready()
     await stop.wait()
     await runner.cleanup()
+    await asyncio.sleep(0.01)  # the loop closes the sockets of those who were sent away in its next rounds
 
 
 @contextmanager
