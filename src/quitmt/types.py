@@ -75,12 +75,14 @@ def at(index: int, anchors: Sequence[Candidate], candidates: Sequence[Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wish for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. Who asks for the first
-    of them asks for the anchors too, if the generator has any."""
+    """A request for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. A request that starts
+    at 0 includes the segment's anchors, if the generator makes any, unless ``anchors`` is false. It may include
+    nothing else: then ``stop`` is 0."""
 
     segment: Segment
     start: int
     stop: int
+    anchors: bool = True
 
 
 @dataclass(frozen=True, slots=True)

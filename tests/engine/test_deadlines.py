@@ -58,16 +58,18 @@ class Taking:
     def __init__(self, clock: FakeClock, seconds: float) -> None:
         self.clock, self.seconds = clock, seconds
         self.asked, self.closed = list[str](), list[str]()
+        self._gone = list[Segment]()
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         for ask in asks:
             self.asked.append(ask.segment.id)
             self.clock.advance(self.seconds)
-            if ask.segment.id not in self.closed:
+            if not any(ask.segment is one for one in self._gone):
                 yield Draw(ask.segment, ask.start, tuple(candidate(index) for index in range(ask.start, ask.stop)))
 
     def close(self, segment: Segment) -> None:
         self.closed.append(segment.id)
+        self._gone.append(segment)
 
 
 def ignore(*_: object) -> None:

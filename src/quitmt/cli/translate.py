@@ -99,11 +99,11 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         return None
     built = build(recipe)
     results.tell(built, quiet=args.quiet)
-    lines = None if args.split else lines
+    segments = None if args.split else lines
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"
     more: dict[str, Any] = {"quiet": args.quiet, "shares_beginnings": shares_beginnings, "of": of}
-    progress = Progress(built.rule.budget, total=lines, asked=built.recipe.stop.max_cost, **more)
+    progress = Progress(built.rule.budget, total=segments, asked=built.recipe.stop.max_cost, **more)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:
@@ -118,8 +118,10 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {}) | part.settings
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs, before=part.lines.start)
     outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
-    context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, lines)
+    context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, segments)
     if args.split:
+        if built.recipe.run.run_deadline is not None:  # there is an end, so there can be drafts
+            run.expected = lines
         outputs.lines = Lines(*built.recipe.model.languages)
         return run, outputs.lines.items(args.input, driver.signature, context, part)
     return run, items(args.input, driver.signature, context, args.anchors_from, part, args.support_from)

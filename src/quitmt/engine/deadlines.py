@@ -80,7 +80,7 @@ class Timers:
         expected: int | None = None,
     ) -> None:
         self._deadlines, self._clock, self._ring, self._leave = deadlines, clock, ring, leave
-        self._in_flight, self._expected = in_flight, expected
+        self._in_flight, self.expected = in_flight, expected
         self._end = math.inf if deadlines.run is None else clock.time() + deadlines.run
         self._timers: dict[str, list[Timer]] = {}
         """Of the segments under way."""
@@ -95,6 +95,11 @@ class Timers:
         """Whether the run's own time is up."""
         # An event loop may ring a little before its clock says so: then the flag knows.
         return self._over or self._clock.time() >= self._end
+
+    @property
+    def left(self) -> float:
+        """Seconds until the run's time is up."""
+        return max(0.0, self._end - self._clock.time())
 
     def start(self, segment_id: str, number: int, limit: Limit | None = None) -> None:
         """A segment is admitted, the ``number``-th of the input from 0. ``limit`` is its own, if it has one."""
@@ -124,9 +129,9 @@ class Timers:
 
     def _share(self, left: float, number: int) -> float:
         """As many are worked on at a time as there are slots, so a segment's share of the time is that much larger."""
-        if self._expected is None:
+        if self.expected is None:
             return math.inf
-        return left * self._in_flight / max(1, self._expected - number)
+        return left * self._in_flight / max(1, self.expected - number)
 
     def _ring_all(self) -> None:
         self._over = True

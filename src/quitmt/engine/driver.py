@@ -19,6 +19,7 @@ from typing import Any
 
 from quitmt import protocols, signature, stop
 from quitmt.engine.deadlines import Clock, Deadlines, Timers
+from quitmt.engine.drafts import Drafts
 from quitmt.engine.engine import Engine
 from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
@@ -41,7 +42,8 @@ NO_DEADLINES = Deadlines()
 Item = Segment | Finished
 """What a run is made of. A segment that is finished already (a blank line, what a resumed run had done) goes straight
 through."""
-Items = Iterable[Item | Begun | Submission] | AsyncIterable[Item | Begun | Submission]
+AnyItem = Item | Begun | Submission
+Items = Iterable[AnyItem] | AsyncIterable[AnyItem]
 
 
 class Driver:
@@ -93,6 +95,9 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reranking = False
         self._steering = protocols.steering(rule)
+        self._drafts: Drafts[AnyItem] = Drafts(generator, in_flight)
+        self._abandoned: set[str] = set()
+        """Segments that had to end when the run's time was up."""
 
     @property
     def wasted(self) -> Wasted:
@@ -135,19 +140,21 @@ class Driver:
         None is further than a few times ``in_flight`` ahead of the first unfinished one, so whoever puts them back in
         order needs little memory. If the input itself fails midway, what was admitted is finished first.
 
-        ``expected`` is how many items there are, if that is known: then the time of a run with a deadline is shared
-        among them. When it is up, what is under way stops with its best so far, and the rest of the input fails. The
-        cost of a run that is steered is shared among them too.
+        ``expected`` is about how many items there are, if that is known: the input has an end. Then the time of a run
+        with a deadline is shared among them, after each has a draft (``quitmt.engine.drafts``). When time is up,
+        segments under way stop with their best so far, and the others with their drafts; those without one fail. The
+        cost of a run that is steered is shared among the items too.
         """
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         clock = self._clock or asyncio.get_running_loop()
-        self._timers = Timers(
-            self._deadlines, clock, self._expire, self._abandon, in_flight=self._in_flight, expected=expected
-        )
-        if self._steering is not None:
-            self._steering.expect(expected)
-        feeder = self._start(self._feed(items))
+        self._timers = Timers(self._deadlines, clock, self._expire, self._abandon, in_flight=self._in_flight)
+        self._expect(expected)
+        recorded = traits_of(self._generator, GeneratorTraits).recorded
+        each = _each(items)
+        if self._deadlines.run is not None and expected is not None and not recorded:
+            each = self._drafts.before(each, self._expect, lambda: self._timers.left, clock)
+        feeder = self._start(self._feed(each))
         self._tasks.discard(feeder)  # what it raises waits until everything admitted is finished
         try:
             while True:
@@ -163,6 +170,11 @@ class Driver:
             _result(feeder)  # raises what was wrong with the input
         finally:
             await self._abort(feeder)
+
+    def _expect(self, items: int | None) -> None:
+        self._timers.expected = items
+        if self._steering is not None:
+            self._steering.expect(items)
 
     def _crank(self) -> None:
         """Start everything that can be started."""
@@ -189,7 +201,8 @@ class Driver:
             self._generator.close(one.segment)
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
-            finished.append((position, self._remarked(one)))
+            whole = self._drafts.joined(one, late=one.segment.key in self._abandoned)
+            finished.append((position, self._remarked(whole)))
         if self._steering is not None:
             for position, one in finished:
                 self._steering.add(position, one.outcome)
@@ -220,12 +233,16 @@ class Driver:
             outcome = replace(outcome, recipe=self._recipe)
         return one if outcome is one.outcome else replace(one, outcome=outcome)
 
-    async def _feed(self, items: Items) -> None:
-        if isinstance(items, AsyncIterable):
+    def _late(self, segment: Segment) -> Finished:
+        """A segment that there is no time left for."""
+        if found := self._drafts.finish(segment, self.signature):
+            return self._remarked(found)
+        late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
+        return Finished.without_candidates(segment, Verdict.FAILED, self.signature, late)
+
+    async def _feed(self, items: AsyncGenerator[AnyItem]) -> None:
+        async with aclosing(items):
             async for item in items:
-                await self._admit(item)
-        else:
-            for item in items:
                 await self._admit(item)
 
     def cancel(self, segment: Segment) -> None:
@@ -238,7 +255,7 @@ class Driver:
         self._room.set()
         self._wake.set()
 
-    async def _admit(self, item: Item | Begun | Submission) -> None:
+    async def _admit(self, item: AnyItem) -> None:
         while not self.has_room:
             self._room.clear()
             await self._room.wait()
@@ -252,11 +269,11 @@ class Driver:
         if self._steering is not None:
             terms = self._steered(self._steering, item)
         if isinstance(item, Segment) and self._timers.over:
-            late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
-            item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
+            item = self._late(item)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
         else:
+            anchors = self._drafts.anchors(item) if anchors is None else anchors
             self._engine.admit(item, known, self._available(item), anchors, terms)
             self._active[item.key] = (self._admitted, item)
             self._timers.start(item.key, self._admitted, limit)
@@ -299,6 +316,8 @@ class Driver:
         self._wake.set()
 
     def _abandon(self, key: str, deadline: str, of_run: bool) -> None:
+        if of_run:
+            self._abandoned.add(key)
         # While the run goes on, others need the reranker, and what it is busy with is not lost.
         self._engine.abandon(key, deadline, scoring=of_run)
         self._wake.set()
@@ -358,6 +377,15 @@ class Driver:
         await asyncio.gather(*tasks, return_exceptions=True)
         for _, segment in self._active.values():
             self._generator.close(segment)
+
+
+async def _each(items: Items) -> AsyncGenerator[AnyItem]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
 
 
 def _result(task: asyncio.Task[None]) -> None:

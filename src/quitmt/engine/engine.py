@@ -126,7 +126,7 @@ class Engine(Generic[State]):
         for slot in list(self._to_ask.values()):
             start, slot.asked = slot.asked, slot.terms.pace.reach(slot)
             if not self._blames_rule(slot):
-                asks.append(Ask(slot.segment, start, slot.asked))
+                asks.append(Ask(slot.segment, start, slot.asked, anchors=slot.anchors is None))
         self._to_ask.clear()
         return asks
 

@@ -93,9 +93,10 @@ class Anchored:
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         """Samples as they come; a segment's anchors as soon as the last of them is there."""
         anchors = [anchor for anchor, _ in self._parts]
-        gathering = {id(ask.segment): _Gathering(ask.segment, anchors) for ask in asks if ask.start == 0}
+        first = [ask.segment for ask in asks if ask.start == 0 and ask.anchors]
+        gathering = {id(segment): _Gathering(segment, anchors) for segment in first}
         arrived: asyncio.Queue[Draw | Carried | None] = asyncio.Queue()
-        streams = [self._samples.draw(asks)]
+        streams = [self._samples.draw(samples)] if (samples := [ask for ask in asks if ask.stop > ask.start]) else []
         for number, (anchor, part) in enumerate(self._parts):
             firsts = [Ask(one.segment, 0, anchor.count) for one in gathering.values()]
             if firsts:

@@ -220,8 +220,8 @@ class RunRecipe:
         None, "of each segment, from when it is begun", flag="--deadline", metavar="SECONDS", group=DEADLINES
     )
     run_deadline: float | None = declared(
-        None, "of the whole run, from when the models are loaded; every line of a file gets its share of the time, and "
-        "what is not begun in time fails, for a resumed run to take up",
+        None, "of the whole run, from when the models are loaded; every line of a file first gets its cheapest "
+        "translation, and the time that is left is shared among all lines for samples",
         flag="--run-deadline", metavar="SECONDS", group=DEADLINES,
     )  # fmt: skip
 

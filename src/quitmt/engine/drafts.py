@@ -1,0 +1,131 @@
+"""Drafts: the cheapest translation of every segment, made before a run with a deadline spends time on samples.
+
+A run's deadline divides the time among its segments. Without drafts, segments that are not reached in time would have
+no translation, although others have many samples. So every segment first gets its anchors, or one sample if its
+generator makes no anchors, and only the time that is left goes into samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Generic, TypeVar
+
+from quitmt.engine.deadlines import Clock
+from quitmt.engine.preparation import in_time
+from quitmt.engine.slots import given
+from quitmt.errors import GenerationError
+from quitmt.loops.faults import FAULTS, is_cancellation
+from quitmt.protocols import Generator, GeneratorTraits, traits_of
+from quitmt.types import Ask, Candidate, Finished, Outcome, Seconds, Segment, Verdict
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True)
+class Draft:
+    """What was drawn for one segment: its anchors, or one sample."""
+
+    candidates: tuple[Candidate, ...] = ()
+    anchors: tuple[Candidate, ...] | None = None
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.anchors or self.candidates)
+
+    def finished(self, segment: Segment, signature: str) -> Finished:
+        """The segment, translated by its first anchor or sample: there was no time for a score."""
+        anchors = self.anchors or ()
+        index, chosen = (-1, anchors[0]) if anchors else (0, self.candidates[0])
+        outcome = Outcome(
+            segment.id, segment.source, chosen.text, index, None, len(self.candidates), Verdict.DEADLINE, (),
+            Seconds(self.seconds), signature, origin=chosen.origin, anchors=len(anchors),
+        )  # fmt: skip
+        return Finished(segment, outcome, self.candidates, (*anchors, *given(segment)))
+
+
+class Drafts(Generic[Item]):
+    """The drafts of one run, by the keys of their segments; ``at_once`` of them are drawn at a time."""
+
+    def __init__(self, generator: Generator, at_once: int) -> None:
+        self._generator, self._at_once = generator, at_once
+        self._found: dict[str, Draft] = {}
+        self._anchored = traits_of(generator, GeneratorTraits).anchored
+
+    async def before(
+        self, items: AsyncIterable[Item], expect: Callable[[int], None], left: Callable[[], float], clock: Clock
+    ) -> AsyncGenerator[Item]:
+        """The whole input, once its segments have drafts or no seconds are ``left``; then what was wrong with it.
+        ``expect`` is told how many items there are."""
+        found: list[Item] = []
+        wrong: Exception | None = None
+        try:
+            async for item in items:
+                found.append(item)
+        except Exception as raised:
+            wrong = raised
+        expect(len(found))
+        with suppress(GenerationError):  # time is up
+            await in_time(self._draw_all([item for item in found if isinstance(item, Segment)]), left(), clock)
+        for item in found:
+            yield item
+        if wrong is not None:
+            raise wrong
+
+    def anchors(self, segment: Segment) -> tuple[Candidate, ...] | None:
+        """All anchors of a segment, if its generator's were drawn: they need not be requested again."""
+        draft = self._found.get(segment.key)
+        return None if not draft or draft.anchors is None else draft.anchors + given(segment)
+
+    def joined(self, one: Finished, *, late: bool) -> Finished:
+        """A finished segment with what its draft cost. If it failed because it was ``late``, the draft is the
+        translation."""
+        draft = self._found.pop(one.segment.key, None)
+        if not draft:
+            return one
+        outcome = one.outcome
+        if late and outcome.stop is Verdict.FAILED:
+            return draft.finished(one.segment, outcome.signature)
+        seconds = replace(outcome.seconds, generate=outcome.seconds.generate + draft.seconds)
+        return replace(one, outcome=replace(outcome, seconds=seconds))
+
+    def finish(self, segment: Segment, signature: str) -> Finished | None:
+        """A segment that nothing else was drawn for, translated by its draft, if it has one."""
+        draft = self._found.pop(segment.key, None)
+        return draft.finished(segment, signature) if draft else None
+
+    async def _draw_all(self, segments: Iterable[Segment]) -> None:
+        """The shortest first, so that most have a draft if time runs out. A segment that cannot be drawn gets none: the
+        run itself will say why."""
+        for some in _batches(sorted(segments, key=lambda segment: len(segment.source)), self._at_once):
+            # Copies, because the generator forgets what it is told to close, and the run needs its own.
+            copies = [replace(segment) for segment in some]
+            try:
+                await asyncio.sleep(0)  # a generator that never waits would not notice that time is up
+                await self._draw(copies)
+            except FAULTS as raised:
+                if is_cancellation(raised):
+                    raise
+                log.debug("drafting failed", exc_info=raised)
+            finally:
+                for segment in copies:
+                    self._generator.close(segment)
+
+    async def _draw(self, segments: Sequence[Segment]) -> None:
+        async for draw in self._generator.draw([Ask(segment, 0, 0 if self._anchored else 1) for segment in segments]):
+            draft = self._found.setdefault(draw.segment.key, Draft())
+            draft.candidates += draw.candidates
+            draft.anchors = draft.anchors if draw.anchors is None else draw.anchors
+            draft.seconds += draw.seconds
+
+
+def _batches(segments: Sequence[Segment], size: int) -> Iterator[list[Segment]]:
+    rest = iter(segments)
+    while some := list(islice(rest, size)):
+        yield some
