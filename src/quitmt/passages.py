@@ -18,8 +18,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quitmt.errors import MissingExtra
-
 LONGEST = 1000
 """Characters. No sentence is that long; what is longer is cut at a space, or models of sentences lose most of it."""
 UNSPACED = frozenset(("zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "dz"))
@@ -114,10 +112,8 @@ def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool, b
 def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
-    try:
-        import sentencex
-    except ImportError:
-        raise MissingExtra("splitting into sentences needs sentencex", hint="pip install 'quitmt[split]'") from None
+    import sentencex  # only when something is split
+
     found: list[str] = sentencex.segment(language, text)
     return found if "".join(found) == text else [text]  # nothing may be lost, whatever the library does
 

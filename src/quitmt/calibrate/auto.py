@@ -110,6 +110,7 @@ def rule(
     def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
         return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
 
+    _check_scale(reranker, wish)
     if profile is not None:
         return granted(_of_profile(profile, wish, anchors), profile, promise=wish == Wish())
     known = _known(reranker) if traits.gives_rivals or traits.running_best else None
@@ -197,13 +198,32 @@ def _headroom(reranker: str) -> str:
 
 def headroom(reranker: str) -> str | None:
     """The headroom rule for a QE reranker whose perfect score is known, with a share in proportion to its scale."""
+    entry = _entry(reranker)
+    return entry.perfect if entry else None
+
+
+def _entry(reranker: str) -> specs.MetricName | None:
+    """What is known about the metric behind a reranker; None for a combination, a function or an object."""
     if "+" in reranker or "*" in reranker or "|" in reranker:
         return None
     try:
         entry, _ = specs.find(reranker)
     except UsageError:  # an object's signature, or no name at all
         return None
-    return entry.perfect if entry else None
+    return entry
+
+
+def _check_scale(reranker: str, wish: Wish) -> None:
+    """Refuse a loss that no choice of a candidate could exceed."""
+    entry = _entry(reranker)
+    if wish.max_loss is None or wish.max_loss.endswith("sd") or entry is None or entry.scale is None:
+        return
+    if (limit := loss_in(wish.max_loss, None)) >= entry.scale:
+        raise UsageError(
+            f"{setting('stop.max_loss', f'{limit:g}')} exceeds the range of {reranker}, whose scores differ by at most "
+            f"{entry.scale:g}",
+            hint=f"such as {setting('stop.max_loss', f'{0.005 * entry.scale:g}')}",
+        )
 
 
 def _of_profile(profile: Profile, wish: Wish, anchors: int) -> str:

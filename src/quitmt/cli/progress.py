@@ -12,11 +12,12 @@ from tqdm import tqdm
 
 from quitmt.cli.show import MEANINGS
 from quitmt.engine.slots import Observer
-from quitmt.remarks import ADVICE
+from quitmt.remarks import ADVICE, SEVERAL
 from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
 UNIT = " segments"
+SPLIT = "the model was trained on single sentences and may leave some out; --split translates them one by one"
 FIRST = 5
 """Segments that are named of those with a remark."""
 
@@ -46,7 +47,7 @@ class Remarks:
 
     def lines(self) -> Iterator[str]:
         """One for each remark: how many, the first of them, and what to make of it."""
-        for remark, advice in ADVICE.items():
+        for remark, advice in (ADVICE | {SEVERAL: SPLIT}).items():
             if count := self._counts[remark]:
                 first = [name for _, name in self._first[remark]]
                 more = ", …" if count > len(first) else ""

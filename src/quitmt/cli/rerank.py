@@ -73,7 +73,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
-    results.tell(built, quiet=args.quiet)
+    results.tell(built, recipe.stop, quiet=args.quiet)
     asked, of = built.recipe.stop.max_cost, ("pools", name_of(args.pools))
     progress = Progress(built.rule.budget, quiet=args.quiet, of=of, asked=asked)
     results.check_nbest(args, built)

@@ -21,7 +21,7 @@ from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.build import Built
 from quitmt.recipe.effective import BUDGET, STEP
 from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import SECTIONS, engine_flags
+from quitmt.recipe.recipe import SECTIONS, StopRecipe, engine_flags
 
 STOPPED_EARLY = (
     "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
@@ -29,12 +29,21 @@ STOPPED_EARLY = (
 )
 
 
-def tell(built: Built, *, quiet: bool) -> None:
-    """Which rule a wish was granted by, and what is promised of it, if that holds for this run."""
-    if built.granted and built.recipe.stop.wishes and not quiet:
-        void = built.granted.promise and not _keeps_promise(built)
-        told = f"{built.granted.spec}, without the promise of its profile" if void else built.granted
-        print(f"quitmt: stopping by {told}", file=sys.stderr)
+def tell(built: Built, given: StopRecipe, *, quiet: bool) -> None:
+    """Print which rule the run stops by, unless the user chose it, and why: because of a target, with its guarantee if
+    that holds for this run, or by default."""
+    if quiet:
+        return
+    own, granted = built.recipe.stop, built.granted
+    if granted and own.wishes:
+        void = granted.promise and not _keeps_promise(built)
+        told = f"{granted.spec}, without the promise of its profile" if void else str(granted)
+    elif given.rule is None and not given.of_quit:
+        rule = granted.spec if granted else own.rule
+        told = f"{rule}, with at most {own.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
+    else:
+        return
+    print(f"quitmt: stopping by {told}", file=sys.stderr)
 
 
 def _keeps_promise(built: Built) -> bool:

@@ -20,7 +20,6 @@ from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError, setting
 from quitmt.files.lines import STDIN, count_lines, name_of, read_lines
-from quitmt.passages import split
 from quitmt.protocols import GeneratorTraits, RerankerTraits, traits_of
 from quitmt.recipe.build import build
 from quitmt.recipe.check import refuse_pacing
@@ -86,8 +85,6 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if args.split and (args.anchors_from or args.support_from):
         flag = "--anchors-from" if args.anchors_from else "--support-from"
         raise UsageError(f"{flag} goes by lines, and --split by sentences", hint="split both files first")
-    if args.split:
-        split("Is it installed?", None)
     recipe = with_support(options.recipe_of(args), args.support_from)
     if recipe.rerank.support == TEXTS and not args.support_from:
         raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
@@ -98,7 +95,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if results.is_finished(args, lines):
         return None
     built = build(recipe)
-    results.tell(built, quiet=args.quiet)
+    results.tell(built, recipe.stop, quiet=args.quiet)
     segments = None if args.split else lines
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"

@@ -11,7 +11,7 @@ from quitmt import names
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
 from quitmt.generate.anchors import NONE, Anchor
-from quitmt.generate.languages import not_a_code
+from quitmt.generate.languages import without_region
 from quitmt.generate.prompts import template
 from quitmt.names import FLAG, FLOAT, INT, TABLE, TEXT, TEXTS, Name, Names, Option
 from quitmt.protocols import Generator
@@ -153,21 +153,16 @@ BACKENDS = Names(
 OWN = {"MODULE:NAME": "a function of yours, sample(source, start, stop), or a Generator object"}
 
 
-LONGEST_CODE = 3
-"""Letters of a language's code without script and region: what is longer is a name, such as English."""
-
-
 def resolve(model: str | None, source: str | None, target: str | None) -> tuple[str, str | None, str | None]:
     """Fill in what is not given: the languages from the model, or the embedded model from the languages. A language
-    alone goes with English, and English with Portuguese, which is always there.
+    alone goes with English, and English with Portuguese, which is always there. Embedded models know no regions.
 
-    >>> resolve(None, "pt", None), resolve(None, None, "de")
+    >>> resolve(None, "pt", None), resolve(None, "en-US", "de")
     (('embedded:pt-en', 'pt', 'en'), ('embedded:en-de', 'en', 'de'))
     """
+    embedded = model is None or model.startswith("embedded:")
+    source, target = (without_region(code) if code and embedded else code for code in (source, target))
     if model is None:
-        for code in (source, target):
-            if code is not None and code.isalpha() and len(code) > LONGEST_CODE:
-                raise not_a_code(code)
         source = source or ("pt" if target == "en" else "en")
         target = target or ("pt" if source == "en" else "en")
         return f"embedded:{source}-{target}", source, target

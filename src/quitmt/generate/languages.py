@@ -1,15 +1,28 @@
 """Languages: BCP-47 codes in, the names and codes that models want out.
 
-All names come from the library langcodes (Unicode's CLDR); nothing is typed in by hand.
+All names come from the library langcodes (Unicode's CLDR).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import cache
 from typing import Any
 
 from quitmt.errors import MissingExtra, UsageError
+
+TWO_LETTERS = frozenset(
+    """
+    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
+    en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik in io is it
+    iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mo
+    mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh
+    si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh
+    yi yo za zh zu
+    """.split()
+)
+"""All codes of two letters (ISO 639-1), so that a misspelt one is found without langcodes too."""
 
 
 @cache
@@ -27,6 +40,20 @@ def _language(code: str) -> Any:
     if not valid:
         raise not_a_code(code)
     return language
+
+
+def without_region(code: str) -> str:
+    """The language and its script: what most models tell apart.
+
+    >>> [without_region(code) for code in ("pt-BR", "EN_us", "zh-hant-TW", "pt")]
+    ['pt', 'en', 'zh-Hant', 'pt']
+    """
+    language, *rest = re.split("[-_]", code)
+    if not (language.isalpha() and len(language) in (2, 3)) or (
+        len(language) == 2 and language.lower() not in TWO_LETTERS
+    ):
+        raise not_a_code(code)
+    return "-".join([language.lower(), *(part.title() for part in rest if len(part) == len("Hant"))])
 
 
 def not_a_code(text: str) -> UsageError:

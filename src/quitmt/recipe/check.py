@@ -155,6 +155,9 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
     sound = {f"stop.{name}": value for name in ("k", "n") if (value := getattr(own, name)) is None or value > 0}
     recipe = recipe.changed({"stop.k": None, "stop.n": None, **sound})
     whole = effective(recipe, replace(given, generator=given.generator or _ANY))
+    if own.k is not None and whole.stop.n is not None and own.k > whole.stop.n > 0:
+        more = f"{setting('stop.k', str(own.k))} is more than the budget of {whole.stop.n} candidates"
+        raise UsageError(more, hint=f"give at most {whole.stop.n}, or a larger {setting('stop.n')}")
     _check_taken(own, str(whole.stop.rule))
     known = profile_of(own, given)
     if known and known.recipe and given.reranker is None:

@@ -36,6 +36,8 @@ class MetricName(Name):
     neural: bool = False
     perfect: str | None = None
     """For the headroom rule: the best score there can be, and a share in proportion to the scale."""
+    scale: float | None = None
+    """How far apart its best and its worst score are, if that is known: 1 for scores from 0 to 1."""
     support: str | None = None
     """Who judges a candidate where nothing else is said, if that is not as for other utilities."""
     check: Callable[[str], None] | None = None
@@ -106,7 +108,7 @@ def _reverse_model(source: str | None, target: str | None) -> str:
     return f"embedded:{target}-{source}"
 
 
-def _neural(meaning: str, kind: str, role: str, perfect: str | None = None) -> MetricName:
+def _neural(meaning: str, kind: str, role: str, perfect: str | None = None, scale: float = 1.0) -> MetricName:
     """``role`` is ``utility`` or ``estimator``, what ``scorer`` makes of a scoring model."""
     facts = KINDS[kind]
 
@@ -122,6 +124,7 @@ def _neural(meaning: str, kind: str, role: str, perfect: str | None = None) -> M
         needs_source=facts.needs_source,
         neural=True,
         perfect=perfect,
+        scale=scale,
     )
 
 
@@ -139,26 +142,28 @@ def _plug_in(found: Any, name: str) -> MetricName:
 RERANKERS = Names(
     "reranker",
     {
-        "mbr:chrf": MetricName("the candidate the others agree with most, by chrF (exact)", _chrf),
-        "mbr:chrf++": MetricName("… by chrF++: chrF with n-grams of words too (exact)", _chrf_plus),
+        "mbr:chrf": MetricName("the candidate the others agree with most, by chrF (exact)", _chrf, scale=1.0),
+        "mbr:chrf++": MetricName("… by chrF++: chrF with n-grams of words too (exact)", _chrf_plus, scale=1.0),
         "mbr:bleu": MetricName(
-            "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)", _bleu
+            "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)", _bleu, scale=1.0
         ),
         "mbr:ter": MetricName("… by 1 − TER; slow: some thousand pairs of candidates per second", _ter),
         "mbr:comet": _neural("… by COMET-22, or another checkpoint", "comet", "utility"),
         "mbr:xcomet": _neural("… by xCOMET-XXL, or XL", "xcomet", "utility"),
-        "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", "utility"),
+        "mbr:metricx": _neural("… by MetricX-24-XXL, or another", "metricx", "utility", scale=25.0),
         "mbr:embedding": _neural(
             "… by the cosine of sentence embeddings of a small multilingual model, or any that sentence-transformers "
             "publishes",
             "embedding",
             "utility",
+            scale=2.0,
         ),
         "mbr:vote": MetricName(
             "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
             "function of yours, answer(text)",
             _vote,
             argument="MODULE:NAME",
+            scale=1.0,
             support="all",  # who has an answer votes for it, and so beats who has none
             check=names.attribute,
         ),
@@ -170,6 +175,7 @@ RERANKERS = Names(
             check=_check_likelihood,
             needs_source=True,
             perfect="headroom:reach=16,share=0.005",
+            scale=1.0,
         ),
         "qe:kiwi": _neural(
             "the candidate that CometKiwi-22 likes best, or another one",
@@ -188,6 +194,7 @@ RERANKERS = Names(
             "metricx-qe",
             "estimator",
             "headroom:top=0,reach=16,share=0.125",
+            scale=25.0,
         ),
         "qe:recorded": MetricName(
             "the candidate with the highest recorded score NAME of its pool",
