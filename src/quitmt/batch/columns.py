@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from quitmt.batch.kept import typed
 from quitmt.batch.storage import told
 from quitmt.errors import InputError
 from quitmt.files.durable import encoded, writable
@@ -46,6 +47,7 @@ SCHEMA: Mapping[str, Any] = {
 """Names and types; a list is of its one type, a mapping has fields."""
 TIMED = ("seconds",)
 """Fields of outcomes that are not the same in every run."""
+OUTPUT_FIELDS = frozenset((*SCHEMA, *TIMED))
 NBEST = "nbest"
 SUFFIXES = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
@@ -63,14 +65,22 @@ def is_failed(fields: Mapping[str, Any]) -> bool:
     return bool(fields["stop"] == Verdict.FAILED.value)
 
 
-def to_bytes(records: Sequence[Mapping[str, Any]], kind: str, columns: Sequence[str]) -> bytes:
+def to_bytes(
+    records: Sequence[Mapping[str, Any]], kind: str, columns: Sequence[str], others: Mapping[str, str]
+) -> bytes:
+    """``others`` are the user's own columns, which every record has too, with their types."""
     if kind == "jsonl":
         return b"".join(encoded(json.dumps(_ordered(one), ensure_ascii=False)) + b"\n" for one in records)
     import pyarrow
     from pyarrow import parquet
 
-    rows = [{name: _writable(one.get(name)) for name in columns} for one in records]
-    schema = pyarrow.schema([(name, _type(SCHEMA[name])) for name in columns])
+    rows = [
+        {name: _writable(one.get(name)) for name in columns}
+        | {name: _writable(typed(one.get(name), type_name)) for name, type_name in others.items()}
+        for one in records
+    ]
+    types = [(name, _type(SCHEMA[name])) for name in columns] + [(name, _type(one)) for name, one in others.items()]
+    schema = pyarrow.schema(types)
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema), sink, compression="zstd")
     return bytes(sink.getvalue().to_pybytes())

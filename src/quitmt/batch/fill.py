@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -39,7 +39,7 @@ def _fill(folder: Folder, plan: Plan, nbest: int, missing: list[int]) -> None:
         for part in range(len(plan.parts)):
             _remember(base, folder, part)
         for part in missing:
-            _write(base, folder, part, nbest)
+            _write(base, folder, part, nbest, plan.others)
 
 
 def _remember(base: sqlite3.Connection, folder: Folder, part: int) -> None:
@@ -56,7 +56,7 @@ def _firsts(folder: Folder, part: int) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((row.key, one) for row, one in zip(rows, records, strict=True))
 
 
-def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int) -> None:
+def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int, others: Mapping[str, str]) -> None:
     own = dict(_firsts(folder, part))
     records = []
     for row in unpack(folder.rows(part).read()):
@@ -64,8 +64,9 @@ def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int) -> N
         if fields is None:
             [text] = base.execute("SELECT fields FROM known WHERE key = ?", (row.key,)).fetchone()
             fields = json.loads(text)
-        records.append({**fields, "id": row.id})
-    folder.result(part).write(columns.to_bytes(records, folder.output_format, columns.names(nbest)))
+        outcome = {name: value for name, value in fields.items() if name not in others}
+        records.append({**outcome, "id": row.id, **json.loads(row.others)})
+    folder.result(part).write(columns.to_bytes(records, folder.output_format, columns.names(nbest), others))
 
 
 def check_text(path: str, inputs: Sequence[InputFile]) -> None:

@@ -180,7 +180,7 @@ def _manifest(place: Location) -> Mapping[str, Any]:
 def _refuse_other(job: BatchJob, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
     if other := difference(before["settings"], now):
         raise UsageError(
-            f"cannot go on: {other.told} was {other.was} in the job that {job.output} holds and is {other.now} now",
+            f"cannot go on: {other.since(f'the job that {job.output} holds')}",
             hint="give the same settings, or another output",
         )
     if changed := difference(before["inputs"], prints):

@@ -15,11 +15,11 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quitmt.batch import rows
+from quitmt.batch import kept, rows
 from quitmt.batch.job import BatchJob, Folder
 from quitmt.batch.rows import InputRow
 from quitmt.batch.storage import InputFile, covers
@@ -31,7 +31,7 @@ Pair = tuple[str | None, str | None]
 """Languages that a row names."""
 MOST_PAIRS = 64
 COMMIT_ROWS = 100_000
-FIELDS = ("id", "segment", "source", "context", "source_language", "target_language", "key", "first")
+FIELDS = ("id", "segment", "source", "context", "source_language", "target_language", "key", "first", "others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Planned:
     """With ``distinct``: equal for equal rows; else empty."""
     first: bool
     """Whether it is translated: with ``distinct``, only the first row with its key is."""
+    others: str = "{}"
+    """The user's own columns, as JSON."""
 
     @property
     def pair(self) -> Pair:
@@ -65,6 +67,8 @@ class Plan:
     distinct: int
     """Rows that are translated, blank ones too."""
     pairs: tuple[Pair, ...]
+    others: Mapping[str, str] = field(default_factory=dict)
+    """The user's own columns, with their types."""
 
     @property
     def rows(self) -> int:
@@ -76,7 +80,7 @@ class Plan:
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
         source_target = [(one[0], one[1]) for one in fields["pairs"]]
-        return cls(tuple(fields["parts"]), fields["distinct"], tuple(source_target))
+        return cls(tuple(fields["parts"]), fields["distinct"], tuple(source_target), dict(fields["others"]))
 
 
 def refuse_output_as_input(job: BatchJob) -> None:
@@ -119,6 +123,7 @@ def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
     folder = job.folder
     parts: list[int] = []
     pairs: dict[Pair, None] = {}
+    types: dict[str, str | None] = {}
     distinct, waiting = 0, list[Planned]()
 
     def put() -> None:
@@ -127,7 +132,7 @@ def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
         waiting.clear()
 
     with _seen() as keys, _seen() as ids:
-        for row in _planned(job, files, format_name, keys):
+        for row in _planned(job, files, format_name, keys, types):
             if job.columns.id is not None and not ids.add(row.id):
                 raise InputError(
                     f"the id {row.id!r} occurs a second time", hint="ids must be unique in the whole input"
@@ -141,10 +146,12 @@ def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
                 put()
     if waiting:
         put()
-    return Plan(tuple(parts), distinct, tuple(pairs))
+    return Plan(tuple(parts), distinct, tuple(pairs), {name: one or kept.TEXT for name, one in types.items()})
 
 
-def _planned(job: BatchJob, files: Sequence[InputFile], format_name: str, keys: _SeenTexts) -> Iterator[Planned]:
+def _planned(
+    job: BatchJob, files: Sequence[InputFile], format_name: str, keys: _SeenTexts, types: dict[str, str | None]
+) -> Iterator[Planned]:
     for file in files:
         before = Context(job.recipe.model.context)
         for row in rows.read(file, format_name, job.columns):
@@ -153,7 +160,8 @@ def _planned(job: BatchJob, files: Sequence[InputFile], format_name: str, keys: 
             key = _key(row, context) if job.distinct else ""
             first = keys.add(key) if job.distinct else True
             pair = row.source_language, row.target_language
-            yield Planned(own_id, key or own_id, row.source, context, *pair, key, first)
+            kept.learn(types, row.others)
+            yield Planned(own_id, key or own_id, row.source, context, *pair, key, first, kept.packed(row.others))
 
 
 def _key(row: InputRow, context: str) -> str:

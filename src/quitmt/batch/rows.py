@@ -10,11 +10,13 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from quitmt.batch import kept
+from quitmt.batch.columns import OUTPUT_FIELDS
 from quitmt.batch.storage import InputFile, told, unreadable
-from quitmt.errors import InputError, QuitmtError, UsageError, unknown
+from quitmt.errors import InputError, QuitmtError, UsageError, setting, unknown
 from quitmt.files.durable import is_writable
 
 FORMATS: Mapping[str, tuple[str, ...]] = {
@@ -63,6 +65,8 @@ class InputRow:
     source_language: str | None = None
     target_language: str | None = None
     context: str = ""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """The columns that the job itself doesn't use, by the names they have in the output."""
 
 
 def format_of(files: Sequence[InputFile], given: str | None = None) -> str:
@@ -108,7 +112,8 @@ def _rows(
         found["source"], found["context"] = found["source"] or "", found.get("context") or ""
         for language in ("source_language", "target_language"):
             found[language] = found.get(language) or None  # an empty cell means the recipe's, as no cell does
-        yield InputRow(number, **found)  # type: ignore[arg-type]
+        others = kept.renamed(record, (columns.source, columns.id), OUTPUT_FIELDS)
+        yield InputRow(number, **found, others=others)  # type: ignore[arg-type]
 
 
 def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str | None:
@@ -121,9 +126,11 @@ def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str 
 
 
 def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns) -> None:
-    for name in columns.wanted.values():
+    for use, name in columns.wanted.items():
         if name not in there:
-            hint = f"there is {', '.join(map(str, there)) or 'none'}"
+            hint = (
+                f"{setting(f'batch.{use}_column')} takes one of {', '.join(map(str, there)) or 'none: there are none'}"
+            )
             raise InputError(f"{file.name} has no column {name!r}", hint=hint)
         if there.count(name) > 1:
             raise InputError(f"{file.name} has {there.count(name)} columns {name!r}", hint="rename all but one")
@@ -137,7 +144,7 @@ def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapp
             found = parquet.ParquetFile(opened)
             _check_columns(found.schema_arrow.names, file, columns)
             number = 0
-            for batch in found.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns.wanted.values()))):
+            for batch in found.iter_batches(BATCH_ROWS):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record

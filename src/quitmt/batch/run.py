@@ -160,12 +160,13 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
 
 
 def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
-    """Which rule a wish was granted by. What is promised of it is not told: only workers know whether it holds for
-    their model."""
-    stop = job.recipe.stop
-    granted = granted_of(effective(job.recipe), NOTHING, profile_of(stop, NOTHING)) if stop.wishes else None
-    if granted is not None:
-        reporter.say(f"stopping by {granted.spec}")
+    """Which rule the job stops by, if the user did not choose one. What is promised of it is not told: only workers
+    know whether it holds for their model."""
+    own, whole = job.recipe.stop, effective(job.recipe)
+    if own.rule is None and not own.of_quit:
+        granted = granted_of(whole, NOTHING, profile_of(own, NOTHING))
+        default = "" if own.wishes else f", the default for {whole.rerank.name}"
+        reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
@@ -204,7 +205,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
     begun = time.monotonic()
     profile = job.recipe.stop.profile
     content = Path(profile).read_bytes() if profile else None
-    work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, pool.address is not None)
+    work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)
     with connected(pool) as (ray, dashboard):
         ready = time.monotonic()
         if pool.dashboard and dashboard:

@@ -8,6 +8,7 @@ worker must end its process and start another one.
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -48,6 +49,8 @@ class Work:
     nbest: int = 0
     profile: bytes | None = None
     """The file that the recipe names, which is not on the worker's machine."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """The user's own columns, with their types."""
     elsewhere: bool = False
     """Whether workers are on other machines than whoever started the job: what fails on one may work on another."""
 
@@ -146,7 +149,7 @@ class PartWorker:
         firsts = [row for row in rows if row.first]
         found, tally = await self._rows(part, firsts, earlier, suspicion)
         await self._try_all({row.pair for row in firsts})
-        data = columns.to_bytes(found, kind, columns.names(self._work.nbest))
+        data = columns.to_bytes(found, kind, columns.names(self._work.nbest), self._work.others)
         await asyncio.to_thread(place.write, data)
         return tally
 
@@ -162,7 +165,7 @@ class PartWorker:
             if fields is None:
                 deadly = suspicion is not None and row.id in suspicion.deadly
                 finished = _deadly(engine, row) if deadly else await self._translated(engine, row)
-                fields = columns.record(finished, row.id, self._work.nbest)
+                fields = columns.record(finished, row.id, self._work.nbest) | json.loads(row.others)
                 self._observer.row(fields, engine.budget)
             tally.add(fields, engine.budget)
             if time.monotonic() - reported > REPORT_SECONDS:

@@ -168,7 +168,8 @@ def _tell(summary: BatchSummary, args: argparse.Namespace) -> int:
             print(f"quitmt: {line}", file=sys.stderr)
     if not total.failed:
         return 0
-    print(f"quitmt: {counted(total.failed, 'segment')} failed, the first with: {total.error}", file=sys.stderr)
+    first = ", the first" if total.failed > 1 else ""
+    print(f"quitmt: {counted(total.failed, 'segment')} failed{first} with: {total.error}", file=sys.stderr)
     again = args.words if args.retry_failed else [*args.words, "--retry-failed"]
     print(f"quitmt: to take them up again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
     return 1

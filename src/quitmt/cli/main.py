@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, nearest, speaking, unknown
+from quitmt.errors import QuitmtError, counted, nearest, speaking, unknown
 from quitmt.files.outputs import ClosedPipe
 
 if TYPE_CHECKING:
@@ -204,10 +204,11 @@ def run(work: Run, items: AsyncIterator[tuple[Item, int]], words: list[str]) -> 
         say(f"{wasted.candidates} candidates{tokens} were generated for nothing")
     if done:
         return 0
-    say(f"{work.progress.failed} segments failed, the first with: {work.progress.first_error}")
+    failed = work.progress.failed
+    say(f"{counted(failed, 'segment')} failed{', the first' if failed > 1 else ''} with: {work.progress.first_error}")
     if work.outputs.text:
-        say(f"{work.progress.failed} lines of the output are blank in their place")
-    say(how_to_resume(work, words, "retry them"))
+        say(f"{counted(failed, 'line')} of the output {'is' if failed == 1 else 'are'} blank instead")
+    say(how_to_resume(work, words, "retry"))
     return FAILED
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from tqdm import tqdm
 
 from quitmt.cli import options
-from quitmt.errors import InputError, QuitmtError, UsageError
+from quitmt.errors import InputError, QuitmtError, UsageError, counted
 from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, _titled, find
 from quitmt.evaluate.report import Report
 from quitmt.files.lines import STDIN, read_lines
@@ -235,7 +235,7 @@ def read_translations(path: str, *, quiet: bool = False) -> list[str]:
         translations.append(one_line(outcome["translation"]))
         failed += outcome.get("stop") == "failed"
     if failed and not quiet:
-        print(f"quitmt: {path}: {failed} segments failed and are scored with what they have", file=sys.stderr)
+        print(f"quitmt: {path}: {counted(failed, 'segment')} failed; scored with what there is", file=sys.stderr)
     return translations
 
 

@@ -98,8 +98,7 @@ class Journal:
         """Whoever mended a metric after all segments had failed has nothing to lose; all others must not go on."""
         if self._done() or other.name != PRODUCER:
             raise UsageError(
-                f"cannot resume: {other.told} was {_said(other.was)} in the run that {self.path} holds and is "
-                f"{_said(other.now)} now",
+                f"cannot resume: {other.since(f'the run that {self.path} holds')}",
                 hint="give the same settings, or delete that file to start over",
             )
         self._places, self._begun, self.started_over = array("q"), {}, True
@@ -247,10 +246,6 @@ class Journal:
             with suppress(OSError):  # what could not be written was said when it could not
                 self._file.close()
             self._file = None
-
-
-def _said(value: Any) -> str:
-    return "not given" if value is None else str(value)
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:

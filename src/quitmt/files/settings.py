@@ -24,6 +24,11 @@ class Difference:
         """The setting by the name that whoever reads it knows it by."""
         return setting(self.name) if "." in self.name else self.name
 
+    def since(self, earlier: str) -> str:
+        """What changed since a run that ``earlier`` names: "--seed was 1 in the run that … holds and is 2 now"."""
+        was, now = ("not given" if value is None else str(value) for value in (self.was, self.now))
+        return f"{self.told} was {was} in {earlier} and is {now} now"
+
 
 def as_read_back(settings: Mapping[str, Any]) -> dict[str, Any]:
     """As they will be read from a file that they are written to."""
