@@ -20,6 +20,8 @@ def test_no_words_at_all(quitmt: Quitmt) -> None:
     ("words", "message"),
     [
         ("translat", "quitmt: unknown command 'translat' (did you mean 'translate'?)"),
+        ("score -t x -r x --format jsno", "unknown value of --format 'jsno' (did you mean 'json'?)"),
+        ("score -r x", "quitmt score: the following arguments are required: -t"),
         ("xyz.en", "quitmt: unknown command 'xyz.en' (there is batch, calibrate, "),
         ("translate x --temprature 1", "--temprature 1 (did you mean --temperature?; see quitmt translate --help)"),
         ("translate x --margins=1", "(--margins is an option of quitmt compare; see quitmt translate --help)"),
