@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +11,8 @@ import pytest
 from quitmt.generate import BACKENDS
 from quitmt.metrics.scorer import KINDS
 from quitmt.rerank.specs import RERANKERS
+from tests.conftest import Ran
+from tests.forks import forked
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -32,34 +31,9 @@ class Installed:
         return None if name.partition(".")[0] in MISSING else PathFinder.find_spec(name, path, target)
 
 sys.meta_path = [Installed if finder is PathFinder else finder for finder in sys.meta_path]
-import importlib, json, os
-from quitmt.cli.main import main
-
-for command in ("batch", "calibrate", "lab", "models", "rerank", "score", "translate"):
-    importlib.import_module(f"quitmt.cli.{command}")
 assert not MISSING & set(sys.modules)
-
-def run(words):
-    os.dup2(os.open("out", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 1)
-    os.dup2(os.open("err", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 2)
-    try:
-        return main(words)
-    except SystemExit as leaving:
-        return leaving.code
-
-ran = {}
-for name, words in json.load(sys.stdin).items():
-    child = os.fork()
-    if not child:
-        code = run(words.split())
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    ran[name] = code, open("out").read(), open("err").read()
-json.dump(ran, sys.stdout)
 """
-"""Runs quitmt where the modules of the extras are not installed: each command line in a fork of one process."""
+"""The modules of the extras cannot be imported."""
 STUDY = """
 [test_set]
 tsv = "test.tsv"
@@ -112,8 +86,6 @@ SOUND = {
     "score": "score -t reference.txt -r reference.txt -q",
     "models": "models",
 }
-Runs = dict[str, tuple[int, str, str]]
-"""Exit code, standard output and standard error of each command line."""
 
 
 @pytest.fixture(scope="module")
@@ -133,26 +105,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(folder: Path) -> Runs:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
-    given = json.dumps({**COMMANDS, **{f"sound {name}": words for name, words in SOUND.items()}})
-    command = [sys.executable, "-c", PLAIN]
-    done = subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=True)
-    found: Runs = json.loads(done.stdout)
-    return found
+def runs(folder: Path) -> dict[str, Ran]:
+    environment = {"PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
+    return forked({**COMMANDS, **SOUND}, folder, before=PLAIN, environment=environment)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_one_line_with_the_command_that_installs_it(name: str, runs: Runs, folder: Path) -> None:
-    code, out, err = runs[name]
-    assert (code, out) == (2, ""), err
-    [line] = err.splitlines()
+def test_one_line_with_the_command_that_installs_it(name: str, runs: dict[str, Ran], folder: Path) -> None:
+    ran = runs[name]
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    [line] = ran.err.splitlines()
     command, _, rest = line.partition("pip install 'quitmt[")[2].partition("]'")
     assert command in EXTRAS and rest == ")", line
     assert not (folder / "profile.json").exists()
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_needs_no_extra_runs(name: str, runs: Runs) -> None:
-    code, _, err = runs[f"sound {name}"]
-    assert code == 0, err
+def test_what_needs_no_extra_runs(name: str, runs: dict[str, Ran]) -> None:
+    assert runs[name].code == 0, runs[name].err
