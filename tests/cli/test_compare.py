@@ -211,8 +211,3 @@ def test_bad_input(words: list[str], message: str, quitmt: Quitmt) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("quitmt") and message in ran.err and ran.err.count("\n") == 1
     assert Path("quit").read_text() == before
-
-
-def test_help_teaches(quitmt: Quitmt) -> None:
-    ran = quitmt("compare", "--help")
-    assert ran.code == 0 and "examples:" in ran.out and "chrf++" in ran.out and "TOST" in ran.out

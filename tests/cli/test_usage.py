@@ -16,6 +16,18 @@ def test_no_words_at_all(quitmt: Quitmt) -> None:
     assert ran.err.startswith("usage: quitmt ") and "translate lines of text" in ran.err
 
 
+@pytest.mark.parametrize("command", ["translate", "rerank", "export", "score", "compare", "batch"])
+def test_help_begins_with_examples(command: str, quitmt: Quitmt) -> None:
+    told = quitmt(command, "--help").out
+    assert "examples:" in told and f"\n  quitmt {command} " in told
+
+
+def test_help_lists_the_names_that_can_be_given(quitmt: Quitmt) -> None:
+    told = quitmt("translate", "--help").out
+    for name in ("embedded:en-pt", "openai:MODEL", "mbr:chrf", "qe:likelihood", "lowrank+prune", "loss", "fixed:N"):
+        assert name in told
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
