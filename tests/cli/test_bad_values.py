@@ -67,10 +67,10 @@ def actions(command: str) -> list[argparse.Action]:
     return [one for one in commands.choices[command]._actions if not isinstance(one, argparse._HelpAction)]
 
 
-def values(command: str, action: argparse.Action) -> tuple[str, ...]:
-    """All of them where they are first looked at; a few for a setting of recipes in a command that runs one."""
+def values(base: list[str], action: argparse.Action) -> tuple[str, ...]:
+    """All of them for the flags of a command itself; for a setting of recipes all only where nothing else is given."""
     wanted = NUMBERS if action.type in (int, float) else TEXTS
-    if command != "recipe" and action.dest in {one.dest for one in actions("recipe")}:
+    if base != BASES["recipe"] and action.dest in {one.dest for one in actions("recipe")}:
         wanted = wanted[::4]
     return (*wanted, *(value for flag in action.option_strings for value in NAMES.get(flag, ())))
 
@@ -81,7 +81,7 @@ def lines(base: list[str]) -> Iterator[list[str]]:
     for action in actions(command):
         if action.nargs == 0:
             continue
-        for value in values(command, action):
+        for value in values(base, action):
             if not action.option_strings:
                 yield [command, value, *rest[1:]]
             else:
