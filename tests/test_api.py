@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 import quitmt
 from quitmt.engine.driver import Driver
-from quitmt.errors import AllFailed, InputError, QuitmtError, UsageError
+from quitmt.errors import AllFailed, InputError, QuitmtError
 from quitmt.types import Outcome
 
 
@@ -104,10 +102,7 @@ def test_a_pool_with_scores() -> None:
     ("call", "error", "message"),
     [
         (lambda: quitmt.rerank_pool([]), InputError, "the pool has no candidates"),
-        (lambda: quitmt.rerank_pool(["a"], k=0), UsageError, "k must be"),
-        (lambda: quitmt.translate(["a"], "embeded:en-pt"), UsageError, "did you mean 'embedded:en-pt'"),
         (lambda: quitmt.translate(["a"], sample, temperature=1), TypeError, "temperature: sampling settings"),
-        (lambda: quitmt.rerank_pool(["a"], reranker="qe:recorded:x"), QuitmtError, "no recorded score 'x'"),
         (lambda: list(quitmt.watch("a", lambda s, i, j: "text")), QuitmtError, "a list of candidates is needed"),
         (lambda: list(quitmt.watch("a", lambda s, i, j: [1])), QuitmtError, "must be a text, not int"),
     ],
@@ -116,12 +111,6 @@ def test_mistakes_are_explained(call: object, error: type[Exception], message: s
     assert callable(call)
     with pytest.raises(error, match=message):
         call()
-
-
-def test_importing_is_light() -> None:
-    heavy = "{'numba', 'torch', 'numpy', 'sentencepiece', 'asyncio', 'transformers'}"
-    code = f"import sys, quitmt; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_every_public_name_is_there() -> None:
@@ -150,8 +139,6 @@ def test_deadlines_return_the_best_so_far() -> None:
     *_, last = quitmt.watch("one", sample, **endless)
     assert last.verdict is quitmt.Verdict.DEADLINE and last.translation.startswith("one")
     assert quitmt.rerank_pool(["a", "b", "b"], deadline=3600).translation == "b"
-    with pytest.raises(UsageError, match="a run's deadline must be a number of seconds above 0, not -1"):
-        quitmt.translate(["one"], sample, run_deadline=-1)
 
 
 def test_a_list_is_paced_and_what_may_be_endless_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,5 +238,3 @@ def test_languages_find_the_model() -> None:
     assert back.recipe.model.name == "embedded:pt-en"
     assert quitmt.Translator(languages=(None, "en")).recipe.model.name == "embedded:pt-en"
     assert quitmt.Translator().recipe.model.name == "embedded:en-pt"
-    with pytest.raises(UsageError, match="embedded:en-pt translates en to pt, not pt to en"):
-        quitmt.Translator("embedded:en-pt", languages=("pt", "en"))

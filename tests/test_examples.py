@@ -65,13 +65,6 @@ def test_self_consistency(capsys: pytest.CaptureFixture[str]) -> None:
     assert single[0] < race[0] <= full[0] == 100 and race[1] < full[1] == 64
 
 
-def test_the_solutions_of_the_problems() -> None:
-    """As simple as they are, each of them is written down a second time."""
-    first = [6 + 7, 15 - 4, 5 * 8, 24 // 3, 30 - 12 + 5, 2 * 9]
-    others = [4 * 2 + 2 * 3, 50 - 4 * 6, 7 * 5 + 2, 12 + 6, 3 * 9 - 8, 45 // 5]
-    assert [answer for _, answer in load("self_consistency").PROBLEMS] == [*first, *others]
-
-
 def test_the_notebook_prints_what_it_shows() -> None:
     cells = [*notebook.run(json.loads((EXAMPLES / "quitmt.ipynb").read_text("utf-8")))]
     assert len(cells) == 4

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +11,8 @@ import pytest
 from quitmt.generate import BACKENDS
 from quitmt.metrics.scorer import KINDS
 from quitmt.rerank.specs import RERANKERS
+from tests.conftest import Ran
+from tests.forks import forked
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -33,10 +32,8 @@ class Installed:
 
 sys.meta_path = [Installed if finder is PathFinder else finder for finder in sys.meta_path]
 assert not MISSING & set(sys.modules)
-from quitmt.__main__ import main
-sys.exit(main())
 """
-"""Runs quitmt where the modules of the extras are not installed."""
+"""The modules of the extras cannot be imported."""
 STUDY = """
 [test_set]
 tsv = "test.tsv"
@@ -84,38 +81,45 @@ COMMANDS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "source.txt").write_text("Good morning.\nIt rains.\n")
-    (tmp_path / "reference.txt").write_text("Bom dia.\nChove.\n")
+SOUND = {
+    "rerank": "rerank pools.jsonl -q",
+    "score": "score -t reference.txt -r reference.txt -q",
+    "models": "models",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plain")
+    (path / "source.txt").write_text("Good morning.\nIt rains.\n")
+    (path / "reference.txt").write_text("Bom dia.\nChove.\n")
     pools = [
         {"id": str(number), "source": source, "candidates": ["Bom dia.", "Chove.", "Ele saiu."] * 8}
         for number, source in enumerate(["Good morning.", "It rains."] * 20)
     ]
-    (tmp_path / "pools.jsonl").write_text("".join(json.dumps(pool) + "\n" for pool in pools))
-    (tmp_path / "study.toml").write_text(STUDY)
-    (tmp_path / "test.tsv").write_text("Good morning.\tBom dia.\nIt rains.\tChove.\n")
-    (tmp_path / "mine.py").write_text(VECTORS)
-    return tmp_path
+    (path / "pools.jsonl").write_text("".join(json.dumps(pool) + "\n" for pool in pools))
+    (path / "study.toml").write_text(STUDY)
+    (path / "test.tsv").write_text("Good morning.\tBom dia.\nIt rains.\tChove.\n")
+    (path / "mine.py").write_text(VECTORS)
+    return path
 
 
-def plain(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", PLAIN, *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> dict[str, Ran]:
+    environment = {"PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
+    return forked({**COMMANDS, **SOUND}, folder, before=PLAIN, environment=environment)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_one_line_with_the_command_that_installs_it(folder: Path, name: str) -> None:
-    ran = plain(folder, COMMANDS[name].split())
-    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
-    [line] = ran.stderr.splitlines()
+def test_one_line_with_the_command_that_installs_it(name: str, runs: dict[str, Ran], folder: Path) -> None:
+    ran = runs[name]
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    [line] = ran.err.splitlines()
     command, _, rest = line.partition("pip install 'quitmt[")[2].partition("]'")
     assert command in EXTRAS and rest == ")", line
     assert not (folder / "profile.json").exists()
 
 
-def test_what_needs_no_extra_runs(folder: Path) -> None:
-    for words in ("rerank pools.jsonl -q", "score -t reference.txt -r reference.txt -q", "models"):
-        ran = plain(folder, words.split())
-        assert ran.returncode == 0, ran.stderr
+@pytest.mark.parametrize("name", SOUND)
+def test_what_needs_no_extra_runs(name: str, runs: dict[str, Ran]) -> None:
+    assert runs[name].code == 0, runs[name].err

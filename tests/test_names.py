@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -19,6 +17,8 @@ from quitmt.names import FLAG, FLOAT, INT, SIZES, TABLE, TEXT, Option
 from quitmt.recipe import Recipe
 from quitmt.recipe.build import build
 from quitmt.recipe.effective import Given
+from tests.conftest import Ran
+from tests.forks import forked
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plug_in"
@@ -184,9 +184,24 @@ def test_rules_that_are_none(spec: str, said: str, module: str) -> None:
     assert str(caught.value).startswith(said)
 
 
+COMMANDS = {
+    "all three": "translate --model shuffle:- --option capitals=yes --rerank mbr:overlap --stop patience:steps=2 -n 64 "
+    "--jsonl",
+    "another reranker": ["translate", "--model", "shuffle: ", "--rerank", "qe:brevity", "-n", "8"],
+    "help": "translate --help",
+    "a misspelt name": "translate --stop patiense",
+    "a broken rule": "translate --stop broken",
+    "a broken reranker": "translate --rerank qe:broken",
+    "a bad option": "translate --model shuffle:x --option capitals=maybe",
+    "help of rerank": "rerank --help",
+    "models": "models",
+    "a misspelt name of ours": "translate --model opnai:x",
+}
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the example is installed as pip would: its module, and its metadata beside it."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """Where the example is installed as pip would: its module, and its metadata beside it."""
     place = tmp_path_factory.mktemp("site")
     (place / "quitmt_example.py").write_text((EXAMPLE / "quitmt_example.py").read_text())
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
@@ -201,61 +216,44 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in own.items()) for group, own in groups.items()
     ]
     (info / "entry_points.txt").write_text("\n".join(lines))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
+    return forked(COMMANDS, tmp_path_factory.mktemp("here"), text="one two three\n", environment={"PYTHONPATH": path})
 
 
-def run(installed: dict[str, str], *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "quitmt", *words]
-    return subprocess.run(command, env=installed, input=text, capture_output=True, text=True)
-
-
-def test_an_installed_package_adds_names(installed: dict[str, str]) -> None:
-    words = (
-        "--model",
-        "shuffle:-",
-        "--option",
-        "capitals=yes",
-        "--rerank",
-        "mbr:overlap",
-        "--stop",
-        "patience:steps=2",
-    )
-    ran = run(installed, "translate", *words, "-n", "64", "--jsonl", text="one two three\n")
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
+def test_an_installed_package_adds_names(runs: dict[str, Ran]) -> None:
+    ran = runs["all three"]
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
     assert sorted(found["translation"].split("-")) == ["One", "Three", "Two"]
     assert found["signature"].startswith(
         "patience|k:8|steps:2|n:64|gen:shuffle:-,capitals:True,t:0.7,seed:0|rerank:mbr:"
     )
     assert found["recipe"]["model"]["options"] == {"capitals": True}
-    ran = run(installed, "translate", "--model", "shuffle: ", "--rerank", "qe:brevity", "-n", "8", text="a b\n")
-    assert sorted(ran.stdout.split()) == ["a", "b"], ran.stderr
+    assert sorted(runs["another reranker"].out.split()) == ["one", "three", "two"]
 
 
-def test_their_names_are_in_help_and_errors(installed: dict[str, str]) -> None:
-    told = run(installed, "translate", "--help").stdout
+def test_their_names_are_in_help_and_errors(runs: dict[str, Ran]) -> None:
+    told = runs["help"].out
     assert "patience:steps=3" in told and "Stop when the best score has not risen for some steps." in told
     assert "shuffle:MODEL" in told and "mbr:overlap" in told
-    assert "the stopping rule 'broken' of the package quitmt-example fails while" in re.sub(r"\s+", " ", told)
-    ran = run(installed, "translate", "--stop", "patiense", text="x\n")
-    assert ran.returncode == 2 and "did you mean 'patience'?" in ran.stderr
-    ran = run(installed, "translate", "--stop", "broken", text="x\n")
-    said = "quitmt: the stopping rule 'broken' of the package quitmt-example fails while it is imported: ModuleNotFound"
-    assert ran.returncode == 2 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
-    ran = run(installed, "translate", "--model", "shuffle: ", "--option", "capitals=maybe", text="x\n")
-    assert ran.returncode == 2 and "--option capitals must be yes or no, not 'maybe'" in ran.stderr
+    for name, said in (
+        ("a misspelt name", "did you mean 'patience'?"),
+        ("a bad option", "--option capitals must be yes or no, not 'maybe'"),
+    ):
+        assert runs[name].code == 2 and said in runs[name].err and runs[name].err.count("\n") == 1
 
 
-def test_a_broken_package_breaks_only_its_own_names(installed: dict[str, str]) -> None:
-    assert run(installed, "rerank", "--help").returncode == 0
-    listed = run(installed, "models")
-    assert listed.returncode == 0 and "the model 'broken' of the package quitmt-example fails while" in listed.stdout
-    ran = run(installed, "translate", "--model", "opnai:x", text="x\n")
-    assert ran.returncode == 2 and "did you mean 'openai:MODEL'?" in ran.stderr
-    ran = run(installed, "translate", "--base-url", "x", text="x\n")
-    assert ran.returncode == 2 and "--base-url goes with openai: not with embedded:" in ran.stderr
-    ran = run(installed, "translate", "--rerank", "qe:broken", text="x\n")
-    assert ran.returncode == 2 and "the reranker 'qe:broken' of the package quitmt-example fails" in ran.stderr
+def test_a_broken_package_breaks_only_its_own_names(runs: dict[str, Ran]) -> None:
+    for name, what in (("a broken rule", "stopping rule 'broken'"), ("a broken reranker", "reranker 'qe:broken'")):
+        said = f"quitmt: the {what} of the package quitmt-example fails while it is imported: ModuleNotFound"
+        assert runs[name].code == 2 and runs[name].err.startswith(said) and runs[name].err.count("\n") == 1
+    told = re.sub(r"\s+", " ", runs["help"].out)
+    assert "the stopping rule 'broken' of the package quitmt-example fails while" in told
+    assert runs["help of rerank"].code == 0
+    listed = runs["models"]
+    assert listed.code == 0 and "the model 'broken' of the package quitmt-example fails while" in listed.out
+    ours = runs["a misspelt name of ours"]
+    assert ours.code == 2 and "did you mean 'openai:MODEL'?" in ours.err
 
 
 def test_the_page_shows_the_example() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 import zlib
@@ -25,6 +26,20 @@ def fussy(source: str, start: int, stop: int) -> list[str]:
     if "bad" in source and not Path(os.environ.get("MENDED", "/nowhere")).exists():
         raise RuntimeError("cannot say that")
     return words(source, start, stop)
+
+
+second_failed = asyncio.Event()
+
+
+async def failing(source: str, start: int, stop: int) -> list[str]:
+    """Fails for two sources: for "first" only after "second"."""
+    if source == "first":
+        await second_failed.wait()
+    elif source == "second":
+        second_failed.set()
+    else:
+        return words(source, start, stop)
+    raise RuntimeError(f"no word for {source}")
 
 
 _calls = 0

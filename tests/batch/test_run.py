@@ -1,25 +1,23 @@
-"""A job from its beginning to its end, with workers that are turned by hand in place of Ray."""
+"""A job from its beginning to its end, with a worker in this process in place of Ray."""
 
 from __future__ import annotations
 
-import json
-import queue
-import time
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quitmt.batch import cluster, run
-from quitmt.batch.board import State
+from quitmt.batch import actor, cluster, run
 from quitmt.batch.cluster import WorkerPool
-from quitmt.batch.columns import from_bytes
 from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Plan
 from quitmt.batch.tally import PartTally
-from quitmt.errors import UsageError
-from tests.batch.jobs import files_of, recipe, results, worked
+from quitmt.errors import ModelError, QuitmtError, UsageError
+from tests.batch.jobs import files_of, recipe, results
+from tests.batch.local_ray import LocalRay, NoCounters
 
 
 class Silent:
@@ -37,21 +35,13 @@ class Silent:
         self.totals.append(total.rows)
 
 
-def by_hand(
-    job: BatchJob, pool: WorkerPool, reporter: run.Reporter, plan: Plan, course: run._Course
-) -> run.BatchSummary:
-    for part in range(len(plan.parts)):
-        if part not in course.done:
-            worked(job, [part], retry=part in course.retried)
-            place = job.folder.worked(part)
-            course.add(part, PartTally.of(from_bytes(place.read(), job.output_format, place.url), course.budget))
-    return run.BatchSummary(plan, PartTally(), 1.0)
-
-
 @pytest.fixture(autouse=True)
-def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def ray(monkeypatch: pytest.MonkeyPatch) -> LocalRay:
+    local = LocalRay()
     monkeypatch.setattr(cluster, "check_installed", lambda: None)
-    monkeypatch.setattr(run, "_work", by_hand)
+    monkeypatch.setattr(cluster, "ray_of", lambda: local)
+    monkeypatch.setattr(actor, "RayCounters", NoCounters)
+    return local
 
 
 @pytest.fixture
@@ -107,21 +97,16 @@ def test_a_header_is_a_setting(tmp_path: Path) -> None:
         done(headless)
 
 
-def test_progress_is_told_by_the_clock_however_quickly_parts_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(run, "_look", lambda ray, seen: State(starts=1))
-
-    class Quick(queue.Queue[Any]):
-        def get(self, block: bool = True, timeout: float | None = None) -> Any:
-            time.sleep(0.005)
-            return super().get(block, timeout)
-
-    results, reporter = Quick(), Silent()
-    for part in range(40):
-        results.put({"part": part, "tally": json.dumps(PartTally(rows=1).to_fields())})
-    results.put(None)
-    run._follow(None, None, WorkerPool(), reporter, run._Course(8), results)
-    assert len(reporter.totals) > 3 and reporter.totals[-1] == 40 and sorted(reporter.totals) == reporter.totals
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_progress_is_told_by_the_clock_and_at_the_end(
+    job: BatchJob, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However quickly parts arrive."""
+    monkeypatch.setattr(run, "LOOK_SECONDS", seconds)
+    reporter = Silent()
+    total = run.run(job, WorkerPool(), reporter).total
+    assert reporter.totals == sorted(reporter.totals) and reporter.totals[-1] == total.rows == 3
+    assert (len(reporter.totals) == 1) is (seconds > 0)
 
 
 @pytest.mark.parametrize("kept", [b"", b"[]", b'{"rows": 1, "of another version": 2}', None])
@@ -136,11 +121,15 @@ def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, 
     assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept
 
 
-def test_the_first_error_is_that_of_the_first_part() -> None:
-    course = run._Course(8)
-    for part in (2, 0, 1, 3):
-        course.add(part, PartTally(failed=1, error=f"of {part}" if part else None))
-    assert course.sum.error == "of 1" and course.sum.failed == 4
+def test_the_first_error_is_that_of_the_first_part(
+    job: BatchJob, tmp_path: Path, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of the part that ended first."""
+    (tmp_path / "a.txt").write_text("good\nfine\nbad\nfine\nbad too\n")
+    in_order = ray.work
+    monkeypatch.setattr(ray, "work", lambda rows, *more: in_order(rows[::-1], *more))
+    total = done(replace(job, distinct=False))
+    assert total.failed == 2 and (total.error or "").startswith("segment a.txt:3: ")
 
 
 def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
@@ -157,11 +146,52 @@ def test_the_rule_that_a_wish_was_granted_by_is_told_once(job: BatchJob, wish: d
     assert reporter.said == said  # nothing is left to do
 
 
-def test_of_few_parts_every_worker_gets_its_share(job: BatchJob) -> None:
-    small = replace(job, rows_per_file=16, recipe=recipe(run__in_flight=64))
-    assert [run._at_once(small, parts, workers) for parts, workers in ((2, 2), (3, 2), (100, 2), (1, 1))] == [
-        1,
-        2,
-        5,
-        1,
-    ]
+@pytest.mark.parametrize(
+    ("parts", "workers", "at_once"), [(2, 2, 1), (3, 2, 2), (8, 2, 3), (1, 1, 1)], ids=lambda number: str(number)
+)
+def test_of_few_parts_every_worker_gets_its_share(
+    job: BatchJob, tmp_path: Path, ray: LocalRay, parts: int, workers: int, at_once: int
+) -> None:
+    """A worker has one part that is ending, and enough others to fill its engine."""
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(2 * parts)))
+    run.run(replace(job, recipe=recipe(run__in_flight=4)), WorkerPool(workers, workers), Silent())
+    assert ray.strategy["max_tasks_in_flight_per_actor"] == at_once
+    assert (ray.strategy["min_size"], ray.strategy["max_size"]) == (workers, workers)
+
+
+def test_plain_lines_that_cannot_be_written_are_refused_before_any_work(job: BatchJob, tmp_path: Path) -> None:
+    for name, said in (("a.txt", "a.txt is an input of this job and would be overwritten"), ("no/x", "no folder")):
+        with pytest.raises(QuitmtError, match=said):
+            run.run(job, WorkerPool(), Silent(), text=str(tmp_path / name))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_that_refuses_the_recipe_ends_the_job_in_its_words(
+    job: BatchJob, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("there is no such model", hint="fetch it")
+
+    monkeypatch.setattr("quitmt.batch.worker.build", refuse)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(ModelError, match=r"^there is no such model \(fetch it\)$"):
+        done(job)
+
+
+def test_a_job_whose_workers_start_again_and_again_is_given_up(
+    job: BatchJob, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers that end before they finish a part."""
+    held = threading.Event()
+
+    def dying(rows: Any, kind: Any, settings: Any) -> Any:
+        for _ in range(9):
+            settings["fn_constructor_kwargs"]["board"].started.remote()
+        held.wait()
+        yield from ()
+
+    monkeypatch.setattr(run, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ray, "work", dying)
+    with pytest.raises(ModelError, match=r"^workers were started 9 times and no part was finished since: their proc"):
+        done(job)
+    held.set()

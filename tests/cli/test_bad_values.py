@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -59,14 +60,18 @@ BASES: dict[str, list[str]] = {
 }  # fmt: skip
 
 
+@cache
 def actions(command: str) -> list[argparse.Action]:
     commands = argparse.ArgumentParser().add_subparsers()
     import_module(f"quitmt.cli.{command}").add_parser(commands)
     return [one for one in commands.choices[command]._actions if not isinstance(one, argparse._HelpAction)]
 
 
-def values(action: argparse.Action) -> tuple[str, ...]:
+def values(base: list[str], action: argparse.Action) -> tuple[str, ...]:
+    """All of them for the flags of a command itself; for a setting of recipes all only where nothing else is given."""
     wanted = NUMBERS if action.type in (int, float) else TEXTS
+    if base != BASES["recipe"] and action.dest in {one.dest for one in actions("recipe")}:
+        wanted = wanted[::4]
     return (*wanted, *(value for flag in action.option_strings for value in NAMES.get(flag, ())))
 
 
@@ -76,7 +81,7 @@ def lines(base: list[str]) -> Iterator[list[str]]:
     for action in actions(command):
         if action.nargs == 0:
             continue
-        for value in values(action):
+        for value in values(base, action):
             if not action.option_strings:
                 yield [command, value, *rest[1:]]
             else:
@@ -134,13 +139,6 @@ def test_a_file_whose_name_is_no_unicode(form: str, quitmt: Quitmt, folder: Path
     assert len((folder / name).read_text().splitlines()) == 8
 
 
-@pytest.mark.parametrize("option", ["-n", "-k", "-w"])
-def test_a_count_has_an_end(option: str, quitmt: Quitmt) -> None:
-    ran = quitmt("rerank", "pools.jsonl", option, 10**9)
-    assert ran.code == 2 and "must be at most 10000000" in ran.err
-
-
 def test_settings_have_at_most_64_bits(quitmt: Quitmt) -> None:
-    ran = quitmt("recipe", "--seed", 2**64)
-    assert (ran.code, ran.err) == (2, "quitmt: --seed is too large: a whole number has at most 64 bits\n")
+    assert quitmt("recipe", "--seed", 2**64).code == 2
     assert quitmt("recipe", "--seed", 2**64 - 1).code == 0

@@ -85,36 +85,14 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--max-loss", "0"], "--max-loss must be a number above 0"),
-        (["--max-loss", "0.1", "--risk", "2"], "--risk must be between 0 and 1"),
         (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
-        (["--max-loss", "0.1", "--rule", "quit"], "'quit' is no rule with a threshold"),
-        (["--max-loss", "0.1", "--risk", "0.01"], "40 segments are too few for this promise"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
         (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
-        (["--max-loss", "0.1", "-n", "0"], "-n must be a whole number of at least 1"),
-        (["--max-loss", "0.1", "--rerank", "qe:likelihood", "--rule", "loss"], "the rule loss needs exact MBR, not qe"),
         (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
 )
 def test_what_cannot_be_promised(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
     done = quitmt("calibrate", pools, "-n", 64, *words, "-q")
-    assert done.code == 2
-    assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--stop", "quit", "--max-loss", "0.1"], "--max-loss, --max-cost and --profile go with --stop auto"),
-        (["--max-loss", "0.1", "--max-cost", "8"], "--max-loss and --max-cost are two different wishes"),
-        (["--max-cost", "0"], "--max-cost must be at least 1 candidate a segment"),
-        (["--profile", "nowhere.json"], "cannot read nowhere.json"),
-        (["--stop", "auto", "--rerank", "qe:recorded:q", "--max-loss", "0.1"], "--stop auto does not know what"),
-    ],
-)
-def test_wishes_that_cannot_be_granted(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
-    done = quitmt("rerank", pools, *words)
     assert done.code == 2
     assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1
 

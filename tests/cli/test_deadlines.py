@@ -88,12 +88,3 @@ def test_a_deadline_that_is_far_away_changes_nothing(quitmt: Quitmt, tmp_path: P
             assert quitmt("translate", text, "-n", 72, *reranker, *words, "--jsonl", path, "-o", "/dev/null").code == 0
     assert outcomes(tmp_path / "a2") == outcomes(tmp_path / "b2")
     assert outcomes(tmp_path / "a4") == outcomes(tmp_path / "b4")
-
-
-@pytest.mark.parametrize("command", ["translate", "rerank"])
-@pytest.mark.parametrize("option", ["--deadline", "--run-deadline"])
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
-def test_bad_values(command: str, option: str, value: str, quitmt: Quitmt, text: Path) -> None:
-    ran = quitmt(command, text, option, value)
-    assert ran.code == 2 and ran.err.count("\n") == 1 and ran.out == ""
-    assert "deadline must be a number of seconds above 0" in ran.err or f"{option}: invalid float value" in ran.err

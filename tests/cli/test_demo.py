@@ -59,3 +59,8 @@ def test_sentences_of_ones_own(quitmt: Callable[..., Ran], tmp_path: Path) -> No
     assert ran.code == 0
     assert ran.out.count("Bom dia.") == 4
     assert "The default changed 0 of 1 greedy translations" in ran.out
+
+
+def test_a_file_that_is_not_there(quitmt: Callable[..., Ran]) -> None:
+    ran = quitmt("demo", "nowhere.en")
+    assert (ran.code, ran.out, ran.err) == (2, "", "quitmt: cannot read nowhere.en: No such file or directory\n")

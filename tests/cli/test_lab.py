@@ -68,12 +68,9 @@ def test_init_overwrites_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["init", "/nowhere/s.toml"], "cannot write /nowhere/s.toml: No such file or directory"),
         (["init", "x.toml", "--limit", "0"], "--limit must be 1 or more, not 0"),
         (["run", "nowhere.toml"], "cannot read nowhere.toml: No such file or directory (quitmt lab init writes one)"),
-        (["run"], "the following arguments are required: STUDY.toml"),
         (["walk"], "unknown command 'walk'"),
-        ([], "the following arguments are required: ACTION"),
     ],
 )
 def test_bad_usage(
@@ -89,11 +86,6 @@ def test_bad_usage(
     ("action", "old", "new", "message"),
     [
         ("run", "[rules]", "[rule]", "study.toml: unknown field of a study 'rule' (did you mean 'rules'?)"),
-        ("run", "[rules]", "[rules", "study.toml is not TOML"),
-        ("run", "mbr:chrf", "mbr:chrff", "unknown reranker 'mbr:chrff' (did you mean 'mbr:chrf'?)"),
-        ("run", "chrf++", "chrf+++", "unknown metric 'chrf+++' (did you mean 'chrf++'?)"),
-        ("run", "test.tsv", "none.tsv", "none.tsv: No such file or directory"),
-        ("run", "pools.jsonl", "none.jsonl", "none.jsonl: No such file or directory"),
         ("live", "pools.jsonl", "pools.jsonl", "a study of recorded pools cannot be run live"),
     ],
 )

@@ -68,26 +68,7 @@ def test_an_option_that_changes_everything(quitmt: Quitmt, pools: Path) -> None:
     assert outcomes(quitmt(*words, "--mbr", "exact").out) == outcomes(exact.out)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--mbr", "nonsense"], "unknown kind of MBR 'nonsense' (there is aggregate, centroid, exact"),
-        (["--mbr", "prune:confidence=2"], "the confidence of pruning must lie between 0 and 1, not at 2"),
-        (["--mbr", "prune:trust=1"], "unknown option of prune MBR 'trust'"),
-        (["--mbr", "centroid"], "centroids need a utility with vectors of texts, and chrF2|c:6 has none (take mbr:co"),
-        (["--mbr", "centroid+prune"], "centroids need a utility with vectors"),
-        (["--mbr", "prune", "--rerank", "qe:recorded:q"], "--mbr goes with an mbr: reranker, not with qe:recorded:q"),
-        (["--mbr", "prune", "--filter", "qe:recorded:q"], "--mbr and --filter do not go together"),
-        (["--mbr", "lowrank:penalty=nan"], "the penalty of low-rank MBR must be positive"),
-    ],
-)
-def test_bad_settings(words: list[str], message: str, quitmt: Quitmt, pools: Path) -> None:
-    ran = quitmt("rerank", pools, *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("quitmt: ") and message in ran.err and ran.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("kind", ["prune", "lowrank+prune", "aggregate"])
+@pytest.mark.parametrize("kind", ["prune", "lowrank+prune"])
 def test_a_live_run_is_the_replay_of_its_pools(kind: str, quitmt: Quitmt, tmp_path: Path) -> None:
     text = tmp_path / "in.en"
     text.write_text("The door is open.\nWhere is the station?\nI would like a glass of water.\n")
@@ -105,7 +86,7 @@ def test_a_live_run_is_the_replay_of_its_pools(kind: str, quitmt: Quitmt, tmp_pa
 
 @pytest.mark.parametrize(
     ("began", "goes_on"),
-    [([], ["--mbr", "prune"]), (["--mbr", "prune"], []), (["--mbr", "prune"], ["--mbr", "lowrank"])],
+    [([], ["--mbr", "prune"]), (["--mbr", "prune"], ["--mbr", "lowrank"])],
 )
 def test_resuming_with_another_kind_is_refused(
     began: list[str], goes_on: list[str], quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -135,9 +116,3 @@ def test_centroids_of_comet(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None
     for one in outcomes(ran.out):
         texts = one["effort"]["encoded"]
         assert 8 < texts <= 40 and one["effort"] == {"evaluations": 8 * texts, "possible": 1600, "encoded": texts}
-
-
-def test_help_lists_the_kinds(quitmt: Quitmt) -> None:
-    for command in ("translate", "rerank"):
-        told = quitmt(command, "--help").out
-        assert "kinds of MBR (--mbr)" in told and "PruneMBR" in told and "lowrank+prune" in told

@@ -93,14 +93,8 @@ def test_rerank_has_scoring_models_too(quitmt: Quitmt, text: Path, loaded: list[
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--rerank", "qe:likelihood", "--filter", "qe:likelihood"), "--filter goes with an mbr: reranker"),
         (("--keep", "8"), "--keep goes with --filter"),
-        (("--filter", "qe:likelihood", "--keep", "0"), "at least 1 candidate"),
-        (("--filter", "mbr:chrf"), "the filter 'mbr:chrf' is no QE metric"),
         (("--metric-dtype", "float16"), "--metric-dtype goes with scoring models such as mbr:comet, not with mbr:chrf"),
-        (("--batch-tokens", "9"), "--batch-tokens goes with scoring models"),
-        (("--rerank", "qe:nowhere_at_all:f"), "there is no module nowhere_at_all"),
-        (("--rerank", "qe:0.7*likelihood+x*likelihood"), "'x' in '0.7*likelihood+x*likelihood' is not a weight"),
     ],
 )
 @pytest.mark.parametrize("command", ["translate", "rerank"])
@@ -108,44 +102,3 @@ def test_bad_methods(command: str, words: tuple[str, ...], message: str, quitmt:
     ran = quitmt(command, text, *words)
     assert ran.code == 2 and ran.out == ""
     assert message in ran.err and ran.err.count("\n") == 1
-
-
-def test_rerank_refuses_a_device_that_nobody_takes(quitmt: Quitmt, text: Path) -> None:
-    ran = quitmt("rerank", text, "--device", "cpu")
-    assert ran.code == 2 and "--device goes with scoring models" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("translate x --stop fxied:4", "there is no 'fxied', and no module of that name (did you mean 'fixed'?)"),
-        ("translate x --stop los:most=0.1", "unknown stopping rule 'los:most=0.1' (did you mean 'loss'?)"),
-        ("translate x --stop loss:mots=0.1", "unknown option of the stopping rule loss 'mots' (did you mean 'most'?)"),
-        ("translate x --stop mine.py:Rule", "there is no module mine.py (write mine, without .py)"),
-        ("translate x --rerank mbr:commet:MODEL", "no module of that name (did you mean 'comet'?)"),
-        ("translate x --rerank mbr:chfr++", "unknown reranker 'mbr:chfr++' (did you mean 'mbr:chrf++'?)"),
-        ("translate x --rerank mbr:0.5*chrf+0.5*blue", "unknown reranker 'mbr:blue' (did you mean 'mbr:bleu'?)"),
-        ("translate x --rerank qe", "'qe' lacks a metric (there is qe:likelihood, "),
-        ("translate x --model embeded:en-pt", "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
-        ("translate x --preset papr", "unknown preset 'papr' (did you mean 'paper'?)"),
-        (
-            "translate x --filtre qe:kiwi",
-            "unrecognized arguments: --filtre qe:kiwi (did you mean --filter?; see quitmt tr",
-        ),
-        ("translate x y", "quitmt translate: unrecognized arguments: y (see quitmt translate --help)"),
-        ("score -t x -r x -m commet:MODEL", "no module of that name (did you mean 'comet'?)"),
-        ("score -t x -r x -m blue", "unknown metric 'blue' (did you mean 'bleu'?)"),
-        ("score -t x -r x --format jsno", "unknown value of --format 'jsno' (did you mean 'json'?)"),
-        ("export x --as dop -o y.jsonl", "unknown format 'dop' (did you mean 'dpo'?)"),
-        ("trnslate x", "unknown command 'trnslate' (did you mean 'translate'?)"),
-        ("zzz", "unknown command 'zzz' (there is batch, calibrate, "),
-    ],
-)
-def test_a_misspelt_name_is_told_the_nearest_one(
-    words: str, message: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x").write_text("Yes.\n")
-    ran = quitmt(*words.split())
-    assert ran.code == 2 and message in ran.err and ran.err.count("\n") == 1, ran.err
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]

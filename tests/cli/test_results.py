@@ -245,7 +245,7 @@ def ended(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, process.returncode, out, error)
 
 
-@pytest.mark.parametrize("words", ["rerank -", "translate -", "translate"])
+@pytest.mark.parametrize("words", ["rerank -", "translate"])
 def test_a_closed_standard_input_is_one_sentence(words: str) -> None:
     ran = ended(["bash", "-c", f"exec {sys.executable} -m quitmt {words} <&-"])
     assert (ran.returncode, ran.stdout) == (2, "")

@@ -15,7 +15,7 @@ import pytest
 import sacrebleu
 from tests.conftest import Ran
 
-from quitmt.cli import compare, score, scoring
+from quitmt.cli import compare, score
 from quitmt.evaluate.metrics import Scores
 from quitmt.evaluate.report import MetricScores, Report
 from quitmt.metrics.scorer import Example
@@ -177,47 +177,23 @@ def test_what_no_one_foresaw_is_one_line_as_well(quitmt: Quitmt, monkeypatch: py
     ("words", "message"),
     [
         (["-t", "a.txt"], "the metric chrf++ needs a reference (-r FILE)"),
-        (["-t", "a.txt", "-r", "ref", "-m", "bleu", "comet"], "the metric comet needs the sources (-s FILE)"),
         (["-t", "a.txt", "-r", "ref", "-m", "my_metrics:sourced"], "my_metrics:sourced needs the sources"),
-        (["-t", "a.txt", "-s", "src", "-m", "xcomet"], "the metric xcomet needs a reference (-r FILE)"),
-        (["-t", "a.txt", "-r", "ref", "-m", "chrf+++"], "unknown metric 'chrf+++' (did you mean 'chrf++'?)"),
-        (["-t", "a.txt", "-r", "ref", "-m", "my_metrics:nothing"], "has no nothing"),
         (["-t", "a.txt", "-r", "ref", "-m", "chrf", "chrf"], "the metric chrf is named twice"),
         (["-t", "a.txt", "a.txt", "-r", "ref"], "the file a.txt is named twice"),
         (["-t", "a.txt", "short", "-r", "ref"], "short has 2 lines, but ref has 12"),
-        (["-t", "a.txt", "-r", "ref", "short"], "short has 2 lines, but ref has 12"),
-        (["-t", "a.txt", "-s", "src", "-r", "short"], "short has 2 lines, but src has 12"),
         (["-t", "empty", "-r", "empty"], "empty is empty"),
-        (["-t", "nowhere", "-r", "ref"], "cannot read nowhere: No such file or directory"),
         (["-t", ".", "-r", "ref"], "cannot read .: Is a directory"),
-        (["-t", "latin", "-r", "ref"], "latin, line 2: not UTF-8"),
         (["-t", "mixed", "-r", "ref"], "mixed, line 2: not an outcome with a translation"),
         (["-t", "a.txt", "-s", "-", "-r", "ref"], "standard input cannot be scored (name a file)"),
         (["-t", "a.txt", "-r", "ref", "-o", "./ref"], "ref is an input of this run and would be overwritten"),
         (["-t", "a.txt", "-r", "ref", "-o", "nowhere/out"], "cannot write nowhere/out: there is no folder nowhere"),
-        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--batch-tokens", "0"], "a batch must have 1 token or more, not 0"),
-        (
-            ["-t", "a.txt", "-r", "ref", "--device", "x"],
-            "--device goes with scoring models such as comet, not with chrf++",
-        ),
         (["-t", "a.txt", "-r", "ref", "--dtype", "x", "-m", "chrf", "bleu"], "comet, not with chrf or bleu"),
-        (["-t", "a.txt", "-r", "ref", "--batch-tokens", "7", "-m", "my_metrics:length"], "--batch-tokens goes with"),
         (["-t", "a.txt", "-r", "ref", "--src", "xx"], "--src goes with gemba:, not with chrf++"),
-        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--tgt", "pt"], "--tgt goes with gemba:, not with kiwi"),
-        (["-t", "a.txt", "-s", "src", "-m", "kiwi", "--device", "x"], "unknown device 'x'"),
-        (["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "chrf", "kiwi", "--dtype", "x"], "unknown dtype 'x'"),
         (["-t", "a.txt", "-s", "src", "-m", "kiwi:a/x", "kiwi:b/x"], "two metrics would both be called CometKiwi:x"),
         (
             ["-t", "a.txt", "-s", "src", "--src", "en", "--tgt", "pt", "-m", "gemba:hf:a/x", "gemba:vllm:b/x"],
             "two metrics would both be called GEMBA-MQM:x (score them in two runs)",
         ),
-        (
-            ["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "kiwi", "my_metrics:CometKiwi"],
-            "two metrics would both be called CometKiwi ",
-        ),
-        (["-t", "a.txt", "-s", "src", "-r", "ref", "-m", "kiwi", "bleu:no-such"], "unknown tokenizer of BLEU"),
-        (["-t", "a.txt", "-r", "ref", "--format", "xml"], "unknown value of --format 'xml'"),
-        (["-r", "ref"], "the following arguments are required: -t"),
     ],
 )
 def test_bad_input(words: list[str], message: str, quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +204,6 @@ def test_bad_input(words: list[str], message: str, quitmt: Quitmt, monkeypatch: 
     monkeypatch.setattr("quitmt.evaluate.judge.engines.gemba", load)
     Path("short").write_text("a\nb\n")
     Path("empty").write_text("")
-    Path("latin").write_bytes(b"a\n\xe9\n")
     Path("mixed").write_text('{"translation": "a"}\nb\n')
     before = Path("ref").read_text()
     ran = quitmt("score", *words)
@@ -245,14 +220,12 @@ def test_all_metrics_are_loaded_before_one_is_run(quitmt: Quitmt) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_columns_stand_as_asked_whatever_is_loaded_first(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the headings that are known before a model is loaded are those that it has."""
     monkeypatch.setattr("quitmt.metrics.scorer.load", lambda *_: FakeScorer())
     monkeypatch.setattr("quitmt.evaluate.judge.engines.gemba", lambda *_: FakeScorer())
     specs = ["kiwi:a/x", "bleu", "comet", "my_metrics:length", "gemba:hf:a/y"]
     words = ("-s", "src", "-t", "a.txt", "-r", "ref", "--src", "en", "--tgt", "pt", "--format", "json")
     titles = ["CometKiwi:x", "BLEU", "COMET", "length", "GEMBA-MQM:y"]
     assert [*json.loads(quitmt("score", *words, "-m", *specs).out)["metrics"]] == titles
-    assert [scoring._model_title(spec) for spec in specs] == [titles[0], None, titles[2], None, titles[4]]
 
 
 def test_what_is_no_json_is_never_written() -> None:
@@ -261,8 +234,3 @@ def test_what_is_no_json_is_never_written() -> None:
         list(score.as_json(report, segments=False))
     with pytest.raises(ValueError, match="not JSON compliant"):
         list(compare.as_json(compare.Compared(report, "a", [], {"seed": np.nan})))
-
-
-def test_help_teaches(quitmt: Quitmt) -> None:
-    ran = quitmt("score", "--help")
-    assert ran.code == 0 and "examples:" in ran.out and "module:attribute" in ran.out and "metricx-qe" in ran.out

@@ -104,28 +104,11 @@ def test_a_changed_text_is_noticed_on_resume(quitmt: Quitmt, files: tuple[Path, 
     assert out.read_text().count("\n") == 3
 
 
-def test_a_changed_text_of_a_pool_is_noticed_on_resume(quitmt: Quitmt, tmp_path: Path) -> None:
-    pools, own = tmp_path / "pools", tmp_path / "own"
-    pools.write_text("".join(json.dumps({"id": one, "source": "x", "candidates": ["a"]}) + "\n" for one in "12"))
-    own.write_text("Bom dia.\n")
-    words = ("rerank", pools, "--support-from", own, "-o", tmp_path / "out")
-    assert quitmt(*words).code == 2
-    own.write_text("Boa noite.\nA porta.\n")
-    ran = quitmt(*words, "--resume")
-    assert ran.code == 2 and "line 1 of the input has changed" in ran.err
-    own.write_text("Bom dia.\nA porta.\n")
-    assert quitmt(*words, "--resume").code == 0
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--mbr", "prune"), "--support given goes with exact MBR, not with --mbr prune"),
-        (("--filter", "qe:likelihood"), "--support given goes with exact MBR, not with --filter"),
-        (("--rerank", "qe:likelihood"), "--support given goes with an mbr: reranker, not with qe:likelihood"),
         (("--support", "others"), "--support-from and --support others do not go together"),
-        (("--stop", "loss"), "needs exact MBR, not mbr:chrf with --support given"),
-        (("--max-loss", "0.01"), "does not know what mbr:chrf with --support given loses"),
         (("--split",), "--support-from goes by lines, and --split by sentences"),
     ],
 )
@@ -144,10 +127,3 @@ def test_refused_where_there_are_no_texts(quitmt: Quitmt, files: tuple[Path, Pat
     assert ran.code == 2 and "needs texts for each segment, and a server has none" in ran.err
     ran = quitmt("calibrate", tmp_path / "pools", "--recipe", tmp_path / "r.toml", "-o", tmp_path / "profile")
     assert ran.code == 2 and "needs texts for each segment, and a replay has none" in ran.err
-
-
-@pytest.mark.parametrize("support", ["a text", [1], {"a": 1}])
-def test_bad_support_in_a_pool(quitmt: Quitmt, tmp_path: Path, support: object) -> None:
-    (tmp_path / "pools").write_text(json.dumps({"id": "1", "source": "x", "candidates": ["a"], "support": support}))
-    ran = quitmt("rerank", tmp_path / "pools", "--support", "given")
-    assert ran.code == 2 and 'line 1: "support" must be a list of texts' in ran.err

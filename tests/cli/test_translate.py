@@ -124,38 +124,14 @@ def test_standard_input_and_a_terminal(text: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "embeded:en-pt"], "unknown model 'embeded:en-pt' (did you mean 'embedded:en-pt'?)"),
-        (["--model", "embedded:en-xx"], "embedded:en-xx is not on this machine (quitmt models get en-xx)"),
-        (["--src", "fr"], "embedded:fr-en is not on this machine (quitmt models get fr-en)"),
-        (["--model", "embedded:en-pt", "--tgt", "fr"], "embedded:en-pt translates en to pt, not en to fr"),
-        (["--model", "bergamot:/nowhere"], "there is no folder /nowhere"),
-        (["--temperature", "-1"], "temperature must be 0 or more"),
-        (["--temperature", "nan"], "temperature must be"),
-        (["--top-k", "0"], "top"),
-        (["--top-p", "1.5"], "top"),
-        (["--epsilon", "1"], "epsilon"),
         (["-o", "/nowhere/out"], "cannot write /nowhere/out: there is no folder /nowhere"),
-        (["--src", "english"], "'english' is not a language code (did you mean en?)"),
-        (["--tgt", "Portuguese"], "'Portuguese' is not a language code (did you mean pt?)"),
-        (["--src", "xyzzyish"], "'xyzzyish' is not a language code (use BCP-47, such as de"),
-        (["--model", "json.py:loads"], "there is no module json.py (write json, without .py)"),
-        (["--context", "-1"], "--context must be 0 or more"),
         (["--context", "2"], "--context goes with chat models"),
-        (["--stop", "fixed:" + "9" * 5000], "must be fixed:N"),
         (["nowhere.txt"], "cannot read nowhere.txt: No such file or directory"),
     ],
 )
 def test_bad_settings(words: list[str], message: str, quitmt: Quitmt) -> None:
     ran = quitmt("translate", *words)
     assert ran.code == 2 and message in ran.err and ran.err.count("\n") == 1 and ran.out == ""
-
-
-def test_a_damaged_model(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
-    shutil.copytree(find("embedded:en-pt").model.parent, tmp_path / "model")
-    [weights] = (tmp_path / "model").glob("model.*.bin")
-    weights.write_bytes(weights.read_bytes()[:100_000])
-    ran = quitmt("translate", text, "--model", f"bergamot:{tmp_path / 'model'}")
-    assert ran.code == 2 and "Traceback" not in ran.err and ran.err.count("\n") == 1
 
 
 def test_not_utf8_midway_loses_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
@@ -229,10 +205,3 @@ def test_an_input_without_text_is_told(content: str, message: str, quitmt: Quitm
     assert ran.code == 0 and ran.err.startswith("quitmt: ") and ran.err.replace(f"{tmp_path}/", "").endswith(message)
     assert (tmp_path / "out").read_text() == "\n" * content.count("\n")
     assert quitmt("translate", tmp_path / "in", "-q").err == ""
-
-
-def test_an_input_that_is_not_there_leaves_no_output(quitmt: Quitmt, tmp_path: Path) -> None:
-    (tmp_path / "old").write_text("kept\n")
-    for name in ("new", "old"):
-        assert quitmt("translate", tmp_path / "nothing", "-o", tmp_path / name).code == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["old"] and (tmp_path / "old").read_text() == "kept\n"

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 from tests.conftest import Ran
 
+from quitmt.errors import QuitmtError
 from quitmt.export import ExportSettings, export, export_async, writers
 from quitmt.export.formats import FORMATS
 
@@ -164,35 +165,63 @@ def test_llama_factory(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
 
 BARE = {"id": 1, "source": SOURCE, "candidates": ["a", "b"]}
 LISTLESS = {"id": 1, "source": "s", "translation": "t", "index": 0, "score": 1.0, "size": 1, "stop": "stable"}
-BAD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "no scores": ([BARE], "--as dpo", "line 1: the pool has no scores to choose by (to score it: quitmt rerank "
-                  "in.jsonl --rerank mbr:chrf --stop full --keep-pools scored.jsonl)"),
-    "one candidate": ([pool(1, candidates=["A casa"], scores={"q": [1]})], "--as dpo",
-                      "none of 1 sources gave a row: 1 have one distinct candidate only"),
-    "all equal": ([pool(1, candidates=["A casa"] * 4)], "--as ranked", "1 have one distinct candidate only"),
-    "no source": ([pool(1, source=""), pool(2, source=" ")], "--as sft", "2 have no source"),
-    "no languages": ([pool(1)], "--as sft --chat --prompt instruct", "must be told the languages (give --src"),
-    "an unknown format": ([pool(1)], "--as dop", "unknown format 'dop' (did you mean 'dpo'?)"),
-    "an unknown suffix": ([pool(1)], "--as dpo -o out.csv", "the name of the output must say what it is"),
-    "an unknown template": ([pool(1)], "--as dpo --prompt instruckt", "unknown prompt template 'instruckt'"),
-    "no list": ([LISTLESS], "--as dpo", "outcome 1 has no n-best list, which dpo needs (translate or rerank again with "
-                "--nbest 64"),
-    "nothing": ([], "--as sft", "there is nothing in the input"),
-    "no pairs": ([pool(1)], "--as dpo --pairs 0", "--pairs must be a whole number of at least 1"),
-    "two files of pairs": ([pool(1)], "--as dpo --targets x.pt", "--targets goes with the format 'parallel'"),
-    "a bad line": ([{"id": 1, "candidates": [1]}], "--as dpo", "in.jsonl, line 1: candidate 0 is not a text"),
-}  # fmt: skip
+BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
+    "no scores": ([BARE], {}, "in.jsonl, line 1: the pool has no scores to choose by"),
+    "one candidate": (
+        [pool(1, candidates=["A casa"], scores={"q": [1]})],
+        {},
+        "none of 1 sources gave a row: 1 have one distinct candidate only",
+    ),
+    "all equal": ([pool(1, candidates=["A casa"] * 4)], {"format": "ranked"}, "1 have one distinct candidate only"),
+    "no source": ([pool(1, source=""), pool(2, source=" ")], {"format": "sft"}, "2 have no source"),
+    "no languages": ([pool(1)], {"format": "sft", "chat": True, "prompt": "instruct"}, "must be told the languages"),
+    "an unknown format": ([pool(1)], {"format": "dop"}, "unknown format 'dop' (did you mean 'dpo'?)"),
+    "no list": ([LISTLESS], {}, "outcome 1 has no n-best list, which dpo needs (translate or rerank again with "),
+    "nothing": ([], {"format": "sft"}, "there is nothing in the input"),
+    "no pairs": ([pool(1)], {"pairs": 0}, "pairs must be a whole number of at least 1"),
+    "two files of pairs": ([pool(1)], {"targets": "x.pt"}, "targets goes with the format 'parallel'"),
+    "a bad line": ([{"id": 1, "candidates": [1]}], {}, "in.jsonl, line 1: candidate 0 is not a text"),
+}
 
 
+@pytest.mark.parametrize("output", ["out.parquet", "out.jsonl"])
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_one_sentence(what: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, words, message = BAD[what]
+def test_bad_input_leaves_no_output(what: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, settings, message = BAD[what]
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in.jsonl", *lines)
-    for output in ("out.parquet", "out.jsonl"):
-        ran = quitmt("export", "in.jsonl", "-o", output, *words.split())
-        assert ran.code == 2 and message in ran.err and ran.err.count("\n") == 1, ran.err
-        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    with pytest.raises(QuitmtError) as caught:
+        export("in.jsonl", output, **settings)
+    assert message in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_the_name_of_the_output_says_what_it_is(pools: Path, tmp_path: Path) -> None:
+    with pytest.raises(QuitmtError, match="the name of the output must say what it is"):
+        export(pools, tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "message"),
+    [
+        (pool(1), "--pairs 0", "--pairs must be a whole number of at least 1"),
+        (
+            BARE,
+            "",
+            "line 1: the pool has no scores to choose by (to score it: quitmt rerank in.jsonl --rerank mbr:chrf "
+            "--stop full --keep-pools scored.jsonl)",
+        ),
+    ],
+)
+def test_the_command_line_says_it_in_one_sentence(
+    line: dict[str, Any], words: str, message: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in.jsonl", line)
+    ran = quitmt("export", "in.jsonl", "--as", "dpo", "-o", "out.jsonl", *words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("quitmt: ") and message in ran.err and ran.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_what_exists_is_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ def test_what_is_written_reads_back() -> None:
         ('{"id": 1, "candidates": ["a", 3]}', "candidate 1 is not a text but 3"),
         ('{"id": 1, "candidates": ["a", null]}', "candidate 1 is not a text but null"),
         ('{"id": 1, "source": 5, "candidates": ["a"]}', '"source" must be a text'),
+        ('{"id": 1, "candidates": ["a"], "support": "a text"}', '"support" must be a list of texts'),
+        ('{"id": 1, "candidates": ["a"], "support": [1]}', '"support" must be a list of texts'),
         ('{"id": 1, "candidates": ["a"], "scores": [1]}', '"scores" must be an object'),
         ('{"id": 1, "candidates": ["a"], "scores": {"q": [1, 2]}}', "scores 'q' are 2 for 1 candidates"),
         ('{"id": 1, "candidates": ["a"], "scores": {"q": 1}}', "scores 'q' are no for 1 candidates"),

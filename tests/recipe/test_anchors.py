@@ -42,7 +42,7 @@ def test_the_paper_is_one_word_away(tmp_path: Path) -> None:
         assert (found.model.temperature, found.model.anchors, found.rerank.support) == (1.2, "none", "all")
         assert (found.stop.rule, found.stop.k, found.stop.n) == ("quit", 8, 512)
     assert [recipe.stop.w for recipe in made] == [8, 8, 4, 8]
-    signature = quitmt.Translator(preset="paper").translate(["Good morning."])[0].signature
+    signature = quitmt.Translator(preset="paper", n=16).translate(["Good morning."])[0].signature
     assert "t:1.2" in signature and ",a:" not in signature and "s:" not in signature.partition("rerank:")[2]
 
 

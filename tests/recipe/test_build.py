@@ -36,6 +36,12 @@ def recipe(**changes: Any) -> Recipe:
             "embedded:en-pt translates en to pt, not en to de",
         ),
         ({"model__temperature": -1.0}, "temperature must be 0 or more, not -1.0"),
+        ({"model__top_k": 0}, "top"),
+        ({"model__top_p": 1.5}, "top"),
+        ({"model__epsilon": 1.0}, "epsilon"),
+        ({"model__source_language": "english"}, "'english' is not a language code (did you mean en?)"),
+        ({"model__source_language": "xyzzyish"}, "'xyzzyish' is not a language code (use BCP-47, such as de"),
+        ({"model__context": -1}, "context must be 0 or more"),
         ({"model__context": 2}, "context goes with chat models, not with embedded:en-pt"),
         ({"model__options.base_url": "x"}, "options['base_url'] goes with openai: not with embedded:"),
         (
@@ -60,6 +66,8 @@ def recipe(**changes: Any) -> Recipe:
             "qe:likelihood:bergamot:PATH or qe:likelihood:embedded:pt-en)",
         ),
         ({"rerank__variant": "prun"}, "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
+        ({"rerank__variant": "prune", "rerank__filter": "qe:likelihood"}, "mbr and filter do not go together"),
+        ({"rerank__name": "mbr:commet:MODEL"}, "there is no 'commet', and no module of that name (did you mean"),
         ({"rerank__keep": 4}, "keep goes with filter (as in filter='qe:likelihood' keep=64)"),
         ({"rerank__device": "cpu"}, "hardware.device goes with scoring models such as mbr:comet, not with mbr:chrf"),
         (
@@ -70,6 +78,11 @@ def recipe(**changes: Any) -> Recipe:
             {"rerank__name": "qe:likelihood", "rerank__variant": "prune"},
             "mbr goes with an mbr: reranker, not with qe:likelihood",
         ),
+        ({"stop__rule": "fixed:x"}, "'fixed:x' must be fixed:N with a whole number N of at least 1, such as fixed:64"),
+        ({"stop__rule": "fxied:4"}, "there is no 'fxied', and no module of that name (did you mean 'fixed'?)"),
+        ({"stop__rule": "los:most=0.1"}, "unknown stopping rule 'los:most=0.1' (did you mean 'loss'?)"),
+        ({"stop__rule": "loss:mots=0.1"}, "unknown option of the stopping rule loss 'mots' (did you mean 'most'?)"),
+        ({"stop__max_cost": 0.0}, "max_cost must be at least 1 candidate a segment"),
         ({"stop__rule": "quti"}, "unknown stopping rule 'quti' (did you mean 'quit'?)"),
         (
             {"stop__rule": "quit", "stop__max_cost": 9.0},
@@ -205,18 +218,7 @@ def test_likelihood_of_a_pool_has_languages_as_on_the_command_line() -> None:
     assert chosen.translation == "Bom dia." and "embedded:pt-en" in chosen.signature
 
 
-def test_hardware_with_chrf_is_refused() -> None:
-    from quitmt.metrics.devices import Hardware
-
-    with pytest.raises(
-        UsageError, match=r"hardware\.device goes with scoring models such as mbr:comet, not with mbr:chrf"
-    ):
-        quitmt.rerank_pool(["a"], hardware=Hardware("cpu"))
-
-
-def test_headroom_on_mbr_is_refused() -> None:
-    with pytest.raises(UsageError, match="the rule headroom is for QE, not for mbr:chrf"):
-        quitmt.rerank_pool(["a"], rule="headroom")
+def test_headroom_on_mbr_is_refused_for_objects_too() -> None:
     with pytest.raises(UsageError, match="the rule headroom is for QE"):
         quitmt.rerank_pool(["a"], reranker=quitmt.mbr(lambda h, r: 1.0), rule="headroom")
 
@@ -274,10 +276,12 @@ def test_context_is_given_to_segments_in_python_too(tmp_path: Path, monkeypatch:
         def close(self, segment: object) -> None:
             pass
 
-    built = build(recipe(model__context=2, stop__n=8), Given(Listening()))  # type: ignore[arg-type]
-    translator = quitmt.Translator.__new__(quitmt.Translator)
-    translator._built = built
-    translator.translate(["one", "two", "three", "", "four", quitmt.Segment("own", "five", context="mine")])
+    monkeypatch.setattr("quitmt.generate.load", lambda *_, **__: Listening())
+    path = tmp_path / "chat.toml"
+    path.write_text("[model]\nname = 'openai:m'\nanchors = 'none'\ncontext = 2\noptions = {base_url = 'http://a/v1'}\n")
+    quitmt.Translator.from_recipe(path).translate(
+        ["one", "two", "three", "", "four", quitmt.Segment("own", "five", context="mine")]
+    )
     assert seen == ["", "one", "one\ntwo", "", "mine"]
 
 

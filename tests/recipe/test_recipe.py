@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.errors import InputError
 from quitmt.recipe import Recipe, files
 from quitmt.recipe.fields import fields_of
 from quitmt.recipe.recipe import SECTIONS
@@ -92,43 +91,3 @@ def test_the_printed_recipe_has_every_field() -> None:
     for kind in SECTIONS.values():
         for name, declared in fields_of(kind).items():
             assert f"{name} = " in text and declared.meaning and (declared.flags or name == "options")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[model]\ntemprature = 1\n", "my.toml, line 2: [model] temprature: unknown field of [model] 'temprature'"),
-        ("\n[modle]\n", "my.toml, line 2: modle: unknown section of a recipe 'modle' (did you mean 'model'?)"),
-        ("[stop]\n# a comment\nw = 'eight'\n", "my.toml, line 3: [stop] w must be a whole number, not 'eight'"),
-        ("[stop]\nw = 4.0\n", "my.toml, line 2: [stop] w must be a whole number, not 4.0"),
-        ("[stop]\nw = true\n", "my.toml, line 2: [stop] w must be a whole number, not True"),
-        ("[run]\nspeculate = 1\n", "my.toml, line 2: [run] speculate must be true or false, not 1"),
-        ("[model]\noptions = 3\n", "my.toml, line 2: [model] options must be a table, not 3"),
-        ("[stop]\nmax_loss = []\n", "my.toml, line 2: [stop] max_loss must be a text or a number, not []"),
-        ("model = 3\n", "my.toml, line 1: model must be a section, not 3"),
-        ("[stop\n", "my.toml is not TOML: "),
-        ("[model]\nseed = " + "9" * 5000, "my.toml is no recipe: a number is too long"),
-        ("a = " + "[" * 5000, "my.toml is no recipe: a number is too long, or something nested too deeply"),
-    ],
-)  # fmt: skip
-def test_files_that_are_no_recipes(text: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        files.parse(text, "my.toml")
-    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
-
-
-def test_json_has_lines_too() -> None:
-    with pytest.raises(InputError, match=r"my.json, line 3: \[stop\] w must be a whole number, not '4'"):
-        files.parse('{"stop": {\n "k": 8,\n "w": "4"}}', "my.json")
-    with pytest.raises(InputError, match=r"my.json is not JSON"):
-        files.parse("{", "my.json")
-    with pytest.raises(InputError, match=r"my.json is no recipe: it must be an object"):
-        files.parse("[]", "my.json")
-
-
-def test_files_that_cannot_be_read(tmp_path: Any) -> None:
-    (tmp_path / "latin.toml").write_bytes(b"[model]\nname = '\xe9'\n")
-    (tmp_path / "large.toml").write_bytes(b"#" * (1 << 21))
-    for name, said in (("none.toml", "cannot read"), ("latin.toml", "is not UTF-8"), ("large.toml", "is no recipe")):
-        with pytest.raises(InputError, match=said):
-            files.load(str(tmp_path / name))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 
 from quitmt import stop
@@ -245,6 +246,7 @@ def _found(point: Point | None, wish: str) -> Point:
     return point
 
 
+@cache  # every run without a wish of its own asks for it, more than once
 def _known(reranker: str) -> Profile | None:
     name = KNOWN.get(reranker)
     if name is None:
