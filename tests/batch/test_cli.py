@@ -31,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("{}/a.csv", "a.csv has no column 'source' (there is text, k)"),
+        ("{}/a.csv", "a.csv has no column 'source' (--source-column names one of text, k)"),
         ("{}/a.txt --rows-per-file 0", "--rows-per-file must be a whole number of at least 1, not 0"),
         ("{}/a.txt --workers 4-2", "--workers must be a number from 1 on, or a range such as 2-8"),
         ("{}/a.txt --address ray://h:1", "(run it on a machine of the cluster, with --address auto)"),

@@ -86,7 +86,7 @@ def test_columns_are_named(tmp_path: Path) -> None:
     path.write_text('{"t": "Hi.", "k": 7, "from": "en", "to": "de", "before": "Yo."}\n{"t": null, "k": "x"}\n')
     columns = InputColumns("t", "k", "from", "to", "before")
     assert list(read(found(path), "jsonl", columns)) == [
-        InputRow(1, "Hi.", "7", "en", "de", "Yo."),
+        InputRow(1, "Hi.", "7", "en", "de", "Yo.", {"from": "en", "to": "de", "before": "Yo."}),
         InputRow(2, "", "x"),
     ]
 
@@ -108,7 +108,7 @@ def test_a_column_that_no_record_of_a_json_file_has_is_misspelt(tmp_path: Path, 
     path = tmp_path / "a.jsonl"
     path.write_text('{"source": "a"}\n{"source": "b", "it": "de"}\n')
     assert texts(path, InputColumns(**{use: "it"})) == ["a", "b"]
-    with pytest.raises(InputError, match=r"^a\.jsonl has no column 'its' \(there is source\)$"):
+    with pytest.raises(InputError, match=r"^a\.jsonl has no column 'its' \(\w+_column names one of source\)$"):
         texts(path, InputColumns(**{use: "its"}))
     path.write_text("\n")
     assert texts(path, InputColumns(**{use: "its"})) == [], "a file without records has no names to compare with"
@@ -179,11 +179,16 @@ BAD: list[tuple[str, bytes, InputColumns, str]] = [
     ("a.txt", b"fine\nnot \xff fine\n", InputColumns(), "a.txt, line 2: not UTF-8 (byte 5 of the line)"),
     ("a.jsonl", b'{"source": "x"}\n{"source": \n', InputColumns(), "a.jsonl, line 2: not JSON: "),
     ("a.jsonl", b"[1]\n", InputColumns(), "a.jsonl, line 1: an object is wanted, not list"),
-    ("a.jsonl", b'{"text": "x", "n": 1}\n', InputColumns(), "a.jsonl has no column 'source' (there is text, n)"),
+    (
+        "a.jsonl",
+        b'{"text": "x", "n": 1}\n',
+        InputColumns(),
+        "a.jsonl has no column 'source' (source_column names one of text, n)",
+    ),
     ("a.jsonl", b'{"source": 7}\n', InputColumns(), "a.jsonl, row 1: 'source' holds int and no text"),
     ("a.jsonl", b'{"source": "\\ud800"}\n', InputColumns(), "a.jsonl, row 1: 'source' holds no Unicode text"),
     ("a.jsonl", b'{"source": "x", "k": null}\n', InputColumns(id="k"), "a.jsonl, row 1: there is no id in 'k'"),
-    ("a.csv", b"text,n\nx,1\n", InputColumns(), "a.csv has no column 'source' (there is text, n)"),
+    ("a.csv", b"text,n\nx,1\n", InputColumns(), "a.csv has no column 'source' (source_column names one of text, n)"),
     ("a.csv", b"source,n\nx,1\ny\n", InputColumns(), "a.csv, row 2: 1 columns in place of 2"),
     ("a.csv", b"k,source\n,x\n", InputColumns(id="k"), "a.csv, row 1: there is no id in 'k'"),
     (
@@ -222,7 +227,7 @@ def test_a_parquet_file_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -
 def test_a_parquet_file_without_the_column_says_which_there_are(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     as_parquet(path)
-    with pytest.raises(InputError, match=r"^a\.parquet has no column 'text' \(there is source, n\)$"):
+    with pytest.raises(InputError, match=r"^a\.parquet has no column 'text' \(source_column names one of source, n\)$"):
         texts(path, InputColumns("text"))
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from quitmt.batch import actor, cluster, run
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Plan
+from quitmt.batch.rows import InputColumns
 from quitmt.batch.tally import PartTally
 from quitmt.errors import ModelError, QuitmtError, UsageError
 from tests.batch.jobs import files_of, recipe, results
@@ -137,8 +141,17 @@ def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
     assert run.run(job, WorkerPool(1, 99), Silent()).workers == 0
 
 
-@pytest.mark.parametrize(("wish", "said"), [({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]), ({}, [])])
-def test_the_rule_that_a_wish_was_granted_by_is_told_once(job: BatchJob, wish: dict[str, Any], said: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]),
+        ({}, ["stopping by loss:most=0.005, the default for mbr:chrf"]),
+        ({"stop.rule": "fixed:2"}, []),
+    ],
+)
+def test_a_job_says_once_which_rule_it_stops_by_unless_the_user_chose_it(
+    job: BatchJob, wish: dict[str, Any], said: list[str]
+) -> None:
     wished, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **wish})), Silent()
     run.run(wished, WorkerPool(), reporter)
     assert reporter.said == said
@@ -195,3 +208,55 @@ def test_a_job_whose_workers_start_again_and_again_is_given_up(
     with pytest.raises(ModelError, match=r"^workers were started 9 times and no part was finished since: their proc"):
         done(job)
     held.set()
+
+
+ROWS = [
+    {"text": "good", "doc": "a", "page": 1, "weight": 1, "seen": True, "tags": ["x"], "score": 0.5},
+    {"text": "fine", "doc": "b", "page": 2, "weight": 2.5, "seen": None, "tags": [], "score": None},
+    {
+        "text": "good",
+        "doc": None,
+        "page": 3,
+        "weight": 3,
+        "seen": False,
+        "tags": None,
+        "score": 1.0,
+        "late": "only here",
+    },
+]
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
+def test_the_users_other_columns_are_in_the_output(tmp_path: Path, distinct: bool, output_format: str) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    job = BatchJob(
+        (f"{tmp_path}/in.jsonl",), str(tmp_path / "out"), recipe("fussy"), InputColumns("text"),
+        output_format=output_format, rows_per_file=2, distinct=distinct,
+    )  # fmt: skip
+    assert done(job).failed == 0
+    found = results(job)
+    assert [row["source"] for row in found] == ["good", "fine", "good"] and all(row["translation"] for row in found)
+    names = ("doc", "page", "weight", "seen", "input_score")
+    wanted = [tuple(row[name.removeprefix("input_")] for name in names) for row in ROWS]
+    assert [tuple(row.get(name) for name in names) for row in found] == wanted
+    assert [row.get("late") for row in found] == [None, None, "only here"]
+    tags = [row.get("tags") for row in found]
+    assert tags == ([["x"], [], None] if output_format == "jsonl" else ['["x"]', "[]", None])
+    if output_format == "parquet":
+        types = {str(pyarrow.parquet.read_schema(path)) for path in files_of(job)}
+        assert len(types) == 1, "all files have the same columns"
+        schema = pyarrow.parquet.read_schema(files_of(job)[0])
+        kinds = [str(schema.field(name).type) for name in (*names, "tags", "late")]
+        assert kinds == ["string", "int64", "double", "bool", "double", "string", "string"]
+
+
+def test_other_columns_of_parquet_and_csv(tmp_path: Path) -> None:
+    day = datetime.date(2026, 11, 18)
+    pyarrow.parquet.write_table(pyarrow.table({"source": ["good"], "day": [day], "n": [7]}), tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("source,n\ngood,007\n")
+    for name, wanted in (("a.parquet", {"day": "2026-11-18", "n": 7}), ("b.csv", {"n": "007"})):
+        job = BatchJob((f"{tmp_path}/{name}",), str(tmp_path / f"{name}.out"), recipe("fussy"))
+        done(job)
+        [row] = results(job)
+        assert {key: row[key] for key in wanted} == wanted

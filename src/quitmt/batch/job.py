@@ -92,7 +92,7 @@ class BatchJob:
             "distinct": self.distinct,
             "input_format": self.input_format,
             "no_header": not self.columns.header,
-            **{f"{use}_column": name for use, name in self.columns.wanted.items()},
+            **{rows.SETTINGS[use]: name for use, name in self.columns.wanted.items()},
         }
         recipe["run.nbest"] = self.nbest
         if self.recipe.stop.profile is not None:

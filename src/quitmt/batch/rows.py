@@ -32,6 +32,14 @@ COMPRESSED = ("gz", "gzip", "zst", "zstd")
 CHUNK_BYTES = 1 << 18
 BATCH_ROWS = 1024
 LARGEST_FIELD = 1 << 24
+SETTINGS = {
+    "source": "source_column",
+    "id": "id_column",
+    "source_language": "src_column",
+    "target_language": "tgt_column",
+    "context": "context_column",
+}
+"""From what a column is for to the setting that names it."""
 UNCLOSED = "unexpected end of data"
 """What Python says of a quote that is open at the end of a file."""
 
@@ -51,8 +59,7 @@ class InputColumns:
     @property
     def wanted(self) -> dict[str, str]:
         """From what it is for to its name, of those that are named."""
-        uses = ("source", "id", "source_language", "target_language", "context")
-        return {use: name for use in uses if (name := getattr(self, use)) is not None}
+        return {use: name for use in SETTINGS if (name := getattr(self, use)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +135,7 @@ def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str 
 def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns) -> None:
     for use, name in columns.wanted.items():
         if name not in there:
-            hint = (
-                f"{setting(f'batch.{use}_column')} takes one of {', '.join(map(str, there)) or 'none: there are none'}"
-            )
+            hint = f"{setting(f'batch.{SETTINGS[use]}')} names one of {', '.join(map(str, there)) or 'none'}"
             raise InputError(f"{file.name} has no column {name!r}", hint=hint)
         if there.count(name) > 1:
             raise InputError(f"{file.name} has {there.count(name)} columns {name!r}", hint="rename all but one")

@@ -108,8 +108,6 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         plan = prepare(job, files, format_name)
         _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
-        if len(course.done) < len(plan.parts):
-            _tell_rule(job, reporter)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
         if job.distinct and course.retried:
@@ -208,6 +206,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)
     with connected(pool) as (ray, dashboard):
         ready = time.monotonic()
+        _tell_rule(job, reporter)
         if pool.dashboard and dashboard:
             reporter.say(f"Ray's dashboard is at http://{dashboard} (if it wants a token: ray get-auth-token)")
         seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
