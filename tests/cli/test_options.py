@@ -102,3 +102,26 @@ def test_bad_methods(command: str, words: tuple[str, ...], message: str, quitmt:
     ran = quitmt(command, text, *words)
     assert ran.code == 2 and ran.out == ""
     assert message in ran.err and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "stopping by loss:most=0.005, with at most 256 samples: the default for mbr:chrf (--stop chooses)"),
+        ("--rerank qe:length", "stopping by quit, with at most 512 samples: the default for qe:"),
+        ("--max-loss 0.1", "stopping by loss:most=0.1\n"),
+        ("--stop fixed:2", None),
+        ("-w 4", None),
+        ("--preset paper", None),
+        ("-q", None),
+    ],
+)
+def test_a_run_says_which_rule_it_stops_by_unless_the_user_chose_it(
+    quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, told: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rule_told.py").write_text("def length(source, candidate):\n    return float(len(candidate))\n")
+    Path("pools").write_text(json.dumps({"id": "1", "source": "x", "candidates": ["a", "b", "a b"]}) + "\n")
+    ran = quitmt("rerank", "pools", *words.replace("qe:length", "qe:rule_told:length").split())
+    assert ran.code == 0
+    assert told in ran.err if told else "stopping by" not in ran.err

@@ -40,22 +40,22 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_fetched_model_translates_as_the_embedded_one(server: ModelServer, quitmt: Quitmt, tmp_path: Path) -> None:
     for pair in ("en-pt", "pt-en"):
-        server.publish(pair.replace("pt", "xx"), models.find(f"embedded:{pair}").model.parent)
+        server.publish(pair.replace("pt", "gl"), models.find(f"embedded:{pair}").model.parent)
     (tmp_path / "news.en").write_text("The weather is nice today.\nMy brother repairs old radios.\n")
     run = ("translate", tmp_path / "news.en", "-q", "-n", 32, "-k", 4, "-w", 2)
     ours = quitmt(*run)
     assert ours.code == 0 and ours.out.count("\n") == 2
-    missing = quitmt(*run, "--tgt", "xx")
+    missing = quitmt(*run, "--tgt", "gl")
     assert missing.code == 2
-    assert missing.err == "quitmt: the model embedded:en-xx is not on this machine (quitmt models get en-xx)\n"
-    got = quitmt("models", "get", "en-xx", "xx-en")
-    assert (got.code, got.out) == (0, "") and "use it with --model embedded:en-xx" in got.err
-    assert quitmt(*run, "--model", "embedded:en-xx").out == ours.out
-    assert quitmt(*run, "--src", "en", "--tgt", "xx").out == ours.out
+    assert missing.err == "quitmt: the model embedded:en-gl is not on this machine (quitmt models get en-gl)\n"
+    got = quitmt("models", "get", "en-gl", "gl-en")
+    assert (got.code, got.out) == (0, "") and "use it with --model embedded:en-gl" in got.err
+    assert quitmt(*run, "--model", "embedded:en-gl").out == ours.out
+    assert quitmt(*run, "--src", "en", "--tgt", "gl").out == ours.out
     back = quitmt(*run, "--rerank", "qe:likelihood")
-    assert quitmt(*run, "--tgt", "xx", "--rerank", "qe:likelihood").out == back.out
-    refused = quitmt(*run, "--model", "embedded:en-xx", "--tgt", "pt")
-    assert refused.code == 2 and "embedded:en-xx translates en to xx, not en to pt" in refused.err
+    assert quitmt(*run, "--tgt", "gl", "--rerank", "qe:likelihood").out == back.out
+    refused = quitmt(*run, "--model", "embedded:en-gl", "--tgt", "pt")
+    assert refused.code == 2 and "embedded:en-gl translates en to gl, not en to pt" in refused.err
 
 
 def test_a_list_of_what_is_here_and_what_is_published(server: ModelServer, small: Path, quitmt: Quitmt) -> None:
@@ -109,15 +109,15 @@ def test_bad_values(quitmt: Quitmt) -> None:
 
 
 def test_a_bar_on_a_terminal_and_ctrl_c(server: ModelServer, small: Path) -> None:
-    server.publish("en-xx", small)
+    server.publish("en-gl", small)
     server.hold = threading.Event()
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    process = subprocess.Popen([sys.executable, "-m", "quitmt", "models", "get", "en-xx"], stderr=theirs)
+    process = subprocess.Popen([sys.executable, "-m", "quitmt", "models", "get", "en-gl"], stderr=theirs)
     os.close(theirs)
     shown = b""
     try:
-        while not any(path.stat().st_size for path in store.root().glob(".en-xx.part/*.part")):
+        while not any(path.stat().st_size for path in store.root().glob(".en-gl.part/*.part")):
             assert process.poll() is None
         while b"model.bin" not in shown:
             assert select.select([ours], [], [], 30)[0], shown
@@ -130,11 +130,11 @@ def test_a_bar_on_a_terminal_and_ctrl_c(server: ModelServer, small: Path) -> Non
         process.kill()
         server.hold.set()
         os.close(ours)
-    assert b"quitmt: interrupted; what has arrived is kept, and quitmt models get en-xx continues" in shown
-    assert b"Traceback" not in shown and not store.has("en-xx")
+    assert b"quitmt: interrupted; what has arrived is kept, and quitmt models get en-gl continues" in shown
+    assert b"Traceback" not in shown and not store.has("en-gl")
     server.hold = None
-    assert subprocess.run([sys.executable, "-m", "quitmt", "models", "get", "en-xx", "-q"]).returncode == 0
-    assert store.has("en-xx")
+    assert subprocess.run([sys.executable, "-m", "quitmt", "models", "get", "en-gl", "-q"]).returncode == 0
+    assert store.has("en-gl")
 
 
 def _read(descriptor: int) -> bytes:

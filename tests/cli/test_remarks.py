@@ -41,7 +41,7 @@ def test_a_run_tells_what_may_be_lost(quitmt: Quitmt, text: Path, tmp_path: Path
     assert found[:3] == [None, ["unknown characters"], None] and found[4] == ["unknown characters"]
     assert {"several sentences", "markup"} <= set(found[3])
     assert "quitmt: unknown characters in 3 segments (2, 4, 5): " in ran.err  # no < in the vocabulary
-    assert "quitmt: several sentences in 1 segment (4): " in ran.err and "split lines into sentences" in ran.err
+    assert "quitmt: several sentences in 1 segment (4): " in ran.err and "--split translates them one by one" in ran.err
     assert ran.err.count("quitmt: markup in 1 segment (4): ") == 1
     assert "   remarks: unknown characters\n" in ran.out  # for people
 

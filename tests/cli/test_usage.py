@@ -36,6 +36,7 @@ def test_help_lists_the_names_that_can_be_given(quitmt: Quitmt) -> None:
         ("score -r x", "quitmt score: the following arguments are required: -t"),
         ("xyz.en", "quitmt: unknown command 'xyz.en' (there is batch, calibrate, "),
         ("translate x --temprature 1", "--temprature 1 (did you mean --temperature?; see quitmt translate --help)"),
+        ("translate x --max-los 1", "unrecognized arguments: --max-los 1 (did you mean --max-loss?"),
         ("translate x --margins=1", "(--margins is an option of quitmt compare; see quitmt translate --help)"),
         ("translate x --debug", "(it goes before the command: quitmt --debug translate; see quitmt translate --help)"),
         ("translate x y", "quitmt translate: unrecognized arguments: y (see quitmt translate --help)"),

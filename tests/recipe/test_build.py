@@ -35,6 +35,9 @@ def recipe(**changes: Any) -> Recipe:
             {"model__name": "embedded:en-pt", "model__target_language": "de"},
             "embedded:en-pt translates en to pt, not en to de",
         ),
+        ({"model__target_language": "xx"}, "'xx' is not a language code (use BCP-47, such as de, pt-BR or zh-Hant)"),
+        ({"stop__k": 1000}, "k=1000 is more than the budget of 256 candidates (give at most 256, or a larger n)"),
+        ({"stop__max_loss": 5}, "max_loss=5 exceeds the range of mbr:chrf, whose scores differ by at most 1 (such as"),
         ({"model__temperature": -1.0}, "temperature must be 0 or more, not -1.0"),
         ({"model__top_k": 0}, "top"),
         ({"model__top_p": 1.5}, "top"),
@@ -134,6 +137,14 @@ NAMED = [
     ("qe:recorded:x", {}),
     ("qe:0.5*likelihood+2*recorded:x", {}),
 ]
+
+
+@pytest.mark.parametrize("languages", [("en-US", "pt-BR"), ("EN", "pt_PT"), (None, "pt-BR"), ("en", None)])
+def test_embedded_models_are_found_whatever_the_region(languages: tuple[str | None, str | None]) -> None:
+    for name in (None, "embedded:en-pt"):
+        asked = recipe(model__name=name, model__source_language=languages[0], model__target_language=languages[1])
+        assert effective(asked).model.languages == ("en", "pt")
+        assert effective(asked).model.name == "embedded:en-pt"
 
 
 @pytest.mark.parametrize(("name", "settings"), NAMED)
