@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo batch-demo serve study check reference docs notebook test test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
+.PHONY: demo batch-demo serve study check reference docs notebook test test-hard test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
 
 demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
 	$(BIN)/quitmt demo
@@ -50,6 +50,10 @@ notebook: $(VENV)/.dev  ## run the example notebook and write what its cells pri
 # In processes side by side, as many as there are cores up to four; the tests of a file share what they set up.
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# Hours. Some of it only: make test-hard HARD='--only busy signals --runs 1 -- tests/serve'
+test-hard: $(VENV)/.dev  ## the whole suite in random order, where tests fail that count on luck (tests/hard.py)
+	$(BIN)/python -m tests.hard $(HARD)
 
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2

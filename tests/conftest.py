@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,14 +14,23 @@ import pytest
 
 from quitmt.cli.main import main
 
+# Whatever started the tests may have had signals ignored or blocked, as shells do for what runs in the background, and
+# every process that a test starts would inherit that. Python itself ignores two, and gives them back to its children.
+for one in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+    if signal.getsignal(one) == signal.SIG_IGN:
+        signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
 # Before torch is imported: with tiny models on busy cores, its threads would mostly spin and wait for each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if llvmlite.binding.get_host_cpu_features().get("avx2"):
     # As quitmt.compiled does; here also where a library that a test imports has used numba before.
     os.environ |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}
 
-# How long an example takes says more about the machine than about the code.
-hypothesis.settings.register_profile("quitmt", deadline=None)
+# How long an example takes says more about the machine than about the code. The same examples each time: a stroke of
+# bad luck is for `make test-hard` to find, which draws others.
+hypothesis.settings.register_profile("quitmt", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("any", deadline=None, database=None)
 hypothesis.settings.load_profile("quitmt")
 
 WORDS = "o a um gato cão casa rua velha nova viu comeu dormiu perto longe de da do muito pouco hoje".split()

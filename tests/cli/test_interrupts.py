@@ -50,11 +50,7 @@ def translate(server: Server, folder: Path, name: str, *words: str) -> subproces
         "pt",
     ]
     command += ["-o", str(folder / f"{name}.txt"), "--jsonl", str(folder / f"{name}.jsonl"), *words]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=as_from_a_terminal)
-
-
-def as_from_a_terminal() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stderr=subprocess.PIPE)
 
 
 def outcomes(folder: Path, name: str) -> list[object]:
@@ -143,7 +139,7 @@ sys.argv = ["quitmt", "rerank", "/dev/null"]
 runpy.run_module("quitmt", run_name="__main__")
 """
     command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, capture_output=True, text=True, preexec_fn=as_from_a_terminal, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (130, "quitmt: interrupted\n")
 
 

@@ -168,13 +168,7 @@ def translate(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
     files += ["--keep-pools", str(folder / f"{name}.pools")]
     settings = ["-n", "64", "-w", "4", "-k", "4", "--in-flight", "2"]
     command = [sys.executable, "-m", "quitmt", "translate", *files, *settings, *words]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, preexec_fn=interruptible, **pipes)  # type: ignore[call-overload,no-any-return]
-
-
-def interruptible() -> None:
-    """As from a terminal: whoever runs the tests in the background may have interrupts ignored, which is inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:

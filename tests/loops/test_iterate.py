@@ -7,9 +7,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-import quitmt, signal, sys, time
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
+import quitmt, time
 
 def sample(source, start, stop):
     time.sleep({pause})

@@ -19,10 +19,12 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -187,32 +189,53 @@ def prompt_of(body: dict[str, Any]) -> str:
 async def _run(
     app: web.Application, server: Server, ready: Callable[[], None], stop: asyncio.Event, port: int = 0
 ) -> None:
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    assert runner.server is not None
+    transports = _transports(runner.server)
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(runner.server, "127.0.0.1", port)
+    server.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
     ready()
     await stop.wait()
+    loop.remove_reader(listening.sockets[0])  # closed now, it would lose the sockets accepted a moment ago
+    # Such a socket is a task until it is a connection, and a connection until it is closed.
+    while asyncio.all_tasks() - {asyncio.current_task()} or runner.server.connections:
+        for transport in transports:
+            transport.abort()
+        await asyncio.sleep(0)
+    listening.close()
     await runner.cleanup()
-    await asyncio.sleep(0.01)  # the loop closes the sockets of those who were sent away in its next rounds
+
+
+def _transports(server: web.Server) -> WeakSet[asyncio.Transport]:
+    """All transports of a server from now on, because it forgets those it closes before they have sent everything."""
+    found, remember = WeakSet[asyncio.Transport](), server.connection_made
+
+    def connection_made(handler: Any, transport: asyncio.Transport) -> None:
+        found.add(transport)
+        remember(handler, transport)
+
+    server.connection_made = connection_made  # type: ignore[method-assign]
+    return found
 
 
 @contextmanager
 def _in_thread(app: web.Application, server: Server, port: int = 0) -> Iterator[Server]:
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    thread = threading.Thread(
-        target=lambda: loop.run_until_complete(_run(app, server, ready.set, stop, port)),
-        daemon=True,
-        name="fake-openai",
-    )
+    ready, stop = Future[Callable[[], object]](), asyncio.Event()
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        await _run(app, server, lambda: ready.set_result(lambda: loop.call_soon_threadsafe(stop.set)), stop, port)
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True, name="fake-openai")
     thread.start()
+    end = ready.result(60)
     try:
-        assert ready.wait(20), "the fake server did not start"
         yield server
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        end()
         thread.join()
-        loop.close()
 
 
 @contextmanager
