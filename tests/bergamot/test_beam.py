@@ -21,25 +21,6 @@ SEGMENTS = [
     Segment("b", "Nobody expected the meeting to last so long."),
     Segment("c", "Yes."),
 ]
-NEWS = [
-    Segment(str(number), f"{who} {what} {when}.")
-    for number, (who, what, when) in enumerate(
-        (who, what, when)
-        for who in ("The government", "A group of scientists", "Her lawyer", "The city's oldest bank", "The striker")
-        for what, when in (
-            ("announced new rules for small farms", "on Monday"),
-            ("refused to answer any questions about the accident", "after the hearing"),
-            ("lost most of its money", "in the crisis of 2008"),
-            ("will move to a larger building near the river", "next spring"),
-            ("was surprised by how few people had come", "because of the rain"),
-            ("has not said whether the report is true", "so far"),
-            ("spent three years looking for a way out", "before giving up"),
-            ("called the decision a mistake", "in a letter to the newspaper"),
-            ("is expected to arrive in Lisbon", "late this evening"),
-            ("warned that prices could rise again", "if the drought continues"),
-        )
-    )
-]
 
 
 def run(search, *asks):
@@ -67,7 +48,8 @@ def plain_search(model, network, segment, size):
             x, after = network.step(list(path[-1:]) or None, len(path), cells, memory)
             logits = network.logits(x)[0]
             steps = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
-            continued += [((*path, token), score + step, after) for token, step in enumerate(steps) if step > -1e8]
+            likeliest = np.argsort(-steps, kind="stable")[:size].tolist()
+            continued += [((*path, token), score + steps[token], after) for token in likeliest if steps[token] > -1e8]
         best = sorted(continued, key=lambda one: -one[1])[: size - len(ended)]
         ended += [one for one in best if one[0][-1] == end or len(one[0]) == limit]
         under_way = [one for one in best if one[0][-1] != end and len(one[0]) < limit]
@@ -87,7 +69,6 @@ def test_equals_a_plain_search(tiny, tiny_folder, size):
         same(hypotheses(tiny, size, segment), plain_search(tiny, network, segment, size))
 
 
-@pytest.mark.slow
 def test_equals_a_plain_search_of_a_real_model(embedded):
     network = PlainNetwork(find("embedded:en-pt").model, unknown=embedded.target.unknown)
     for segment in SEGMENTS[:2]:
@@ -121,22 +102,6 @@ def test_a_beam_of_one_is_greedy(embedded):
         assert hypotheses(embedded, 1, segment) == run(greedy, Ask(segment, 0, 1))[0].candidates
 
 
-@pytest.mark.slow
-def test_the_best_hypothesis_is_not_worse_than_greedy(embedded):
-    """On these sentences. Nothing promises it, for a beam may lose the greedy one on its way."""
-
-    def score(candidate):
-        return candidate.log_probability / candidate.tokens
-
-    asks = [Ask(segment, 0, 1) for segment in NEWS]
-    greedy = [found.candidates[0] for found in run(BeamSearch(embedded, 1), *asks)]
-    for size in (4, 8):
-        best = [found.candidates[0] for found in run(BeamSearch(embedded, size), *asks)]
-        worse = sum(score(one) < score(other) - 1e-9 for one, other in zip(best, greedy, strict=True))
-        better = sum(score(one) > score(other) + 1e-9 for one, other in zip(best, greedy, strict=True))
-        assert worse == 0 and better >= 3
-
-
 def test_they_are_distinct_and_the_best_comes_first(embedded):
     for segment in SEGMENTS:
         found = hypotheses(embedded, 8, segment)
@@ -145,7 +110,7 @@ def test_they_are_distinct_and_the_best_comes_first(embedded):
         assert len({one.log_probability for one in found}) == 8
 
 
-@pytest.mark.parametrize("rows", [1, 7, 192])
+@pytest.mark.parametrize("rows", [1, 7])
 def test_company_pieces_and_order_do_not_matter(embedded, monkeypatch, rows):
     alone = [hypotheses(embedded, 5, segment) for segment in SEGMENTS]
     monkeypatch.setattr(module, "ROWS_A_STEP", rows)
@@ -166,32 +131,44 @@ def test_nothing_comes_after_the_last(tiny):
     assert after.ended and long_after.ended and after.candidates == long_after.candidates == []
 
 
-def test_a_search_is_made_once_and_forgotten_at_the_end(tiny, monkeypatch):
-    search, steps = BeamSearch(tiny, 3), []
-    advance = search._advance
-    monkeypatch.setattr(search, "_advance", lambda searches: steps.append(len(searches)) or advance(searches))
-    first = run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates
-    made = len(steps)
-    assert run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates == first and len(steps) == made
+@pytest.fixture
+def decoded(tiny, monkeypatch):
+    """The rows of each step of the tiny model's decoder."""
+    rows, decode = [], tiny.network.decode
+    monkeypatch.setattr(tiny.network, "decode", lambda tokens, *more: rows.append(len(tokens)) or decode(tokens, *more))
+    return rows
+
+
+def test_a_search_is_made_once_and_kept_until_it_is_released(tiny, decoded, monkeypatch):
+    search = BeamSearch(tiny, 3)
+
+    def find(segment):
+        """What is found, and whether it had to be searched for."""
+        before = len(decoded)
+        (found,) = run(search, Ask(segment, 0, 3))
+        return found.candidates, len(decoded) > before
+
+    first, made = find(SEGMENTS[0])
+    assert made and find(SEGMENTS[0]) == (first, False)
     search.release(SEGMENTS[0])
-    assert not search._searches
-    assert run(search, Ask(SEGMENTS[0], 0, 3))[0].candidates == first and len(steps) == 2 * made
+    assert find(SEGMENTS[0]) == (first, True)
     monkeypatch.setattr(module, "SEARCHES_KEPT", 1)
-    run(search, *(Ask(segment, 0, 3) for segment in SEGMENTS))
-    run(search, Ask(SEGMENTS[1], 0, 3))
-    assert len(search._searches) == 1
+    assert find(SEGMENTS[1])[1] and not find(SEGMENTS[1])[1]
+    assert find(SEGMENTS[0]) == (first, True), "the older one was forgotten"
 
 
-def test_what_nobody_waits_for_is_not_searched(tiny):
+def test_what_nobody_waits_for_is_not_searched(tiny, decoded):
     search, twin = BeamSearch(tiny, 3), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
     keep, drop, other = (search.admit(Ask(segment, 0, 3)) for segment in (SEGMENTS[0], SEGMENTS[1], twin))
     search.step()
-    assert search.release(SEGMENTS[1]) == [drop] and len(search._searches) == 2, "the twin goes on"
+    assert search.release(SEGMENTS[1]) == [drop]
+    search.step()
+    assert decoded == [2, 6], "the twin goes on"
     search.abort([other])
-    assert len(search._searches) == 1
     done = {}
     while search.busy:
         done |= dict(search.step())
+    assert set(decoded[2:]) <= {1, 2, 3}
     assert list(done) == [keep] and done[keep].candidates == hypotheses(tiny, 3, SEGMENTS[0])
 
 
@@ -208,12 +185,12 @@ def test_a_source_is_encoded_once_for_all_who_decode_it(tiny, monkeypatch):
     encode = tiny.network.encode
     monkeypatch.setattr(tiny.network, "encode", lambda sentences: runs.append(1) or encode(sentences))
     sampler, search = Sampler(tiny, Sampling(1.0), shared), BeamSearch(tiny, 2, shared)
-    sampler.admit(Ask(SEGMENTS[0], 0, 2))
-    search.admit(Ask(SEGMENTS[0], 0, 2))
-    assert len(runs) == 1 and len(shared._kept) == 1
-    sampler.release(SEGMENTS[0])
-    search.release(SEGMENTS[0])
-    assert len(shared._kept) == 0
+    for count in (1, 2):
+        sampler.admit(Ask(SEGMENTS[0], 0, 2))
+        search.admit(Ask(SEGMENTS[0], 0, 2))
+        assert len(runs) == count
+        sampler.release(SEGMENTS[0])
+        search.release(SEGMENTS[0])
 
 
 def test_seconds_are_shared_among_segments(tiny):

@@ -1,3 +1,5 @@
+"""Distributions over the vocabulary, cut off and chosen from, against plain numpy on whole ones."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -5,33 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.bergamot import output
 from quitmt.bergamot.distribution import floor, shape, stage_one
 from quitmt.bergamot.microkernel import PANEL
 from quitmt.bergamot.output import BLOCK
-from quitmt.errors import UsageError
 from quitmt.sampling import Sampling
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"temperature": -0.1}, "temperature must be 0 or more, not -0.1"),
-        ({"temperature": float("nan")}, "temperature must be 0 or more, not nan"),
-        ({"temperature": float("inf")}, "temperature must be 0 or more, not inf"),
-        ({"top_k": 0}, "top_k must be 1 or more, not 0"),
-        ({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0.0"),
-        ({"top_p": 1.1}, "top_p must be above 0 and at most 1, not 1.1"),
-        ({"epsilon": 1.0}, "epsilon must be at least 0 and below 1, not 1.0"),
-        ({"min_p": 1.1}, "min_p must be at least 0 and at most 1, not 1.1"),
-        ({"min_p": -0.1}, "min_p must be at least 0 and at most 1, not -0.1"),
-        ({"beam": 0}, "a beam must have a size of 1 or more, not 0"),
-        ({"epsilon": -0.1}, "epsilon must be at least 0 and below 1, not -0.1"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(settings, message):
-    with pytest.raises(UsageError, match=message):
-        Sampling(**settings)
 
 
 def warp(logits, settings):
@@ -103,14 +82,13 @@ def test_the_logits_are_the_products_and_never_unknown(embedded):
     np.testing.assert_allclose(embedded.output.logits(x, tokens), expected[np.arange(7), tokens], atol=1e-4)
 
 
-def test_the_number_of_threads_changes_no_bit(embedded, monkeypatch):
-    results = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(output, "_threads", lambda threads=threads: threads)
-        results.append(embedded.output.summarise(vectors(embedded, 9), 0.8, logits=True))
-    for sums, logits in results[1:]:
-        np.testing.assert_array_equal(sums, results[0][0])
-        np.testing.assert_array_equal(logits, results[0][1])
+def test_the_number_of_parts_changes_no_bit(embedded):
+    x = vectors(embedded, 9)
+    sums, logits = embedded.output.summarise(x, 0.8, logits=True, parts=1)
+    for parts in (2, 5):
+        again = embedded.output.summarise(x, 0.8, logits=True, parts=parts)
+        np.testing.assert_array_equal(again[0], sums)
+        np.testing.assert_array_equal(again[1], logits)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ have a fixture ``fresh`` too, a new generator of any sampling.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from quitmt.generate.anchors import Anchored, parse
 from quitmt.protocols import Generator
@@ -23,6 +25,9 @@ SEGMENTS = [
     Segment("x", "No."),
 ]
 SIZE = 48
+FIRST = Ask(SEGMENTS[0], 0, 1)
+"""Answered first, so that whatever was asked for with it is under way by then."""
+ENDLESS = 20_000
 
 Found = dict[tuple[str, int], Candidate]
 
@@ -73,39 +78,45 @@ class Contract:
     def same(self, one: Found, other: Found) -> bool:
         return same(one, other)
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def wholes(cls) -> dict[str, Found]:
+        return {}
+
+    @pytest.fixture
+    def whole(self, make: Callable[[], Generator], wholes: dict[str, Found], request: pytest.FixtureRequest) -> Found:
+        """All candidates of a new generator; drawn once per parameter of ``make``."""
+        parameter = request.node.name.partition("[")[2]
+        if parameter not in wholes:
+            wholes[parameter] = everything(make())
+        return wholes[parameter]
+
     def test_gives_exactly_what_was_asked_for(self, make: Callable[[], Generator]) -> None:
         asks = [Ask(SEGMENTS[0], 8, 24), Ask(SEGMENTS[1], 0, 1), Ask(SEGMENTS[2], 3, 3)]
         assert set(draw(make(), asks)) == {("1", index) for index in range(8, 24)} | {("2", 0)}
 
-    def test_pools_are_nested(self, make: Callable[[], Generator]) -> None:
-        whole, generator, pieces = everything(make()), make(), {}
-        for start, stop in ((0, 8), (8, 32), (32, SIZE)):
+    def test_pools_are_nested_in_whatever_pieces_and_order(self, make: Callable[[], Generator], whole: Found) -> None:
+        generator, pieces = make(), Found()
+        for start, stop in ((32, SIZE), (0, 8), (8, 32)):
             pieces |= draw(generator, [Ask(segment, start, stop) for segment in SEGMENTS])
         assert self.same(pieces, whole)
 
-    def test_any_part_can_be_asked_for_first(self, make: Callable[[], Generator]) -> None:
-        whole, generator = everything(make()), make()
-        late = draw(generator, [Ask(SEGMENTS[1], 40, SIZE)])
-        early = draw(generator, [Ask(SEGMENTS[1], 0, 40)])
-        assert self.same(late | early, {key: value for key, value in whole.items() if key[0] == "2"})
-
-    def test_the_other_segments_do_not_matter(self, make: Callable[[], Generator]) -> None:
+    def test_the_other_segments_do_not_matter(self, make: Callable[[], Generator], whole: Found) -> None:
         alone: Found = {}
         for segment in SEGMENTS:
             alone |= draw(make(), [Ask(segment, 0, SIZE)])
-        assert self.same(alone, everything(make()))
+        assert self.same(alone, whole)
 
-    def test_concurrent_calls_do_not_mix(self, make: Callable[[], Generator]) -> None:
+    def test_concurrent_calls_do_not_mix(self, make: Callable[[], Generator], whole: Found) -> None:
         generator, segments = make(), [*SEGMENTS, SEGMENTS[0]]
 
         async def work() -> list[Found]:
             return list(await asyncio.gather(*(collect(generator, [Ask(segment, 0, 16)]) for segment in segments)))
 
-        whole = everything(make())
         for segment, found in zip(segments, asyncio.run(work()), strict=True):
             assert self.same(found, {(segment.id, index): whole[segment.id, index] for index in range(16)})
 
-    def test_has_a_signature(self, make: Callable[..., Generator]) -> None:
+    def test_equal_generators_have_equal_signatures(self, make: Callable[..., Generator]) -> None:
         assert make().signature == make().signature != ""
 
 
@@ -119,61 +130,36 @@ class SamplingContract(Contract):
         generator.close(SEGMENTS[0])
         assert self.same(draw(generator, [Ask(SEGMENTS[0], 0, 8)]), before)
 
-    def test_closing_aborts_what_is_under_way(self, make: Callable[[], Generator]) -> None:
-        generator = make()
+    def test_closing_a_segment_aborts_its_draws_and_no_others(self, make: Callable[[], Generator]) -> None:
+        generator, twin, counts = make(), Segment(SEGMENTS[1].id, SEGMENTS[1].source), Counter[int]()
 
-        async def count() -> int:
-            return sum([len(one.candidates) async for one in generator.draw([Ask(SEGMENTS[0], 0, 100_000)])])
+        async def work() -> None:
+            async for one in generator.draw([FIRST, Ask(twin, 0, 64), Ask(SEGMENTS[1], 0, ENDLESS)]):
+                counts[id(one.segment)] += len(one.candidates)
+                generator.close(SEGMENTS[1])
 
-        async def work() -> int:
-            counting = asyncio.create_task(count())
-            await asyncio.sleep(0.1)
-            generator.close(SEGMENTS[0])
-            return await counting
-
-        assert asyncio.run(work()) < 100_000
-        assert len(draw(generator, [Ask(SEGMENTS[0], 0, 8)])) == 8
+        asyncio.run(work())
+        assert counts[id(twin)] == 64, "an equal segment, of another run"
+        assert counts[id(SEGMENTS[1])] < ENDLESS
+        assert len(draw(generator, [Ask(SEGMENTS[1], 0, 8)])) == 8
 
     def test_a_draw_that_is_left_is_not_continued(self, make: Callable[[], Generator]) -> None:
         generator = make()
 
-        async def work() -> None:
-            async def leave() -> None:
-                async for _ in generator.draw([Ask(SEGMENTS[0], 0, 100_000)]):
-                    return
+        async def leave() -> None:
+            async for _ in generator.draw([FIRST, Ask(SEGMENTS[1], 0, ENDLESS)]):
+                return
 
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(leave(), 0.1)
-
-        asyncio.run(work())
+        asyncio.run(leave())
         assert len(draw(generator, [Ask(SEGMENTS[1], 0, 8)])) == 8
 
-    def test_candidates_differ_by_segment_and_seed(self, make: Callable[..., Generator]) -> None:
-        twin = Segment("twin", SEGMENTS[1].source)
-        found = draw(make(), [Ask(SEGMENTS[1], 0, 16), Ask(twin, 0, 16)])
-        other = draw(make(seed=4), [Ask(SEGMENTS[1], 0, 16)])
-        texts = [
-            [pool[name, i].text for i in range(16)] for pool, name in ((found, "2"), (found, "twin"), (other, "2"))
-        ]
-        assert texts[0] != texts[1] and texts[0] != texts[2]
-
-    def test_the_signature_has_the_seed(self, make: Callable[..., Generator]) -> None:
-        assert make().signature != make(seed=4).signature
-
-    def test_closing_a_segment_leaves_an_equal_one_of_another_run_alone(self, make: Callable[[], Generator]) -> None:
-        generator, twin = make(), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
-
-        async def count(segment: Segment, stop: int) -> int:
-            return sum([len(one.candidates) async for one in generator.draw([Ask(segment, 0, stop)])])
-
-        async def work() -> tuple[int, int]:
-            counting = asyncio.create_task(count(twin, 64)), asyncio.create_task(count(SEGMENTS[1], 100_000))
-            await asyncio.sleep(0.05)
-            generator.close(SEGMENTS[1])
-            return await counting[0], await counting[1]
-
-        kept, closed = asyncio.run(work())
-        assert kept == 64 and closed < 100_000
+    def test_candidates_and_signatures_differ_by_seed(self, make: Callable[..., Generator]) -> None:
+        generator, other, twin = make(), make(seed=4), Segment("twin", SEGMENTS[1].source)
+        found = draw(generator, [Ask(SEGMENTS[1], 0, 16), Ask(twin, 0, 16)])
+        others = draw(other, [Ask(SEGMENTS[1], 0, 16)])
+        texts = [[pool[id, i].text for i in range(16)] for pool, id in ((found, "2"), (found, "twin"), (others, "2"))]
+        assert texts[0] != texts[1], "segments with other ids have seeds of their own"
+        assert texts[0] != texts[2] and generator.signature != other.signature
 
 
 Fresh = Callable[[Sampling], Any]
@@ -246,22 +232,16 @@ class AnchorContract:
         assert {key[0] for key in anchors_of(both)} == {SEGMENTS[1].id}
 
     def test_closing_one_segment_leaves_the_anchors_of_others(self, fresh: Fresh) -> None:
-        generator = self.anchored(fresh)
+        generator, asks = self.anchored(fresh), [Ask(SEGMENTS[1], 0, 4), Ask(SEGMENTS[0], 0, ENDLESS)]
 
         async def work() -> list[Draw]:
             draws = list[Draw]()
-            async for one in generator.draw([Ask(SEGMENTS[0], 0, 100_000), Ask(SEGMENTS[1], 0, 4)]):
+            async for one in generator.draw(asks):
                 draws.append(one)
                 generator.close(SEGMENTS[0])
             return draws
 
-        async def closed() -> list[Draw]:
-            drawing = asyncio.create_task(work())
-            await asyncio.sleep(0.1)
-            generator.close(SEGMENTS[0])
-            return await drawing
-
-        found = [one for one in asyncio.run(closed()) if one.segment is SEGMENTS[1]]
+        found = [one for one in asyncio.run(work()) if one.segment is SEGMENTS[1]]
         assert sum(len(one.candidates) for one in found) == 4
         assert self.same(anchors_of(found), anchors_of(drawn(self.anchored(fresh), [Ask(SEGMENTS[1], 0, 4)])))
 
@@ -299,5 +279,5 @@ class BeamContract(AnchorContract):
         assert self.same(alone, whole)
 
     def test_an_endless_ask_of_a_beam_ends(self, fresh: Fresh) -> None:
-        draws = drawn(fresh(Sampling(beam=2)), [Ask(SEGMENTS[0], 0, 100_000)])
+        draws = drawn(fresh(Sampling(beam=2)), [Ask(SEGMENTS[0], 0, ENDLESS)])
         assert sum(len(one.candidates) for one in draws) == 2 and draws[-1].ended

@@ -21,21 +21,22 @@ BASE = Sampling(0.9, top_k=7, min_p=0.1, seed=5)
 
 
 class Parrot:
-    """Says how it was asked. ``broken`` names the sampling that fails for a segment; a beam finds one less."""
+    """Says how it was asked. ``broken`` names the sampling that fails for a segment; a beam finds one less. Parrots
+    that were resampled from one another are one ``family``."""
 
     traits = GeneratorTraits(sentence_level=True)
 
-    def __init__(
-        self, sampling: Sampling, closed: list[tuple[Sampling, Segment]], broken: Sampling | None = None
-    ) -> None:
-        self.sampling, self.closed, self.broken = sampling, closed, broken
+    def __init__(self, sampling: Sampling, broken: Sampling | None = None, family: list[Parrot] | None = None) -> None:
+        self.sampling, self.broken, self.family = sampling, broken, [] if family is None else family
+        self.family.append(self)
         self.signature = f"parrot|{sampling.signature}"
         self.asks: list[Ask] = []
+        self.closed: list[Segment] = []
         self.wasted_tokens = 1
         self.warmed = False
 
     def resampled(self, sampling: Sampling) -> Parrot:
-        return Parrot(sampling, self.closed, self.broken)
+        return Parrot(sampling, self.broken, self.family)
 
     async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         self.asks += asks
@@ -50,14 +51,20 @@ class Parrot:
                 yield Draw(ask.segment, index, (Candidate(f"{self.sampling.signature} {index}"),), 1.0, ended=last)
 
     def close(self, segment: Segment) -> None:
-        self.closed.append((self.sampling, segment))
+        self.closed.append(segment)
 
     async def warm(self) -> None:
         self.warmed = True
 
 
 def anchored(words: str, **settings: Any) -> Anchored:
-    return Anchored(Parrot(BASE, [], **settings), parse(words), BASE)
+    return with_family(words, **settings)[0]
+
+
+def with_family(words: str, **settings: Any) -> tuple[Anchored, list[Parrot]]:
+    """The parrot that samples comes first, then those of the anchors."""
+    parrot = Parrot(BASE, **settings)
+    return Anchored(parrot, parse(words), BASE), parrot.family
 
 
 @pytest.mark.parametrize(
@@ -75,18 +82,15 @@ def test_what_may_be_asked_for(text: str, found: list[Anchor]) -> None:
     assert list(parse(text)) == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_may_not() -> None:
+    for text in (
         "beam:0", "beam:-1", "beam:", "beam:x", "beam:1.5", "beam:99999", "beam", "4@0", "4@0.0", "4@x", "4@", "4@-1",
         "4@1e3", "0@0.5", "99999@0.5", "4@0.3.1", "4@.", "@0.5", "", " ", ",", "greedy,", "none,greedy", "greedy,none",
         "Greedy", "greedy beam:4", "given",
-    ],
-)  # fmt: skip
-def test_what_may_not(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^anchors must be none, or some of greedy, beam:N, N@T") as caught:
-        parse(text)
-    assert "greedy,beam:4" in str(caught.value.hint)
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=r"^anchors must be none, or some of greedy, beam:N, N@T") as caught:
+            parse(text)
+        assert "greedy,beam:4" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("text", ["greedy,greedy", "beam:4,greedy,beam:4", "2@0.5,2@0.5", "2@0.5,4@0.50"])
@@ -115,11 +119,11 @@ def test_they_come_with_the_first_samples_and_in_the_order_given() -> None:
     assert samples == dict.fromkeys([("1", 0), ("1", 1), ("1", 2), ("2", 2), ("2", 3)], "")
 
 
-def test_parts_are_asked_for_what_is_wanted_of_them_and_once() -> None:
-    generator = anchored("greedy,beam:3")
+def test_anchors_are_asked_for_once() -> None:
+    generator, (_, greedy, beam) = with_family("greedy,beam:3")
     for start in (0, 8, 16):
         drawn(generator, [Ask(SEGMENTS[0], start, start + 8)])
-    assert [part.asks for _, part in generator._parts] == [[Ask(SEGMENTS[0], 0, 1)], [Ask(SEGMENTS[0], 0, 3)]]
+    assert (greedy.asks, beam.asks) == ([Ask(SEGMENTS[0], 0, 1)], [Ask(SEGMENTS[0], 0, 3)])
 
 
 def test_the_error_of_a_part_is_an_error_of_its_segment() -> None:
@@ -130,25 +134,24 @@ def test_the_error_of_a_part_is_an_error_of_its_segment() -> None:
     assert sum(len(one.candidates) for one in draws if one.segment is SEGMENTS[1]) == 2
 
 
-def test_what_a_part_raises_is_raised() -> None:
-    generator = anchored("greedy")
+def test_what_a_part_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, (_, greedy) = with_family("greedy")
 
     async def fail(asks: Sequence[Ask]) -> AsyncIterator[Draw]:
         raise ZeroDivisionError
         yield  # an async generator
 
-    generator._parts[0][1].draw = fail
+    monkeypatch.setattr(greedy, "draw", fail)
     with pytest.raises(ZeroDivisionError):
         drawn(generator, [Ask(SEGMENTS[0], 0, 2)])
 
 
 def test_all_parts_are_closed_warmed_and_counted() -> None:
-    generator = anchored("greedy,beam:3")
+    generator, family = with_family("greedy,beam:3")
     generator.close(SEGMENTS[0])
-    samplings = [BASE, *(anchor.sampling(BASE) for anchor in parse("greedy,beam:3"))]
-    assert generator._samples.closed == [(sampling, SEGMENTS[0]) for sampling in samplings]
     asyncio.run(generator.warm())
-    assert all(part.warmed for part in generator._all) and generator.wasted_tokens == 3
+    assert [parrot.closed for parrot in family] == [[SEGMENTS[0]]] * 3
+    assert all(parrot.warmed for parrot in family) and generator.wasted_tokens == 3
 
 
 def test_its_signature_and_traits() -> None:
@@ -167,7 +170,7 @@ def sample(source: str, start: int, stop: int) -> list[str]:
     return [source] * (stop - start)
 
 
-parrot = Parrot(BASE, [])
+parrot = Parrot(BASE)
 
 
 @pytest.mark.parametrize("spec", ["openai:m", "vllm:m"])

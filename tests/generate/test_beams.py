@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from quitmt import generate
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.beams import GrowingBeams
+from quitmt.generate.function import FunctionGenerator
 from quitmt.recipe import Recipe
 from quitmt.recipe.build import build_generator
 from quitmt.recipe.recipe import ModelRecipe
@@ -100,21 +102,29 @@ def test_the_embedded_model_s_union_holds_each_beam() -> None:
     segment = Segment("1", "The weather is nice today.")
     found = texts(drawn(generator, [Ask(segment, 0, 3)]) + drawn(generator, [Ask(segment, 3, 6)]))
     assert len(set(found)) == 6
-    beams: Any = generator
     for size in (2, 4):
-        hypotheses = texts(drawn(beams._search(size), [Ask(segment, 0, size)]))
+        hypotheses = texts(drawn(generate.load("embedded:en-pt", Sampling(beam=size)), [Ask(segment, 0, size)]))
         assert set(hypotheses) <= set(found)
         assert size > 2 or hypotheses == found[:2]
     assert generator.signature.endswith("|beam:2|doubled")
 
 
+@pytest.mark.parametrize("first", [0, -1, 1025, 1.5, True])
+def test_the_first_beam_has_a_size_that_makes_sense(first: Any) -> None:
+    with pytest.raises(UsageError, match=f"beams must be a whole number from 1 to 1024, not {first}"):
+        GrowingBeams(Search([]), first)
+
+
+def test_what_has_no_beam_search_cannot_grow_beams() -> None:
+    with pytest.raises(UsageError, match="function:own has no beam search"):
+        GrowingBeams(FunctionGenerator(lambda *_: [], name="own"), 2)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model.beams": 0}, "beams must be a whole number from 1 to 1024, not 0"),
         ({"model.beams": 4, "model.temperature": 1.0}, "searches, and"),
         ({"model.beams": 4, "model.anchors": "greedy"}, "do not go together"),
-        ({"model.beams": 4, "model.name": "vllm:x"}, "vllm:x has no beam search"),
     ],
 )
 def test_what_does_not_go_with_beams(changes: dict[str, Any], said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from itertools import chain
@@ -28,7 +29,8 @@ from tests.models.zoo import Zoo  # noqa: E402
 from quitmt.errors import GenerationError, MissingExtra, ModelError, UsageError  # noqa: E402
 from quitmt.generate import ctranslate2 as backend  # noqa: E402
 from quitmt.generate.ctranslate2 import CTranslate2Generator  # noqa: E402
-from quitmt.generate.decoding.tokenization import load_tokenization  # noqa: E402
+from quitmt.generate.decoding.tokenization import Tokenization, load_tokenization  # noqa: E402
+from quitmt.protocols import GeneratorTraits, traits_of  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
 from quitmt.types import Ask, Segment  # noqa: E402
 
@@ -36,13 +38,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
 LONG = Segment("long", "The weather is nice today. " * 40)
 
 
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
 def load(zoo: Zoo, sampling: Sampling | None = None, **options: Any) -> CTranslate2Generator:
     return CTranslate2Generator(str(zoo.converted_marian), sampling or Sampling(1.0, seed=3), device="cpu", **options)
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The Translators that are built during a test: one when a model is loaded, one per chunk of samples."""
+    found, build = [], ctranslate2.Translator
+    monkeypatch.setattr(ctranslate2, "Translator", lambda *a, **b: found.append(build(*a, **b)) or found[-1])
+    return found
 
 
 class TestContract(SamplingContract):
@@ -76,16 +81,15 @@ def test_chunks_are_not_sorted_and_not_alike(zoo: Zoo) -> None:
     assert (ranks[:, 0] == 63).sum() <= 1
 
 
-def test_log_probabilities_are_the_model_s_own(zoo: Zoo) -> None:
+def test_log_probabilities_are_the_model_s_own(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_tokens_as_text(*given: Any) -> Tokenization:
+        return dataclasses.replace(load_tokenization(*given), decode=" ".join)
+
+    monkeypatch.setattr(backend, "load_tokenization", with_tokens_as_text)
     translator, compared = ctranslate2.Translator(str(zoo.converted_marian)), 0
+    source = load_tokenization(zoo.converted_marian, "marian", (None, None)).encode(SEGMENTS[0].source)
     for sampling in (Sampling(1.0), Sampling(1.4, top_k=20), Sampling(0.7, top_p=0.8)):
-        generator = load(zoo, sampling)
-        tokenization = generator._model.tokenization
-        source = tokenization.encode(SEGMENTS[0].source)
-        generator._model.tokenization = type(tokenization)(
-            tokenization.encode, lambda tokens: " ".join(tokens), tokenization.end, []
-        )
-        for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 16)]).values():
+        for candidate in draw(load(zoo, sampling), [Ask(SEGMENTS[0], 0, 16)]).values():
             (scored,) = translator.score_batch([source], [candidate.text.split()])
             if candidate.tokens == len(scored.log_probs):  # ended by itself
                 assert candidate.log_probability == pytest.approx(sum(scored.log_probs), abs=1e-3)
@@ -127,7 +131,7 @@ def test_beams_are_ctranslate2_s_own(zoo: Zoo, kind: str) -> None:
     generator = CTranslate2Generator(
         str(folder), Sampling(beam=size), languages=("en", "pt"), device="cpu", max_tokens=16
     )
-    tokenization, translator = generator._model.tokenization, ctranslate2.Translator(str(folder))
+    tokenization, translator = load_tokenization(folder, kind, ("en", "pt")), ctranslate2.Translator(str(folder))
     found, prefix = draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS]), tokenization.prefix
     for segment in SEGMENTS:
         source = tokenization.encode(segment.source)
@@ -145,12 +149,10 @@ def test_beams_are_ctranslate2_s_own(zoo: Zoo, kind: str) -> None:
             assert ours.log_probability == pytest.approx(theirs.scores[index] * (ours.tokens + len(prefix)), abs=1e-3)
 
 
-def test_one_translator_serves_all_that_draws_nothing(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator, built = load(zoo), []
-    build = generator._model._build
-    monkeypatch.setattr(generator._model, "_build", lambda: built.append(1) or build())
+def test_one_translator_serves_all_that_draws_nothing(zoo: Zoo, built: list[Any]) -> None:
+    generator = load(zoo)
     greedy, beam = generator.resampled(Sampling(0.0)), generator.resampled(Sampling(beam=3))
-    assert greedy._model is beam._model is generator._model
+    built.clear()
     for part in (greedy, beam, greedy):
         draw(part, [Ask(segment, 0, 3) for segment in SEGMENTS])
     assert len(built) == 1
@@ -173,20 +175,24 @@ def test_what_it_does_not_have_is_refused(zoo: Zoo, name: str) -> None:
         load(zoo).resampled(Sampling(1.0, **{name: 0.1}))
 
 
-def test_chunks_are_computed_once_and_forgotten_at_the_end(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator, calls = load(zoo), []
-    engine: Any = generator._worker._engine
-    compute = engine._compute
-    monkeypatch.setattr(engine, "_compute", lambda *given: calls.append(given) or compute(*given))
-    for start in range(0, 128, 8):
-        draw(generator, [Ask(SEGMENTS[0], start, start + 8)])
-    assert [number for _, number in calls] == [0, 1, 2, 3]
+def test_chunks_are_computed_once_and_kept_until_their_segment_is_closed(
+    zoo: Zoo, built: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = load(zoo)
+
+    def chunks(segment: Segment, *starts: int) -> int:
+        """How many are computed for some asks."""
+        built.clear()
+        for start in starts:
+            draw(generator, [Ask(segment, start, start + 8)])
+        return len(built)
+
+    assert chunks(SEGMENTS[0], *range(0, 128, 8)) == 4
+    assert chunks(SEGMENTS[0], 0, 64) == 0
     generator.close(SEGMENTS[0])
-    draw(generator, [Ask(SEGMENTS[1], 0, 8)])
-    assert {segment.id for segment, _ in engine._chunks} == {"2"}
+    assert chunks(SEGMENTS[0], 0) == 1
     monkeypatch.setattr(backend, "CHUNKS_KEPT", 1)
-    draw(generator, [Ask(SEGMENTS[0], 0, 8)])
-    assert len(engine._chunks) == 1
+    assert [chunks(SEGMENTS[1], 0), chunks(SEGMENTS[1], 0), chunks(SEGMENTS[0], 0)] == [1, 0, 1]
 
 
 def test_a_source_that_is_too_long(zoo: Zoo) -> None:
@@ -260,9 +266,21 @@ def test_models_that_cannot_be_used(zoo: Zoo, tmp_path: Path) -> None:
         CTranslate2Generator(str(tmp_path), Sampling())
 
 
-@pytest.mark.parametrize("options", [{"compute_type": "int3"}, {"max_tokens": 0}])
-def test_settings_that_do_not_exist(zoo: Zoo, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+@pytest.mark.parametrize("kind", ["marian", "nllb"])
+def test_traits_and_characters_that_the_vocabulary_lacks(zoo: Zoo, kind: str) -> None:
+    path = str(getattr(zoo, f"converted_{kind}"))
+    generator = CTranslate2Generator(path, Sampling(), languages=("en", "pt"), device="cpu")
+    assert traits_of(generator, GeneratorTraits).sentence_level
+    assert generator.unknown("The weather is nice today.") == ""
+    assert generator.unknown("The weather is ☃ today.") == "☃"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"compute_type": "int3"}, "CTranslate2 refuses"), ({"max_tokens": 0}, "max_tokens must be 1 or more, not 0")],
+)
+def test_settings_that_do_not_exist(zoo: Zoo, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
         load(zoo, **options)
 
 

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.contract.generators import SamplingContract
+from tests.contract.generators import SEGMENTS, draw, same
 from tests.models import tiny
 
 from quitmt import rerank, stop
@@ -59,11 +59,11 @@ def _answers(url: str) -> bool:
         return False
 
 
-def generator(server: tuple[str, str], seed: int = 0, concurrency: int = 2) -> OpenAIGenerator:
+def generator(server: tuple[str, str], concurrency: int = 2) -> OpenAIGenerator:
     url, model = server
     return OpenAIGenerator(
         model,
-        Sampling(1.0, seed=seed),
+        Sampling(1.0, seed=3),
         languages=("en", "pt"),
         base_url=url,
         max_tokens=4,
@@ -72,21 +72,14 @@ def generator(server: tuple[str, str], seed: int = 0, concurrency: int = 2) -> O
     )
 
 
-class TestContract(SamplingContract):
-    @pytest.fixture
-    def make(self, server: tuple[str, str]) -> Callable[..., OpenAIGenerator]:
-        return lambda seed=3: generator(server, seed, concurrency=1)
-
-
 def test_every_candidate_arrives_although_n_is_ignored(server: tuple[str, str]) -> None:
-    async def work() -> dict[int, str]:
-        found = {}
-        async for draw in generator(server).draw([Ask(Segment("1", "The weather is nice today."), 3, 13)]):
-            assert draw.error is None
-            found |= {index: one.text for index, one in enumerate(draw.candidates, start=draw.start)}
-        return found
+    assert set(draw(generator(server), [Ask(SEGMENTS[0], 3, 13)])) == {("1", index) for index in range(3, 13)}
 
-    assert set(asyncio.run(work())) == set(range(3, 13))
+
+def test_pools_are_nested_with_one_request_at_a_time(server: tuple[str, str]) -> None:
+    whole, one = draw(generator(server, concurrency=1), [Ask(SEGMENTS[0], 0, 9)]), generator(server, concurrency=1)
+    pieces = draw(one, [Ask(SEGMENTS[0], 4, 9)]) | draw(one, [Ask(SEGMENTS[0], 0, 4), Ask(SEGMENTS[1], 0, 2)])
+    assert same({key: found for key, found in pieces.items() if key[0] == "1"}, whole)
 
 
 def test_a_run_over_segments(server: tuple[str, str]) -> None:

@@ -13,11 +13,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiohttp")
+from quitmt.detect import Detector
 from quitmt.generate.function import FunctionGenerator
 from quitmt.recipe import Recipe
 from quitmt.recipe.build import build
@@ -26,9 +28,40 @@ from quitmt.serve import running, service
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
 from quitmt.serve.server import Server
-from quitmt.serve.service import Service
+from quitmt.serve.service import Served, Service
 
 ENDINGS = ("", "", "", "!", "…")
+
+
+class Gate:
+    """An event that a test sets and clears, and event loops of other threads wait for."""
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.Lock(), True
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def clear(self) -> None:
+        with self._lock:
+            self._open = False
+
+    def set(self) -> None:
+        with self._lock:
+            self._open = True
+            for event, loop in self._waiting.items():
+                loop.call_soon_threadsafe(event.set)
+            self._waiting.clear()
+
+    async def wait(self) -> None:
+        event = asyncio.Event()
+        with self._lock:
+            if self._open:
+                return
+            self._waiting[event] = asyncio.get_running_loop()
+        try:
+            await event.wait()
+        finally:
+            with self._lock:
+                self._waiting.pop(event, None)
 
 
 @dataclass
@@ -36,22 +69,21 @@ class Model:
     """Upper case from English to Portuguese, lower case back: candidates that nearly agree. It can be held up."""
 
     upper: bool
-    open: threading.Event = field(default_factory=threading.Event)
+    open: Gate = field(default_factory=Gate)
     begun: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.open.set()
+    stuck: threading.Event = field(default_factory=threading.Event)
+    """Set when an ENDLESS source has had its first window."""
 
     async def __call__(self, source: str, start: int, stop: int) -> list[str]:
         if not start:
             self.begun.append(source)
-        while not self.open.is_set():
-            await asyncio.sleep(0.005)
+        await self.open.wait()
         if "BROKEN" in source:
             raise ValueError("the model fell over")
         if "ENDLESS" in source:  # nothing agrees, and after the first window nothing comes
-            while start:
-                await asyncio.sleep(0.01)
+            if start:
+                self.stuck.set()
+                await asyncio.Event().wait()
             return [hashlib.blake2b(str(index).encode()).hexdigest()[:20] for index in range(start, stop)]
         text = source.upper() if self.upper else source.lower()
         return [text + ENDINGS[index % len(ENDINGS)] for index in range(start, stop)]
@@ -63,6 +95,39 @@ class Seeded(FunctionGenerator):
     from quitmt.protocols import GeneratorTraits
 
     traits = GeneratorTraits(takes_seeds=True, translates=False)
+
+
+@dataclass(eq=False)
+class Timer:
+    clock: Clock
+    callback: Callable[[], object]
+
+    def cancel(self) -> None:
+        self.clock.timers.pop(self, None)
+
+
+class Clock:
+    """Stands still until a test moves it; deadlines ring in the server's event loop."""
+
+    def __init__(self) -> None:
+        self.now, self.timers = 0.0, dict[Timer, float]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Timer:
+        self._loop, timer = asyncio.get_running_loop(), Timer(self, callback)
+        self.timers[timer] = when
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        self._loop.call_soon_threadsafe(self._ring, seconds)
+
+    def _ring(self, seconds: float) -> None:
+        self.now += seconds
+        for timer, when in sorted(self.timers.items(), key=lambda one: one[1]):
+            if when <= self.now and self.timers.pop(timer, None) is not None:
+                timer.callback()
 
 
 @dataclass
@@ -100,11 +165,11 @@ class Running:
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     def until(self, found: Callable[[], Any]) -> None:
-        for _ in range(4000):
-            if found():
-                return
+        """Wait for what no event tells."""
+        given_up = time.monotonic() + 120
+        while not found():
+            assert time.monotonic() < given_up, "it never came about"
             time.sleep(0.005)
-        raise AssertionError("it never came about")
 
 
 def _read(body: bytes) -> Any:
@@ -114,7 +179,13 @@ def _read(body: bytes) -> Any:
         return body.decode()
 
 
-def functions(models: tuple[Model, Model]) -> Service:
+@cache
+def detector() -> Detector:
+    """Reads its data, which takes longer than all else in a server of functions."""
+    return Detector(["en", "pt"])
+
+
+def functions(models: tuple[Model, Model], clock: Clock | None = None) -> Service:
     served = []
     for model, (source, target) in zip(models, (("en", "pt"), ("pt", "en")), strict=True):
         recipe = Recipe().changed(
@@ -130,24 +201,26 @@ def functions(models: tuple[Model, Model]) -> Service:
                 "run.in_flight": 4,
             }
         )
-        served.append((f"{source}.toml", f"{source}.toml", build(recipe, Given(generator=Seeded(model)))))
-    return service._service(served)
+        built = build(recipe, Given(generator=Seeded(model)))
+        served.append(Served(f"quitmt-{source}-{target}", source, target, built, built.session(clock)))
+    found = Service(served)
+    found.detector = detector()
+    return found
 
 
 @contextmanager
 def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settings: Any) -> Iterator[Running]:
     """In a thread with an event loop of its own."""
     chosen = running.ServeSettings(port=0, **settings)
-    ready, done, told = threading.Event(), threading.Event(), dict[str, Any]()
-    log = io.StringIO()
+    ready, told, log = threading.Event(), dict[str, Any](), io.StringIO()
 
     async def work(listening: Any) -> None:
+        done, loop = asyncio.Event(), asyncio.get_running_loop()
         async with running.started(chosen, listening, lambda _: None, loaded()) as server:
             server.log_to = log
-            told["server"] = server
+            told["server"], told["stop"] = server, lambda: loop.call_soon_threadsafe(done.set)
             ready.set()
-            while not done.is_set():
-                await asyncio.sleep(0.01)
+            await done.wait()
 
     with closing(running.listen(chosen)) as listening:
         thread = threading.Thread(target=lambda: asyncio.run(work(listening)), daemon=True)
@@ -159,7 +232,7 @@ def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settin
         finally:
             for model in models:
                 model.open.set()
-            done.set()
+            told["stop"]()
             thread.join()
 
 
@@ -170,9 +243,9 @@ def start() -> Iterator[Callable[..., Running]]:
 
     with ExitStack() as stack:
 
-        def begin(**settings: Any) -> Running:
+        def begin(clock: Clock | None = None, **settings: Any) -> Running:
             models = (Model(upper=True), Model(upper=False))
-            return stack.enter_context(serving(lambda: functions(models), models, **settings))
+            return stack.enter_context(serving(lambda: functions(models, clock), models, **settings))
 
         yield begin
 

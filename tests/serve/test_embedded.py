@@ -12,26 +12,22 @@ import pytest
 from tests.serve.conftest import Running
 
 pytestmark = pytest.mark.slow
-TEXTS = [
-    "The house is old.",
-    "I saw a dog near the river. It was raining.\n\nNobody came.",
-    "Where are you going with that book?",
-]
+TEXTS = ["The house is old.", "I saw a dog near the river.\n\nNobody came."]
+SEED = 7
 
 
-@pytest.mark.parametrize("seed", [0, 7])
 def test_the_same_text_and_seed_give_what_translate_gives(
-    embedded: Running, quitmt: Callable[..., Any], tmp_path: Path, seed: int
+    embedded: Running, quitmt: Callable[..., Any], tmp_path: Path
 ) -> None:
     expected = []
     for text in TEXTS:
         (tmp_path / "text").write_text(text)
-        expected.append(quitmt("translate", tmp_path / "text", "--split", "-q", "--seed", seed).out.removesuffix("\n"))
-    noise = [{"text": f"This is sentence number {i}.", "target": "pt", "source": "en", "seed": i} for i in range(8)]
+        expected.append(quitmt("translate", tmp_path / "text", "--split", "-q", "--seed", SEED).out.removesuffix("\n"))
+    noise = [{"text": f"This is sentence number {i}.", "target": "pt", "source": "en", "seed": i} for i in range(3)]
     asks = [
-        {"text": text, "target": "pt", "source": "en", "seed": seed, "nbest": 1 + i} for i, text in enumerate(TEXTS)
+        {"text": text, "target": "pt", "source": "en", "seed": SEED, "nbest": 1 + i} for i, text in enumerate(TEXTS)
     ]
-    with ThreadPoolExecutor(12) as pool:
+    with ThreadPoolExecutor(8) as pool:
         others = [pool.submit(embedded.post, "/api/translate", ask) for ask in noise]
         found = list(pool.map(lambda ask: embedded.post("/api/translate", ask), [*asks, *asks]))
         together = embedded.post("/api/translate", {**asks[0], "text": TEXTS})

@@ -11,29 +11,39 @@ from typing import Any
 import pytest
 
 from quitmt.serve.limits import Limits
-from tests.serve.conftest import KEY, Running
+from tests.serve.conftest import KEY, Clock, Running
 
 ASK = {"text": "Tea for two.", "source": "en", "target": "pt"}
 Start = Callable[..., Running]
 
 
 def test_when_time_is_up_the_best_so_far_is_the_answer(start: Start) -> None:
-    running = start()
-    status, told = running.post("/api/translate", {**ASK, "text": "ENDLESS tea.", "deadline": 0.2})
+    running = start(clock := Clock())
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(running.post, "/api/translate", {**ASK, "text": "ENDLESS tea.", "deadline": 2})
+        running.models[0].stuck.wait()
+        clock.advance(2)
+        status, told = answer.result()
     [sentence] = told["translation"]["sentences"]
     assert status == 200 and sentence["stop"] == "deadline" and sentence["size"] == 4
     assert told["translation"]["text"] == sentence["translation"] != ""
 
 
 def test_whoever_gets_nothing_in_time_is_told_when_to_come_back(start: Start) -> None:
-    running = start(limits=Limits(deadline=0.3))
-    running.models[0].open.clear()
+    running = start(clock := Clock())
+    model = running.models[0]
+    model.open.clear()
     for path, body in (
         ("/api/translate", ASK),
         ("/translate", {"q": "Tea.", "source": "en", "target": "pt"}),
         ("/v2/translate", {"text": ["Tea."], "target_lang": "PT", "source_lang": "EN"}),
     ):
-        status, _, headers = running.send("POST", path, body)
+        model.begun.clear()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(running.send, "POST", path, body)
+            running.until(lambda: model.begun)
+            clock.advance(60)
+            status, _, headers = answer.result()
         assert status == 503 and int(headers["retry-after"]) >= 1
     assert running.metric("quitmt_active_segments") == running.metric("quitmt_waiting_segments") == 0
 
@@ -81,7 +91,7 @@ def test_a_client_that_goes_away_frees_everything(start: Start, stream: bool) ->
     model.open.clear()
     body = json.dumps({**ASK, "text": "One. Two. Three. Four. Five. Six.", "stream": stream}).encode()
     head = f"POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    for _ in range(20):
+    for _ in range(4):
         with socket.create_connection(("127.0.0.1", int(running.url.rpartition(":")[2]))) as client:
             client.sendall(head + body)
             running.until(lambda: running.metric("quitmt_active_segments") == 4)

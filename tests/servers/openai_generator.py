@@ -29,6 +29,16 @@ def generator(url: str | list[str], sampling: Sampling | None = None, **settings
     return OpenAIGenerator("m", sampling or Sampling(seed=3), **settings)
 
 
+def with_client(url: str | list[str], **settings: Any) -> tuple[OpenAIGenerator, Client]:
+    made: list[Client] = []
+
+    def make(*words: Any, **more: Any) -> Client:
+        made.append(quick(*words, **more))
+        return made[-1]
+
+    return generator(url, client=make, **settings), made[-1]
+
+
 def draws(generator: OpenAIGenerator, asks: list[Ask]) -> list[Draw]:
     async def work() -> list[Draw]:
         return [one async for one in generator.draw(asks)]

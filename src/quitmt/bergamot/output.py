@@ -205,15 +205,20 @@ class OutputLayer:
         """The decoder's vectors times the scale of the weights, as the kernels want them."""
         return x * self.scale
 
-    def summarise(self, x: Floats, rate: float, *, logits: bool = False) -> tuple[Floats, Floats]:
-        """(largest logit, sum, tempered sum) for every block of prepared rows; and the logits, if they are wanted."""
+    def summarise(
+        self, x: Floats, rate: float, *, logits: bool = False, parts: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """(largest logit, sum, tempered sum) for every block of prepared rows; and the logits, if they are wanted.
+
+        Threads compute so many ``parts`` of the vocabulary, one each unless given, which changes no result.
+        """
         rows = len(x)
         padded = -(-rows // ROWS) * ROWS
         if padded > rows:
             x = np.concatenate([x, np.zeros((padded - rows, x.shape[1]), np.float32)])
         sums = np.empty((padded, self.blocks, 3), np.float32)
         whole = np.empty((padded if logits else 0, self.blocks, BLOCK), np.float32)
-        parts = min(_threads(), self.blocks)
+        parts = min(parts or _threads(), self.blocks)
         edges = [self.blocks * part // parts for part in range(parts + 1)]
         work = [(x, self.panels, self.bias, np.float32(rate), span, sums, whole) for span in pairwise(edges)]
         others = [_pool().submit(summarise, *part) for part in work[1:]]
@@ -254,7 +259,6 @@ class OutputLayer:
 
 @cache
 def _threads() -> int:
-    """Each takes a part of the vocabulary, which changes no result."""
     return threads()
 
 

@@ -59,11 +59,19 @@ def test_plain_is_the_text_itself_and_names_no_language() -> None:
     assert not prompt.template.clean and load("instruct").clean
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "plain"])
-@pytest.mark.parametrize("pair", [(None, None), ("en", None), (None, "de")])
-def test_templates_that_translate_must_be_told_the_languages(name: str, pair: tuple[str | None, str | None]) -> None:
-    with pytest.raises(UsageError, match=f"the prompt '{name}' must be told the languages"):
-        made(name, "some/model", pair)
+@pytest.mark.parametrize(
+    ("pair", "missing"),
+    [
+        ((None, None), r"languages\[0\] and languages\[1\]"),
+        (("en", None), r"languages\[1\]"),
+        ((None, "de"), r"languages\[0\]"),
+    ],
+)
+def test_templates_that_translate_must_be_told_the_languages(pair: tuple[str | None, str | None], missing: str) -> None:
+    for name in names():
+        if name != "plain":
+            with pytest.raises(UsageError, match=f"the prompt '{name}' must be told the languages .give {missing},"):
+                made(name, "some/model", pair)
 
 
 def test_context_only_where_there_is_some() -> None:

