@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -33,3 +34,17 @@ def add_to_hub(root: Path, model: str, folder: Path) -> None:
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("0123abcd")
     shutil.copytree(folder, repository / "snapshots" / "0123abcd")
+
+
+def rewrite(folder: Path, **settings: Any) -> None:
+    """Change settings of a checkpoint, in both places that have them; None takes one out."""
+    import torch
+
+    path, file = folder / "checkpoints" / "model.ckpt", folder / "hparams.yaml"
+    saved, beside = torch.load(path, weights_only=True), yaml.safe_load(file.read_text())
+    for found in (saved["hyper_parameters"], beside):
+        found.update(settings)
+        for name in [name for name, value in settings.items() if value is None]:
+            del found[name]
+    torch.save(saved, path)
+    file.write_text(yaml.safe_dump(beside))

@@ -42,15 +42,16 @@ def test_a_plain_loop_over_the_same_draws_gives_the_same() -> None:
 
 
 def test_the_interval_is_scipys() -> None:
-    pair = scores(300, seed=4, shift=0.05)
-    found = only(pair, resamples=20_000)
+    pair = scores(100, seed=4, shift=0.05)
+    found, theirs = only(pair, resamples=20_000), None
     for level, ours in ((0.95, found.interval), (0.9, found.tost_interval)):
         theirs = stats.bootstrap(
             (pair.base, pair.other),
             lambda base, other, axis: np.mean(other - base, axis=axis),
             paired=True,
             method="percentile",
-            n_resamples=20_000,
+            n_resamples=20_000 if theirs is None else 0,
+            bootstrap_result=theirs,
             confidence_level=level,
             rng=np.random.default_rng(5),
         )
@@ -61,8 +62,8 @@ def test_the_interval_is_scipys() -> None:
 
 
 def test_for_many_segments_it_is_the_tost_of_t() -> None:
-    pair = scores(5_000, seed=6, shift=0.033, noise=0.3)
-    found = only(pair, margins=(0.02,), resamples=40_000)
+    pair = scores(1_000, seed=6, shift=0.033, noise=0.3)
+    found = only(pair, margins=(0.02,), resamples=10_000)
     difference, margin = pair.other - pair.base, 0.02 * float(pair.base.std())
     lower = stats.ttest_1samp(difference, -margin, alternative="greater").pvalue
     upper = stats.ttest_1samp(difference, margin, alternative="less").pvalue
@@ -71,23 +72,22 @@ def test_for_many_segments_it_is_the_tost_of_t() -> None:
     assert found.p_values[0] == pytest.approx(expected, abs=0.015)
 
 
-@pytest.mark.slow
 def test_at_the_margin_one_in_twenty_is_declared_equivalent() -> None:
     """The size of the test: the true difference is exactly the margin of the true σ."""
-    rng, declared, datasets = np.random.default_rng(7), 0, 1_500
+    rng, declared, datasets = np.random.default_rng(7), 0, 800
     for _ in range(datasets):
-        base = rng.normal(size=400)
-        # The margin is of the base's own σ and wavers by 3.5% of itself; the noise of the difference is far larger.
-        pair = Pair(base, base + 0.05 + 0.2 * rng.normal(size=400))
-        declared += bool(only(pair, margins=(0.05,), resamples=400, rng=rng).within)
-    assert 0.03 < declared / datasets < 0.075  # 5% ± 4 standard errors, and the wavering
+        base = rng.normal(size=200)
+        # The margin is of the base's own σ and wavers by 5% of itself; the noise of the difference is far larger.
+        pair = Pair(base, base + 0.05 + 0.1 * rng.normal(size=200))
+        declared += bool(only(pair, margins=(0.05,), resamples=200, rng=rng).within)
+    assert 0.03 < declared / datasets < 0.085  # 5% ± 3 standard errors, and the wavering
 
 
 def test_no_difference_and_many_segments_is_found_equivalent() -> None:
     rng = np.random.default_rng(8)
-    bases = rng.normal(size=(40, 6_000))
-    found = [only(Pair(base, base + 0.3 * rng.normal(size=6_000)), resamples=500, rng=rng) for base in bases]
-    assert sum(comparison.within == (0.05, 0.02) for comparison in found) >= 38
+    bases = rng.normal(size=(10, 6_000))
+    found = [only(Pair(base, base + 0.3 * rng.normal(size=6_000)), resamples=200, rng=rng) for base in bases]
+    assert all(comparison.within == (0.05, 0.02) for comparison in found)
 
 
 def test_a_clear_difference_is_never_equivalent() -> None:

@@ -99,6 +99,8 @@ TRANSLATE = {
     "backwards": "--src pt --tgt en -n 16 -k 4 -w 2 --seed 3",
 }
 """``quitmt translate sources.en``: outcomes and kept pools."""
+KEPT = ("mbr", "cut off", "backwards")
+"""The translations whose pools are golden too."""
 
 PROMISE = "--max-loss 0.5sd --risk 0.5 --confidence none"
 PROFILES = {

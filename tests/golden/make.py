@@ -24,8 +24,6 @@ from tests.comet.folders import MODELS, make_folder
 from tests.golden import commands
 from tests.golden.running import GOLDEN, INPUTS, outcomes, prepare, run
 
-KEPT = ("mbr", "cut off", "backwards")
-"""Of the translations, those whose pools are golden too."""
 FORGED = "FROM THE JOURNAL"
 """Begins a translation that only the journal has: whoever starts over loses it."""
 
@@ -59,7 +57,7 @@ def make_outcomes() -> None:
     for name, words in commands.TRANSLATE.items():
         pools = f"pools {name}.jsonl"
         translated[name] = outcomes("translate", words, "--keep-pools", pools)
-        if name in KEPT:
+        if name in commands.KEPT:
             shutil.copy(pools, GOLDEN)
     write("translate.json", translated)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from quitmt.evaluate.metrics import Scores
+from quitmt.lab.pools import quality
 from quitmt.lab.study import Study, parse
 from quitmt.sampling import Sampling
 from quitmt.types import Ask, Candidate, Draw, Segment
@@ -65,6 +69,24 @@ class Invented:
 
     def close(self, segment: Segment) -> None:
         pass
+
+
+def watch_metrics(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Sequence[str]], object]) -> None:
+    """Tell which translations metrics are asked about."""
+    inner = quality.load
+
+    def load(spec: str, setup: Any) -> Any:
+        metric = inner(spec, setup)
+        own = metric.evaluate
+
+        def evaluate(test_set: Any, systems: Any, progress: Any = None) -> list[Scores]:
+            tell(systems[0])
+            return own(test_set, systems, progress)
+
+        metric.evaluate = evaluate  # type: ignore[method-assign]
+        return metric
+
+    monkeypatch.setattr(quality, "load", load)
 
 
 def write_tsv(path: Path, count: int, references: int = 1) -> Path:

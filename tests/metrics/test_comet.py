@@ -1,15 +1,16 @@
-"""COMET as an MBR utility and CometKiwi as an estimator: what is computed once, and what goes wrong."""
+"""COMET as an MBR utility, CometKiwi and xCOMET: what is computed once, in how much memory, and what is signed."""
 
 from __future__ import annotations
 
-import json
 import random
+import re
 
 import numpy as np
 import pytest
 import torch
-import yaml
-from tests.comet.folders import make_folder
+from tests.comet.folders import make_folder, rewrite
+from tests.metrics.neural import watch
+from torch import nn
 
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import comet as module
@@ -18,7 +19,7 @@ from quitmt.metrics.comet import Comet, CometUtility
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.kiwi import Kiwi
 from quitmt.metrics.scorer import Example
-from quitmt.metrics.xcomet import Xcomet, XcometQe, span_points
+from quitmt.metrics.xcomet import LABELS, Xcomet, span_points
 from quitmt.types import Candidate, Segment
 
 CPU = Hardware(device="cpu")
@@ -36,13 +37,19 @@ def comet(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def expected(comet):
+    """The scores of all ordered pairs of TEXTS."""
+    return square(comet, SEGMENT, TEXTS)
+
+
+@pytest.fixture(scope="module")
 def kiwi(tmp_path_factory):
     return Kiwi(str(make_folder(tmp_path_factory.mktemp("checkpoints"), "unified")), CPU)
 
 
 @pytest.fixture(scope="module")
-def xcomet_folder(tmp_path_factory):
-    return str(make_folder(tmp_path_factory.mktemp("checkpoints"), "xcomet"))
+def xcomet(tmp_path_factory):
+    return Xcomet(str(make_folder(tmp_path_factory.mktemp("checkpoints"), "xcomet")), CPU)
 
 
 @pytest.fixture
@@ -73,59 +80,32 @@ def encoded(utility, texts=TEXTS, segment=SEGMENT):
 # The utility
 
 
-def test_all_ordered_pairs_have_the_scorer_s_scores(comet):
-    utility, expected = CometUtility(comet), square(comet, SEGMENT, TEXTS)
-    forward, backward = utility.compare(encoded(utility), range(len(TEXTS)), range(len(TEXTS)))
-    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(backward, expected.T, rtol=0, atol=1e-5)
-    assert abs(expected - expected.T).max() > 0.01  # it matters which is the reference
+PARTS = [
+    (range(11), range(11)),
+    (range(4, 7), range(11)),  # rows among the columns, columns after them too
+    (range(4, 11), range(11)),
+    (range(11), range(3, 5)),  # columns among the rows
+    (range(4), range(6, 11)),  # apart
+    (range(6, 11), range(4)),
+    (range(2, 7), range(4, 10)),  # overlapping
+    (range(4, 10), range(2, 7)),
+    (range(5, 6), range(5, 6)),
+    (range(3, 3), range(5)),
+]
 
 
 @pytest.mark.parametrize("rows_a_tile", [1, 3, 64])
-@pytest.mark.parametrize(
-    ("rows", "columns"),
-    [
-        (range(4, 7), range(11)),  # rows among the columns, columns after them too
-        (range(4, 11), range(11)),
-        (range(11), range(3, 5)),  # columns among the rows
-        (range(4), range(6, 11)),  # apart
-        (range(6, 11), range(4)),
-        (range(2, 7), range(4, 10)),  # overlapping
-        (range(4, 10), range(2, 7)),
-        (range(5, 6), range(5, 6)),
-        (range(3, 3), range(5)),
-    ],
-)
-def test_any_part_of_the_square_can_be_compared(comet, rows, columns, rows_a_tile, monkeypatch):
+def test_pairs_have_the_scorer_s_scores_in_every_part_of_the_square(comet, expected, rows_a_tile, monkeypatch):
     monkeypatch.setattr(module, "ROWS_A_TILE", rows_a_tile)
-    utility, expected = CometUtility(comet), square(comet, SEGMENT, TEXTS)
-    forward, backward = utility.compare(encoded(utility), rows, columns)
-    assert forward.shape == backward.shape == (len(rows), len(columns))
-    np.testing.assert_allclose(forward, expected[np.ix_(rows, columns)], rtol=0, atol=1e-5)
-    np.testing.assert_allclose(backward, expected.T[np.ix_(rows, columns)], rtol=0, atol=1e-5)
-
-
-def test_random_parts_of_a_larger_square(comet, make_pool):
-    texts = list(dict.fromkeys(make_pool(3, 60)))
-    utility, expected, rng = CometUtility(comet), square(comet, SEGMENT, texts), random.Random(5)
-    arena = encoded(utility, texts)
-    for _ in range(30):
-        rows, columns = (range(*sorted(rng.choices(range(len(texts) + 1), k=2))) for _ in range(2))
+    utility, rng = CometUtility(comet), random.Random(5)
+    arena = encoded(utility)
+    others = [tuple(range(*sorted(rng.choices(range(12), k=2))) for _ in range(2)) for _ in range(30)]
+    for rows, columns in PARTS + others:
         forward, backward = utility.compare(arena, rows, columns)
+        assert forward.shape == backward.shape == (len(rows), len(columns))
         np.testing.assert_allclose(forward, expected[np.ix_(rows, columns)], rtol=0, atol=1e-5)
         np.testing.assert_allclose(backward, expected.T[np.ix_(rows, columns)], rtol=0, atol=1e-5)
-
-
-def test_texts_may_come_in_steps_and_with_other_segments(comet):
-    utility = CometUtility(comet)
-    arena, other = utility.open(SEGMENT), utility.open(OTHER)
-    utility.encode([(arena, TEXTS[:3]), (other, TEXTS[2:6])])
-    utility.encode([(other, TEXTS[6:])])
-    utility.encode([(arena, TEXTS[3:4]), (other, [])])
-    utility.encode([(arena, TEXTS[4:])])
-    for one, segment, texts in ((arena, SEGMENT, TEXTS), (other, OTHER, TEXTS[2:])):
-        forward, _ = utility.compare(one, range(len(texts)), range(len(texts)))
-        np.testing.assert_allclose(forward, square(comet, segment, texts), rtol=0, atol=1e-5)
+    assert abs(expected - expected.T).max() > 0.01  # it matters which is the reference
 
 
 def test_each_text_is_encoded_once_and_each_source_once_a_segment(comet, tokenized):
@@ -160,64 +140,33 @@ def test_each_unordered_pair_goes_through_the_head_once(comet, rows_a_tile, most
     assert sum(sizes) <= 3 * 11
 
 
-def test_tiles_bound_the_memory_of_the_head(comet, make_pool, monkeypatch):
-    monkeypatch.setattr(module, "PAIRS_A_TILE", 128)
+def test_tiles_bound_the_memory_of_the_head(comet, expected, monkeypatch):
+    monkeypatch.setattr(module, "PAIRS_A_TILE", 16)
     utility, sizes, inner = CometUtility(comet), [], comet.head.both
-    texts = list(dict.fromkeys(make_pool(4, 150)))
-    arena = encoded(utility, texts)
+    arena = encoded(utility)
     monkeypatch.setattr(comet.head, "both", lambda *args: sizes.append(len(args[2]) * len(args[3])) or inner(*args))
-    forward, _ = utility.compare(arena, range(len(texts)), range(len(texts)))
-    assert max(sizes) <= 128
-    np.testing.assert_allclose(forward, square(comet, SEGMENT, texts), rtol=0, atol=1e-5)
+    forward, _ = utility.compare(arena, range(len(TEXTS)), range(len(TEXTS)))
+    assert max(sizes) <= 16 < sum(sizes)
+    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-5)
 
 
 # Memory
 
 
-def limit(monkeypatch, encoder, most):
-    """Let batches of more than ``most`` tokens fail, as on a small GPU."""
-    inner, sizes = encoder._vectors, []
-
-    def vectors(batch, layer):
-        size = len(batch) * max(map(len, batch))
-        if size > most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        sizes.append(size)
-        return inner(batch, layer)
-
-    monkeypatch.setattr(encoder, "_vectors", vectors)
-    return sizes
-
-
 def test_too_large_batches_are_halved_and_nothing_is_lost(comet, monkeypatch):
     expected = comet.embed(TEXTS)
     monkeypatch.setattr(comet.encoder.batcher, "tokens", 4096)
-    sizes = limit(monkeypatch, comet.encoder, 60)
-    torch.testing.assert_close(comet.embed(TEXTS), expected, rtol=0, atol=1e-5)
-    assert len(sizes) > 2 and comet.encoder.batcher.tokens < 120
-    comet.embed(TEXTS[:2])
+    with watch.out_of_memory(watch.tokens_above(60)):
+        torch.testing.assert_close(comet.embed(TEXTS), expected, rtol=0, atol=1e-5)
     assert comet.encoder.batcher.tokens < 120  # for good
-
-
-def test_one_text_that_does_not_fit_is_an_error(comet, monkeypatch):
-    monkeypatch.setattr(comet.encoder.batcher, "tokens", 4096)
-    limit(monkeypatch, comet.encoder, 20)
-    with pytest.raises(ModelError, match=r"no memory for one text of \d\d+ tokens \(take a smaller model"):
-        comet.embed(TEXTS)
-
-
-def test_other_failures_are_not_taken_for_a_lack_of_memory(comet, monkeypatch):
-    def fail(batch, layer):
-        raise RuntimeError("shapes do not match")
-
-    monkeypatch.setattr(comet.encoder, "_vectors", fail)
-    with pytest.raises(RuntimeError, match="shapes"):
-        comet.embed(TEXTS)
 
 
 @pytest.fixture
 def small(comet, monkeypatch):
     """Let the head fail with more than some pairs at once, and keep what it took."""
+    monkeypatch.setattr(
+        module.devices, "release_memory", lambda: None
+    )  # collecting garbage takes long, and there is none
 
     def limit_to(most):
         taken = []
@@ -243,9 +192,8 @@ def small(comet, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 3, 40])
-def test_too_large_tiles_are_halved_and_nothing_is_lost(comet, most, small, monkeypatch):
+def test_too_large_tiles_are_halved_and_nothing_is_lost(comet, expected, most, small, monkeypatch):
     monkeypatch.setattr(comet, "tiles", module.Tiles())
-    expected = square(comet, SEGMENT, TEXTS)
     numbers, size = np.arange(len(TEXTS)), len(TEXTS)
     arena = encoded(CometUtility(comet))
     down, across = np.repeat(numbers, size), np.tile(numbers, size)
@@ -308,31 +256,26 @@ def test_what_fails_to_encode_changes_no_arena(comet, monkeypatch):
 # CometKiwi and xCOMET
 
 
-def test_heads_and_taggers_run_within_the_batch_that_is_halved(kiwi, xcomet_folder, monkeypatch):
-    xcomet = Xcomet(xcomet_folder, CPU)
-    examples = [Example(SEGMENT.source, row, column) for row in TEXTS for column in TEXTS[:3]]
-    for metric, name in ((kiwi, "_head"), (xcomet, "_head"), (xcomet, "_tagger")):
-        expected, inner = metric.score(examples), getattr(metric, name)
+def test_heads_and_taggers_run_within_the_batch_that_is_halved(kiwi, xcomet, monkeypatch):
+    examples = [Example(SEGMENT.source, row, column) for row in TEXTS[:6] for column in TEXTS[:2]]
 
-        def limited(values, inner=inner):
-            if len(values) > 2:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return inner(values)
+    def tagger(part, given):
+        return isinstance(part, nn.Linear) and part.out_features == len(LABELS) and len(given) > 2
 
-        with monkeypatch.context() as patch:
-            patch.setattr(metric.encoder.batcher, "tokens", 4096)
-            patch.setattr(metric, name, limited)
+    head = watch.rows_above(2, nn.Sequential)
+    for metric, part in ((kiwi, head), (xcomet, head), (xcomet, tagger)):
+        expected = metric.score(examples)
+        monkeypatch.setattr(metric.encoder.batcher, "tokens", 4096)
+        with watch.out_of_memory(part):
             np.testing.assert_allclose(metric.score(examples), expected, rtol=0, atol=1e-5)
+        assert metric.encoder.batcher.tokens < 4096
 
 
-def test_kiwi_scores_identical_pairs_once(kiwi, monkeypatch):
-    counts, inner = [], kiwi.encoder.encode
-    monkeypatch.setattr(
-        kiwi.encoder, "encode", lambda sequences, *a, **b: counts.append(len(sequences)) or inner(sequences, *a, **b)
-    )
+def test_kiwi_scores_identical_pairs_once(kiwi):
     pairs = [Example("The cat.", "O gato."), Example("The cat.", "O cão."), Example("A cat.", "O gato.")]
-    found = kiwi.score([*pairs, *pairs[::-1], Example("The cat.", "O gato.", "a reference makes no difference")])
-    assert counts == [3] and len(set(found[:3])) == 3
+    with watch.batches() as read:
+        found = kiwi.score([*pairs, *pairs[::-1], Example("The cat.", "O gato.", "a reference makes no difference")])
+    assert {rows for rows, _ in read} == {3} and len(set(found[:3])) == 3
     np.testing.assert_array_equal(found[3:], [found[2], found[1], found[0], found[0]])
 
 
@@ -355,23 +298,21 @@ def test_the_estimator_is_the_scorer(kiwi):
     np.testing.assert_array_equal(scorer.ScorerEstimator(kiwi).score(pairs), expected)
 
 
-def test_xcomet_reads_each_translation_with_its_source_once(xcomet_folder, monkeypatch):
-    metric = Xcomet(xcomet_folder, CPU)
-    counts, inner = [], metric.encoder.encode
+def test_xcomet_reads_each_translation_with_its_source_once(xcomet, monkeypatch):
+    counts, inner = [], xcomet.encoder.encode
     monkeypatch.setattr(
-        metric.encoder, "encode", lambda sequences, *a, **b: counts.append(len(sequences)) or inner(sequences, *a, **b)
+        xcomet.encoder, "encode", lambda sequences, *a, **b: counts.append(len(sequences)) or inner(sequences, *a, **b)
     )
     texts = TEXTS[3:7]
-    metric.score([Example(SEGMENT.source, row, column) for row in texts for column in texts])
+    xcomet.score([Example(SEGMENT.source, row, column) for row in texts for column in texts])
     assert counts == [4 + 16 + 16]
 
 
-def test_xcomet_forgets_between_blocks(xcomet_folder, monkeypatch):
-    metric = Xcomet(xcomet_folder, CPU)
-    examples = [Example(SEGMENT.source, row, column) for row in TEXTS for column in TEXTS[:3]]
-    whole = metric.score(examples)
+def test_xcomet_forgets_between_blocks(xcomet, monkeypatch):
+    examples = [Example(SEGMENT.source, row, column) for row in TEXTS[:5] for column in TEXTS[:3]]
+    whole = xcomet.score(examples)
     monkeypatch.setattr("quitmt.metrics.xcomet.EXAMPLES_AT_ONCE", 5)
-    np.testing.assert_allclose(metric.score(examples), whole, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(xcomet.score(examples), whole, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -389,212 +330,60 @@ def test_spans_cost_what_their_first_token_says_if_they_end(labels, points):
 
 
 @pytest.mark.parametrize(
-    ("make", "name", "settings"),
+    ("make", "name", "file", "changes"),
     [
-        (Comet, "regression", {"pool": "cls"}),
-        (Comet, "regression", {"layer": 2}),
-        (Comet, "regression", {"layer_norm": True}),
-        (Comet, "regression", {"layer_transformation": "softmax"}),
-        (Comet, "regression", {"activations": "Sigmoid"}),
-        (Comet, "regression", {"final_activation": "Sigmoid"}),
-        (Kiwi, "unified", {"sent_layer": 1}),
-        (Kiwi, "unified", {"input_segments": ["mt", "src", "ref"]}),
-        (Xcomet, "xcomet", {"word_layer": 1}),
+        (
+            Comet, "regression", "encoder/tokenizer.json",
+            [
+                {"pool": "cls"}, {"layer": 2}, {"layer_norm": True}, {"layer_transformation": "softmax"},
+                {"activations": "Sigmoid"}, {"final_activation": "Sigmoid"},
+            ],
+        ),
+        (
+            Kiwi, "unified", "encoder/config.json",
+            [{"sent_layer": 1}, {"input_segments": ["mt", "src", "ref"]}],
+        ),
+        (Xcomet, "xcomet", "encoder-xl/config.json", [{"word_layer": 1}]),
     ],
-)
-def test_checkpoints_that_differ_in_a_setting_differ_in_signature(make, name, settings, tmp_path):
+)  # fmt: skip
+def test_checkpoints_that_score_differently_have_different_signatures(make, name, file, changes, tmp_path):
     folder = make_folder(tmp_path, name)
-    before = make(str(folder), CPU).signature
-    rewrite(folder, nr_frozen_epochs=0.9)  # that of training makes no difference
-    assert make(str(folder), CPU).signature == before
-    rewrite(folder, **settings)
-    assert make(str(folder), CPU).signature != before
 
+    def signature():
+        return make(str(folder), CPU).signature
 
-@pytest.mark.parametrize(
-    ("make", "name", "encoder", "file"),
-    [
-        (Comet, "regression", "encoder", "tokenizer.json"),
-        (Kiwi, "unified", "encoder", "config.json"),
-        (Xcomet, "xcomet", "encoder-xl", "config.json"),
-    ],
-)
-def test_checkpoints_that_differ_in_the_encoder_s_files_differ_in_signature(make, name, encoder, file, tmp_path):
-    folder = make_folder(tmp_path, name)
-    before, path = make(str(folder), CPU).signature, folder / encoder / file
-    path.write_text(path.read_text() + "\n")
-    assert make(str(folder), CPU).signature != before
-
-
-# Settings and damage
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return make_folder(tmp_path, "regression")
-
-
-def rewrite(folder, **settings):
-    """Change settings of a checkpoint, in both places that have them."""
-    path, file = folder / "checkpoints" / "model.ckpt", folder / "hparams.yaml"
-    saved = torch.load(path, weights_only=True)
-    saved["hyper_parameters"].update(settings)
-    torch.save(saved, path)
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **settings}))
-
-
-def problem(make, *args):
-    with pytest.raises(ModelError) as caught:
-        make(*args, CPU)
-    message = str(caught.value)
-    assert "\n" not in message and len(message) < 400
-    return message
-
-
-def test_a_reference_is_needed(comet, xcomet_folder):
-    with pytest.raises(UsageError, match="COMET needs a reference"):
-        comet.score([Example("a", "b", "c"), Example("a", "b")])
-    with pytest.raises(UsageError, match=r"xCOMET needs a reference \(xcomet-qe does without\)"):
-        Xcomet(xcomet_folder, CPU).score([Example("a", "b")])
-
-
-def test_a_folder_without_settings(folder):
-    (folder / "hparams.yaml").unlink()
-    assert problem(Comet, str(folder)).startswith(f"the folder {folder} has no hparams.yaml (COMET takes a folder")
-
-
-def test_a_folder_without_weights(folder):
-    (folder / "checkpoints" / "model.ckpt").unlink()
-    assert f"the folder {folder} has no checkpoints/model.ckpt" in problem(Comet, str(folder))
-
-
-def test_a_folder_without_anything_below(folder, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert "empty has no hparams.yaml" in problem(Comet, str(tmp_path / "empty"))
-    assert "nowhere is not there" in problem(Comet, str(tmp_path / "nowhere"))
-
-
-@pytest.mark.parametrize("size", [0, 1000, 100_000, 300_000])
-def test_weights_that_were_cut_off(folder, size):
-    path = folder / "checkpoints" / "model.ckpt"
-    path.write_bytes(path.read_bytes()[:size])
-    message = problem(Comet, str(folder))
-    assert message.startswith("checkpoints/model.ckpt of") and "may be cut off" in message
-
-
-def test_weights_that_are_something_else(folder):
-    path = folder / "checkpoints" / "model.ckpt"
-    path.write_text("<html>not found</html>")
-    assert "model.ckpt of" in problem(Comet, str(folder))
-    torch.save([1, 2, 3], path)
-    assert "holds no weights" in problem(Comet, str(folder))
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"a: [1, 2", "cannot be read"),
-        (b"\xff\xfe\x00\x01", "cannot be read"),
-        (b"a: 2021-13-45", "cannot be read"),
-        (b"a: " + b"[" * 5000, "cannot be read"),
-        (b"text", "holds no settings"),
-        (b"class_identifier: [a]", "holds no settings"),
-    ],
-)
-def test_settings_that_are_no_yaml(folder, content, said):
-    (folder / "hparams.yaml").write_bytes(content)
-    message = problem(Comet, str(folder))
-    assert message.startswith(f"hparams.yaml of {folder}") and said in message
-
-
-@pytest.mark.parametrize(("make", "title"), [(Kiwi, "CometKiwi"), (Xcomet, "xCOMET"), (XcometQe, "xCOMET")])
-def test_a_checkpoint_of_another_class_says_where_it_goes(folder, make, title):
-    message = problem(make, str(folder))
-    assert f"is a checkpoint of class regression_metric, and {title} needs" in message
-    assert message.endswith(f"(it goes with comet:{folder})")
-
-
-def test_a_checkpoint_of_a_class_that_we_do_not_have(folder):
-    (folder / "hparams.yaml").write_text("class_identifier: ranking_metric\n")
-    assert "class ranking_metric" in problem(Comet, str(folder))
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"encoder_model": "RemBERT"}, r"has the encoder RemBERT (quitmt has XLM-RoBERTa, XLM-RoBERTa-XL)"),
-        ({"pool": "max"}, r"pools by 'max' (quitmt has avg, cls)"),
-        ({"layer": 4}, "takes layer 4, and its encoder has 0 to 3"),
-        ({"activations": "Mystery"}, "unknown activation 'Mystery'"),
-        ({"activations": "Linear"}, "unknown activation 'Linear'"),
-        ({"hidden_sizes": [96, 33]}, "do not fit the network"),
-        ({"hidden_sizes": [96, 32, 16]}, "fit the network"),
-        ({"encoder_model": "XLM-RoBERTa-XL"}, "lacks weights of its network, such as "),
-    ],
-)
-def test_settings_that_we_do_not_have_or_that_do_not_fit(folder, settings, said):
-    rewrite(folder, **settings)
-    assert said in problem(Comet, str(folder))
-
-
-@pytest.mark.parametrize("name", ["hidden_sizes", "pretrained_model", "pool"])
-def test_settings_that_are_missing(folder, name):
-    path, file = folder / "checkpoints" / "model.ckpt", folder / "hparams.yaml"
-    saved = torch.load(path, weights_only=True)
-    del saved["hyper_parameters"][name]
-    torch.save(saved, path)
-    settings = yaml.safe_load(file.read_text())
-    settings.pop(name)
-    file.write_text(yaml.safe_dump(settings))
-    assert f"has no setting {name}" in problem(Comet, str(folder))
-
-
-def test_another_encoder_than_the_weights_are_for(folder):
-    config = folder / "encoder" / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": 5}))
-    assert "has no mix of 6 layers (its encoder may be another one)" in problem(Comet, str(folder))
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_files_of_the_encoder_that_cannot_be_read(folder, name):
-    (folder / "encoder" / name).write_text("{")
-    assert problem(Comet, str(folder)) == f"{name} of {folder / 'encoder'} cannot be read"
-
-
-def test_a_sentencepiece_model_that_cannot_be_read(tmp_path):
-    folder = make_folder(tmp_path, "xcomet")
-    (folder / "encoder-xl" / "sentencepiece.bpe.model").write_bytes(b"something else")
-    assert "sentencepiece.bpe.model of " in problem(Xcomet, str(folder))
-
-
-@pytest.mark.parametrize("layer", [0, 2, 3])
-def test_a_single_layer_is_a_mix_with_all_weight_on_it(folder, layer):
-    rewrite(folder, layer=layer)
-    single = Comet(str(folder), CPU).embed(TEXTS)
-    path = folder / "checkpoints" / "model.ckpt"
-    saved = torch.load(path, weights_only=True)
-    for index in range(4):
-        saved["state_dict"][f"layerwise_attention.scalar_parameters.{index}"].fill_(5.0 if index == layer else 0.0)
-    saved["state_dict"]["layerwise_attention.gamma"].fill_(1.0)
-    torch.save(saved, path)
-    rewrite(folder, layer="mix")
-    torch.testing.assert_close(Comet(str(folder), CPU).embed(TEXTS), single, rtol=0, atol=1e-5)
-
-
-def test_the_signature_tells_weights_and_precision_apart(folder):
-    first = Comet(str(folder), CPU).signature
+    seen = [signature()]
+    rewrite(folder, nr_frozen_epochs=0.9)  # a setting of training makes no difference
+    assert signature() == seen[0]
+    for settings in changes:
+        rewrite(folder, **settings)
+        seen.append(signature())
+    (folder / file).write_text((folder / file).read_text() + "\n")
+    seen.append(signature())
     path = folder / "checkpoints" / "model.ckpt"
     saved = torch.load(path, weights_only=True)
     saved["state_dict"]["estimator.ff.0.bias"][0] += 1e-3
     torch.save(saved, path)
-    assert first == f"comet|{folder}|w:{first.split('w:')[1][:8]}|float32"
-    assert Comet(str(folder), CPU).signature != first
+    seen.append(signature())
+    assert len(set(seen)) == len(changes) + 3
 
 
-# The names they go by
+def test_the_signature_names_model_weights_and_precision(comet):
+    assert re.fullmatch(r"comet\|/.+/regression(-norm)?\|w:[0-9a-f]{8}\|float32", comet.signature)
 
 
-def test_a_scorer_by_its_name(folder):
+# Names and references
+
+
+def test_a_reference_is_needed(comet, xcomet):
+    with pytest.raises(UsageError, match="COMET needs a reference"):
+        comet.score([Example("a", "b", "c"), Example("a", "b")])
+    with pytest.raises(UsageError, match=r"xCOMET needs a reference \(xcomet-qe does without\)"):
+        xcomet.score([Example("a", "b")])
+
+
+def test_a_scorer_by_its_name(tmp_path):
+    folder = make_folder(tmp_path, "regression")
     assert isinstance(scorer.load(f"comet:{folder}", CPU), Comet)
     assert isinstance(scorer.utility(f"comet:{folder}", CPU), CometUtility)
 

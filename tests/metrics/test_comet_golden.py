@@ -49,31 +49,25 @@ def test_scores_are_the_original_s(name, batch_tokens, folders):
     assert np.isfinite(found).all()
 
 
-def test_the_golden_scores_can_tell(folders):
-    """Each set differs between examples by far more than the tolerance, and xCOMET's spans cost all kinds of points."""
-    assert len(GOLDEN) == len(EXAMPLES) >= 40
-    for name, scores in SCORES.items():
-        assert len(scores) >= 40 and scores.std() > 0.02, name
-    for name in ("xcomet", "xcomet-qe"):
-        assert len({GOLDEN[index][name]["mqm"] for index in THERE[name]}) > 8
-
-
 @pytest.mark.parametrize("name", SCORERS)
 def test_scores_come_in_the_order_of_the_examples_and_duplicates_score_alike(name, folders):
-    metric = scorer(name, folders)
+    metric, told = scorer(name, folders, batch_tokens=256), []
     there = [ALL[index] for index in THERE[name]]
-    found = metric.score([*there[::-1], *there[:5], there[0]])
+    found = metric.score([*there[::-1], *there[:5], there[0]], told.append)
     np.testing.assert_allclose(found, [*SCORES[name][::-1], *SCORES[name][:5], SCORES[name][0]], rtol=0, atol=1e-5)
     assert found[-1] == found[-6] == found[len(there) - 1]
+    assert sum(told) == len(there) + 6 and len(told) > 2
+    assert metric.score([]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", SCORERS)
-def test_a_name_on_the_hub_is_the_same_as_its_folder(name, folders, tmp_path, monkeypatch):
+def test_a_name_on_the_hub_is_the_same_as_its_folder(name, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(make_hub(tmp_path)))
     monkeypatch.chdir(tmp_path)
     kind, model = SCORERS[name]
     metric = kind(f"Unbabel/tiny-{model}", Hardware(device="cpu"))
-    np.testing.assert_array_equal(metric.score(ALL[:20]), scorer(name, folders).score(ALL[:20]))
+    found = metric.score([ALL[index] for index in THERE[name][:9]])
+    np.testing.assert_allclose(found, SCORES[name][:9], rtol=0, atol=1e-5)
     assert f"|Unbabel/tiny-{model}|w:" in metric.signature
 
 
@@ -84,15 +78,3 @@ def test_half_precision_is_close(name, folders):
     assert not np.allclose(found, expected, rtol=0, atol=1e-5)
     assert np.corrcoef(found, expected)[0, 1] > 0.95
     assert metric.signature.endswith("|bfloat16")
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_progress_adds_up_to_the_number_of_examples(name, folders):
-    told: list[int] = []
-    scorer(name, folders, batch_tokens=256).score([*ALL, *ALL[:7]], told.append)
-    assert sum(told) == len(ALL) + 7 and len(told) > 2
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_no_examples_no_scores(name, folders):
-    assert scorer(name, folders).score([]).shape == (0,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from quitmt.errors import UsageError
@@ -24,3 +26,13 @@ def test_what_nobody_has_heard_of() -> None:
         devices.device("tpu9000")
     with pytest.raises(UsageError, match="unknown dtype 'int3'"):
         devices.dtype("int3")
+
+
+def test_released_memory_is_that_of_cycles_too() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    gone = weakref.ref(Cycle())
+    devices.release_memory()
+    assert gone() is None

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from quitmt.errors import RerankError
+from quitmt.metrics import chrf
 from quitmt.metrics.ter import Ter
 from quitmt.metrics.words import TOKENIZERS, Bleu, ChrfPlus
 from quitmt.types import Segment
@@ -69,12 +71,10 @@ def test_known_values() -> None:
     assert forward[3, 1] == 0.0
 
 
-def test_a_text_that_is_too_long_fails_its_own_segment() -> None:
-    from quitmt.errors import RerankError
-    from quitmt.metrics import chrf
-
+def test_a_text_that_is_too_long_fails_its_own_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chrf, "MOST_FEATURES", 1000)
     utility = Bleu("none")
     arena = utility.open(Segment("s"))
-    utility.encode([(arena, ["a " * (chrf.MOST_FEATURES // 4 + 1)])])
-    with pytest.raises(RerankError, match="too long"):
+    utility.encode([(arena, ["a " * (1000 // 4 + 1)])])
+    with pytest.raises(RerankError):
         utility.compare(arena, range(1), range(1))

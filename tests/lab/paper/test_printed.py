@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
@@ -91,9 +90,3 @@ def test_questions_that_make_no_sense_are_refused() -> None:
         printed.table("figures")
     with pytest.raises(UsageError, match="5 rows of the study's table alpha"):
         printed.cell("alpha", "mean_n", reranker="QE", w=4)
-
-
-def test_the_files_are_read_as_csv() -> None:
-    path = Path(printed.__file__).parent / "published" / "results.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        assert list(csv.DictReader(file)) == [dict(row) for row in printed.table("results")]

@@ -24,7 +24,7 @@ from quitmt.lab.replay.rules import quit_rule
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.types import Candidate, Segment
 from tests.lab.arrays import fixed
-from tests.lab.studies import REFERENCES, SOURCES, Invented
+from tests.lab.studies import REFERENCES, SOURCES, Invented, watch_metrics
 
 SIZE = 24
 MORE = tuple(f"{text} Outra." for text in REFERENCES)
@@ -51,20 +51,7 @@ def both(pools: list[FullPool], tmp_path: Path) -> list[Trajectories]:
 def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The translations that the metric was asked about."""
     texts: list[str] = []
-    inner = module.load
-
-    def load(spec: str, setup: Any) -> Any:
-        metric = inner(spec, setup)
-        own = metric.evaluate
-
-        def counted(test_set: Any, systems: Any, progress: Any = None) -> list[Scores]:
-            texts.extend(systems[0])
-            return own(test_set, systems, progress)
-
-        metric.evaluate = counted
-        return metric
-
-    monkeypatch.setattr(module, "load", load)
+    watch_metrics(monkeypatch, texts.extend)
     return texts
 
 

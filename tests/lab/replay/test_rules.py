@@ -74,6 +74,7 @@ def check_same(replayed: Replayed, outcomes: list[Outcome], trajectories: Trajec
         (3, 4, 0.01, 60),
         (7, 3, 0.02, 60),  # k does not divide n, and the shorter step completes a window
         (7, 2, 0.005, 50),
+        (7, 2, 0.0, 20),  # many reach the budget
         (1, 2, 0.0, 33),
         (8, 8, 1e-3, 64),  # longer than any pool
         (5, 12, 1.0, 60),
@@ -87,15 +88,9 @@ def test_quit(pools: list[RecordedPool], reranker: str, k: int, w: int, alpha: f
     check_same(replayed, outcomes, trajectories)
     assert replayed.full.tolist() == [outcome.size == n for outcome in outcomes]
     assert replayed.settings == {"k": k, "w": w, "alpha": alpha, "n": n}
-
-
-@pytest.mark.parametrize("reranker", ["qe:recorded:q", "mbr:chrf"])
-def test_the_cases_above_hold_every_way_to_stop(pools: list[RecordedPool], reranker: str) -> None:
-    """Else the test above would say less than it seems to."""
-    outcomes = live(pools, reranker, k=3, w=4, alpha=0.01, n=60)
-    assert {outcome.stop for outcome in outcomes} >= {Verdict.STABLE, Verdict.EXHAUSTED}
-    assert len({outcome.size for outcome in outcomes if outcome.stop == Verdict.STABLE}) > 2
-    assert Verdict.BUDGET in {outcome.stop for outcome in live(pools, reranker, k=7, w=2, alpha=0.0, n=20)}
+    if (k, w) == (3, 4):  # else the above would say less than it seems to
+        assert {outcome.stop for outcome in outcomes} >= {Verdict.STABLE, Verdict.EXHAUSTED}
+        assert len({outcome.size for outcome in outcomes if outcome.stop == Verdict.STABLE}) > 2
 
 
 @pytest.mark.parametrize("reranker", ["qe:recorded:q", "mbr:chrf"])

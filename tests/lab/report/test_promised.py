@@ -10,7 +10,7 @@ import pytest
 from quitmt.calibrate.quality import QualityRequest
 from quitmt.lab.report import advice, promised
 from quitmt.lab.report.options import Way
-from quitmt.lab.report.promised import Chain, Proven, _proven
+from quitmt.lab.report.promised import Chain, Proven, cheapest_proven
 from quitmt.lab.rows import MetricColumn
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import ModelSettings, TestSetSettings
@@ -27,7 +27,7 @@ def proven(
     *chains: Chain, request: QualityRequest = NOT_WORSE, segments: int = 300, metric: MetricColumn = CHRF
 ) -> Proven:
     base = option("all 64", 64, 50, segments=segments, noise=0.3, estimated=2.0)
-    return _proven(base, chains, [metric], request)
+    return cheapest_proven(base, chains, [metric], request)
 
 
 @pytest.mark.parametrize("metric", [CHRF, ERRORS])
@@ -45,8 +45,6 @@ def test_the_cheapest_of_all_chains(metric: MetricColumn) -> None:
 
 
 def test_greedy_may_do() -> None:
-    one = proven(Chain([greedy(50, segments=300)]), chain(("b", 30, 50)))
-    assert one.chosen is None or one.chosen.rule in ("greedy", "b")
     better = proven(Chain([greedy(51, segments=300)]))
     assert better.chosen is not None and better.chosen.rule == "greedy"
 

@@ -12,7 +12,7 @@ import pytest
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
-from quitmt.lab.study.file import MOST, SECTIONS
+from quitmt.lab.study.file import SECTIONS
 from quitmt.lab.study.settings import BaselineSettings, LiveSettings, SamplingSettings, TestSetSettings
 from quitmt.recipe import Recipe
 from quitmt.recipe.effective import effective
@@ -90,50 +90,20 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
         (TEST_SET + 'name = "wmt24:en-de"', "exactly one of tsv, sources, name and jsonl must be there"),
         (TEST_SET + "[rule]", "{path}: unknown field of a study 'rule' (did you mean 'rules'?)"),
         (TEST_SET + "[rules]\nwindow = [2]", "{path}, [rules], window: unknown field of [rules] 'window' (did you"),
-        (TEST_SET + "[model]\nbugdet = 2", "{path}, [model], bugdet: unknown field of [model] 'bugdet' (did you"),
         ("title = 3\n" + TEST_SET, "{path}, title must be a text, not 3"),
         ("rules = 3\n" + TEST_SET, "{path}: [rules] must be a section"),
         (TEST_SET + "[rules]\nk = 8.5", "{path}, [rules], k must be a whole number, not 8.5"),
-        (TEST_SET + "[rules]\nk = true", "{path}, [rules], k must be a whole number, not True"),
-        (TEST_SET + '[rules]\nalpha = "low"', "{path}, [rules], alpha must be a number, not 'low'"),
         (TEST_SET + "[rules]\nwindows = 8", "{path}, [rules], windows must be a list, not 8"),
         (TEST_SET + '[rules]\nwindows = ["8"]', "{path}, [rules], windows must be a whole number, not '8'"),
-        (TEST_SET + "[model]\nname = 3", "{path}, [model], name must be a text, not 3"),
-        (TEST_SET + "[model]\noptions = 3", "{path}, [model], options must be a table, not 3"),
-        (TEST_SET + "[rerank]\nkeep_pairs = 1", "{path}, [rerank], keep_pairs must be true or false, not 1"),
         (TEST_SET + "[rules]\nk = 0", "{path}, [rules], k must be 1 or more, not 0"),
         (TEST_SET + "[rules]\nwindows = [4, 1]", "{path}, [rules], windows must be 2 or more, not 1"),
         (TEST_SET + "[rules]\nalpha = nan", "{path}, [rules], alpha must be 0 or more, not nan"),
-        (TEST_SET + "[model]\nbudget = 0", "{path}, [model], budget must be 1 or more, not 0"),
-        (TEST_SET + "limit = 0", "{path}, [test_set], limit must be 1 or more, not 0"),
         (TEST_SET + "[rerank]\nrerankers = []", "{path}, [rerank], rerankers must not be empty"),
-        (TEST_SET + "[rules]\nsteps = []", "{path}, [rules], steps must not be empty"),
         (TEST_SET + "[rules]\nwindows = [4, 4]", "{path}, [rules], windows has 4 twice"),
-        (TEST_SET + "[rules]\nsplits = 0", "{path}, [rules], splits must be 1 or more, not 0"),
-        (TEST_SET + "[rules]\ncosts = [0]", "{path}, [rules], costs must be 1 or more, not 0"),
-        (TEST_SET + "[rules]\nbeyond = [3]", "{path}, [rules], beyond must be a text, not 3"),
         (TEST_SET + "limit = " + "9" * 5000, "{path} cannot be read: a number in it has too many digits"),
-        (
-            TEST_SET + "limit = 0x" + "f" * 5000,
-            "{path}, [test_set], limit is too large: a whole number has at most 64 bits",
-        ),
-        ("title = 0x" + "f" * 5000 + "\n" + TEST_SET, "{path}, title must be a text, not one that is too long to show"),
-        (
-            TEST_SET + "[rules]\nalpha = 1" + "0" * 400,
-            "{path}, [rules], alpha is too large: a whole number has at most 64 bits",
-        ),
         (TEST_SET + "[rules]\nwindows = " + "[" * 5000 + "]" * 5000, "{path} cannot be read: it is nested too deeply"),
         (TEST_SET + "[model.options" + ".a" * 5000 + "]", "{path}, [model], options.a is nested too deeply"),
         (TEST_SET + "[model]\nbudget = 1_000_001", "[model], budget must be 1,000,000 or less, not 1,000,001"),
-        (TEST_SET + "[rules]\nwindows = [4, 99999999]", "[rules], windows must be 1,000,000 or less, not 99,999,999"),
-        (TEST_SET + "[rules]\nsteps = [99999999]", "[rules], steps must be 1,000,000 or less"),
-        (TEST_SET + "[rules]\nsplits = 99999999", "[rules], splits must be 100,000 or less"),
-        (TEST_SET + "[evaluate]\nresamples = 99999999", "[evaluate], resamples must be 10,000,000 or less"),
-        (TEST_SET + "[live]\nwindows = [99999999]", "[live], windows must be 1,000,000 or less"),
-        (TEST_SET + '[rerank]\naccelerated = ["prune", "prune"]', "{path}, [rerank], accelerated has 'prune' twice"),
-        (TEST_SET + '[rules]\nbeyond = ["loss", "loss"]', "{path}, [rules], beyond has 'loss' twice"),
-        (TEST_SET + '[live]\nrules = ["loss", "loss"]', "{path}, [live], rules has 'loss' twice"),
-        (TEST_SET + '[evaluate]\nmetrics = ["chrf", "chrf"]', "{path}, [evaluate], metrics has 'chrf' twice"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(text: str, message: str, tmp_path: Path) -> None:
@@ -143,6 +113,41 @@ def test_what_is_wrong_is_said_in_one_sentence(text: str, message: str, tmp_path
         load(str(path))
     assert message.format(path=path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "values"),
+    [
+        ("[test_set], limit", [0]),
+        ("[model], budget", [0, 1_000_001]),
+        ("[rules], windows", [[], [1], [4, 1_000_001]]),
+        ("[rules], steps", [[], [0], [1_000_001], [2, 2]]),
+        ("[rules], costs", [[0], [8, 8]]),
+        ("[rules], splits", [0, 100_001]),
+        ("[rules], beyond", [["loss", "loss"]]),
+        ("[rerank], accelerated", [["prune", "prune"]]),
+        ("[evaluate], resamples", [0, MOST_RESAMPLES + 1]),
+        ("[evaluate], metrics", [["chrf", "chrf"]]),
+        ("[live], windows", [[1], [1_000_001]]),
+        ("[live], rules", [["loss", "loss"]]),
+    ],
+)
+def test_numbers_out_of_range_and_lists_with_something_twice_are_refused(place: str, values: list[object]) -> None:
+    section, field = re.findall(r"\w+", place)
+    for value in values:
+        settings = {"test_set": {"tsv": "a.tsv"}}
+        settings[section] = {**settings.get(section, {}), field: value}  # type: ignore[dict-item]
+        with pytest.raises(InputError, match=re.escape(f"x, {place} ")):
+            parse(settings, "x")
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [("rules", "beyond"), ("rules", "costs"), ("live", "rules"), ("evaluate", "metrics"), ("rerank", "accelerated")],
+)
+def test_lists_that_may_be_empty(section: str, field: str) -> None:
+    study = parse({"test_set": {"tsv": "a"}, section: {field: []}}, "x")
+    assert getattr(getattr(study, section), field) == ()
 
 
 def test_samplings_are_studies_of_their_own() -> None:
@@ -200,10 +205,6 @@ def test_the_example_in_the_documentation() -> None:
     assert study.baselines.words == ("greedy", "beam:4", "beam:16")
 
 
-def test_resamples_have_the_limit_of_comparisons() -> None:
-    assert MOST["[evaluate], resamples"] == MOST_RESAMPLES
-
-
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*: No such file or directory \(quitmt lab init writes one\)"):
         load(str(tmp_path / "nowhere.toml"))
@@ -212,15 +213,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"# \xe9\n")
     with pytest.raises(InputError, match=r"is not TOML: .*utf-8"):
         load(str(tmp_path / "latin"))
-
-
-def test_rules_with_a_threshold_can_be_switched_off() -> None:
-    found = parse({"test_set": {"tsv": "a"}, "rules": {"beyond": [], "costs": []}, "live": {"rules": []}}, "x")
-    assert (found.rules.beyond, found.rules.costs, found.live.rules) == ((), (), ())
-
-
-def test_no_metric_is_a_study_too() -> None:
-    assert parse({"test_set": {"tsv": "a"}, "evaluate": {"metrics": []}}, "x").evaluate.metrics == ()
 
 
 def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

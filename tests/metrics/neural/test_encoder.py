@@ -1,6 +1,9 @@
+"""The encoders of COMET checkpoints against transformers, layer by layer."""
+
 from __future__ import annotations
 
 import shutil
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import torch
 import transformers
 from tests.comet.examples import EXAMPLES
 from tests.comet.folders import CHECKPOINTS, make_folder
+from tests.metrics.neural import watch
 
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import checkpoint
@@ -26,33 +30,74 @@ def loaded(tmp_path_factory):
     }
 
 
+@cache
+def network(kind, pretrained):
+    config = getattr(transformers, f"{kind}Config").from_pretrained(pretrained)
+    return getattr(transformers, f"{kind}Model")(config, add_pooling_layer=False).eval()
+
+
 def hidden_states(kind, loaded, ids):
     """The states of all layers, as transformers gives them."""
-    config = getattr(transformers, f"{kind}Config").from_pretrained(loaded.pretrained)
-    network = getattr(transformers, f"{kind}Model")(config, add_pooling_layer=False).eval()
-    network.load_state_dict(loaded.part("encoder.model."), strict=False)
+    theirs = network(kind, loaded.pretrained)
+    theirs.load_state_dict(loaded.part("encoder.model."), strict=False)
     with torch.no_grad():
-        return network(torch.tensor([ids]), output_hidden_states=True).hidden_states
+        return theirs(torch.tensor([ids]), output_hidden_states=True).hidden_states
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("XLMRoberta", 4), ("XLMRobertaXL", 3)])
-def test_a_layer_is_what_transformers_says_whatever_is_left_out_above_it(kind, layers, loaded):
+def test_a_layer_is_that_of_transformers_without_computing_those_above(kind, layers, loaded):
     """XLM-R-XL has one more norm after its last layer, which must not come after any other."""
     for layer in range(layers):
         encoder = Encoder(loaded[kind], CPU, pool="cls", layer=layer)
-        assert len(encoder._network.encoder.layer) == layer
         sequences = encoder.tokenize(TEXTS)
-        for batch, (vectors, states) in encoder.encode(sequences, layer=layer):
+        with watch.layers() as computed:
+            found = list(encoder.encode(sequences, layer=layer))
+        assert len(computed) == layer
+        for batch, (vectors, states) in found:
             for row, index in enumerate(batch):
                 expected = hidden_states(kind, loaded[kind], sequences[index])[layer][0]
                 torch.testing.assert_close(vectors[row], expected[0], rtol=0, atol=1e-5)
                 torch.testing.assert_close(states[row, : len(expected)], expected, rtol=0, atol=1e-5)
 
 
-def test_layers_above_the_last_weight_are_not_computed_unless_their_states_are_asked_for(loaded):
-    assert len(Encoder(loaded["XLMRoberta"], CPU, pool="avg", layer="mix")._network.encoder.layer) == 2
-    assert len(Encoder(loaded["XLMRobertaXL"], CPU, pool="cls", layer="mix")._network.encoder.layer) == 1
-    assert len(Encoder(loaded["XLMRobertaXL"], CPU, pool="cls", layer="mix", tagged=2)._network.encoder.layer) == 2
+@pytest.mark.parametrize(
+    ("kind", "settings", "layers"),
+    [
+        ("XLMRoberta", {"pool": "avg"}, 2),
+        ("XLMRobertaXL", {"pool": "cls"}, 1),
+        ("XLMRobertaXL", {"pool": "cls", "tagged": 2}, 2),
+    ],
+)
+def test_layers_above_the_last_weight_of_a_mix_are_not_computed_unless_a_tagger_reads_them(
+    kind, settings, layers, loaded
+):
+    encoder = Encoder(loaded[kind], CPU, layer="mix", **settings)
+    with watch.layers() as computed:
+        list(encoder.encode(encoder.tokenize(TEXTS)))
+    assert len(computed) == layers
+
+
+def vectors(folder, layer):
+    encoder = Encoder(checkpoint.load(str(folder), "regression_metric"), CPU, pool="avg", layer=layer)
+    found = {
+        index: vector
+        for batch, (made, _) in encoder.encode(encoder.tokenize(TEXTS))
+        for index, vector in zip(batch, made, strict=True)
+    }
+    return torch.stack([found[index] for index in range(len(TEXTS))])
+
+
+@pytest.mark.parametrize("layer", [0, 2, 3])
+def test_a_single_layer_is_a_mix_with_all_weight_on_it(tmp_path, layer):
+    folder = make_folder(tmp_path, "regression")
+    single = vectors(folder, layer)
+    path = folder / "checkpoints" / "model.ckpt"
+    saved = torch.load(path, weights_only=True)
+    for index in range(4):
+        saved["state_dict"][f"layerwise_attention.scalar_parameters.{index}"].fill_(5.0 if index == layer else 0.0)
+    saved["state_dict"]["layerwise_attention.gamma"].fill_(1.0)
+    torch.save(saved, path)
+    torch.testing.assert_close(vectors(folder, "mix"), single, rtol=0, atol=1e-5)
 
 
 def test_the_average_is_over_all_tokens(loaded):

@@ -64,9 +64,11 @@ def proofs(arms: Sequence[Results], options: Sequence[Way], metrics: Sequence[Me
     for spec in arms[0].trajectories:
         chains = [_chains(arm, spec) for arm in arms]
         bases = [next(one for one in options if _is_whole(one, arm, spec)) for arm in arms]
-        found += [_proven(base, own, metrics, QualityRequest(MARGIN)) for base, own in zip(bases, chains, strict=True)]
+        found += [
+            cheapest_proven(base, own, metrics, QualityRequest(MARGIN)) for base, own in zip(bases, chains, strict=True)
+        ]
         everything = [*alone, *(chain for own in chains for chain in own)]
-        found.append(_proven(bases[0], everything, metrics, QualityRequest(MARGIN, not_worse=True)))
+        found.append(cheapest_proven(bases[0], everything, metrics, QualityRequest(MARGIN, not_worse=True)))
     return found
 
 
@@ -92,7 +94,10 @@ def _chain(results: Results, one: Trajectories, family: Family) -> Chain:
     return Chain([way_of(results, one, family.specs[place], family.sizes[place]) for place in kept])
 
 
-def _proven(base: Way, chains: Sequence[Chain], metrics: Sequence[MetricColumn], request: QualityRequest) -> Proven:
+def cheapest_proven(
+    base: Way, chains: Sequence[Chain], metrics: Sequence[MetricColumn], request: QualityRequest
+) -> Proven:
+    """The cheapest way of all chains that is proven to be as good as ``base`` by all metrics."""
     request = replace(request, rules=("fixed",) * len(chains))  # as many chains share the error
     judged = []
     for metric in metrics:
