@@ -8,6 +8,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from quitmt.serve import deepl, libretranslate, native, openai, page
+from quitmt.serve.connections import Connection
 from quitmt.serve.description import describe
 from quitmt.serve.refusals import Refusal, answer, plain, refused
 from quitmt.serve.server import ID, NATIVE, OPERATIONS, Endpoint, Exchange, Server
@@ -64,6 +65,9 @@ async def _outermost(request: web.Request, handler: Next) -> web.StreamResponse:
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed(request):
         headers = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Allow-Headers": HEADERS}
         return web.Response(status=204, headers=headers | {"Access-Control-Max-Age": "600"})
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    connection.begin()
     try:
         return await handler(request)
     except web.HTTPException as error:
