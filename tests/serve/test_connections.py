@@ -104,7 +104,7 @@ def test_a_body_that_does_not_arrive_is_refused(start: Start, clients: ExitStack
 
 def test_a_client_that_does_not_read_is_closed(start: Start, clients: ExitStack) -> None:
     running = start(limits=Limits(write_seconds=AT_ONCE, idle_seconds=AT_ONCE))
-    client = connect(clients, running, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 400)
+    client = connect(clients, running, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
 
     def is_closed() -> bool:
         try:

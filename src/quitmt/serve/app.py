@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -34,7 +36,12 @@ async def metrics(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 
 async def description(server: Server, exchange: Exchange) -> web.StreamResponse:
-    return answer(describe(ENDPOINTS, keys=bool(server.keys)))
+    return answer(_described(bool(server.keys)))
+
+
+@cache
+def _described(keys: bool) -> dict[str, Any]:
+    return describe(ENDPOINTS, keys=keys)
 
 
 ENDPOINTS = (
