@@ -21,7 +21,7 @@ from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken, PartWorker, Work
-from quitmt.errors import UsageError
+from quitmt.errors import GenerationError, UsageError
 from quitmt.files.outcomes import to_fields
 from quitmt.types import Finished, Outcome, Seconds, Verdict
 from tests.batch import functions
@@ -253,7 +253,9 @@ def test_the_first_error_is_that_of_the_first_row(job: BatchJob, monkeypatch: py
 
     async def failed(worker: PartWorker, engine: Any, row: Planned) -> Finished:
         await asyncio.sleep(0.05 * (row.source == "first"))
-        return Finished.without_candidates(row.as_segment(), Verdict.FAILED, "s", f"no word for {row.source}")
+        return Finished.without_candidates(
+            row.as_segment(), Verdict.FAILED, "s", GenerationError(f"no word for {row.source}")
+        )
 
     monkeypatch.setattr(PartWorker, "_translated", failed)
     Path(job.inputs[0]).write_text("first\nsecond\n")

@@ -22,7 +22,7 @@ from quitmt.errors import UsageError
 from quitmt.serve import connections
 from quitmt.serve.limits import Limits
 from quitmt.serve.server import Repeats
-from tests.serve.conftest import KEY, Running
+from tests.serve.conftest import KEY, Model, Running
 
 Start = Callable[..., Running]
 ASK = {"text": "Tea for two.", "source": "en", "target": "pt"}
@@ -290,3 +290,14 @@ def test_a_port_that_another_server_has(shared: Running, quitmt: Callable[..., A
     port = shared.url.rpartition(":")[2]
     ran = quitmt("serve", "--port", port)
     assert ran.code == 2 and f"port {port} is in use" in ran.err
+
+
+def test_a_model_that_loses_its_connection_was_not_short_of_time(start: Start) -> None:
+    running = start(limits=Limits(deadline=None))
+
+    async def disconnected(*_: object) -> list[str]:
+        raise ConnectionError("the server closed the connection before the deadline")
+
+    running.models[0].__class__ = type("Disconnected", (Model,), {"__call__": disconnected})
+    status, told = running.post("/api/translate", ASK)
+    assert (status, told["error"]["code"]) == (502, "translation_failed")

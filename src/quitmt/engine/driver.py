@@ -24,7 +24,7 @@ from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
 from quitmt.engine.submission import Submission
 from quitmt.engine.terms import Terms
-from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
+from quitmt.errors import GenerationError, NotInTime, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, place_of, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
@@ -252,7 +252,7 @@ class Driver:
         if self._steering is not None:
             terms = self._steered(self._steering, item)
         if isinstance(item, Segment) and self._timers.over:
-            late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
+            late = NotInTime(f"not begun before the run's deadline of {self._deadlines.run:.15g} s")
             item = Finished.without_candidates(item, Verdict.FAILED, self.signature, late)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
