@@ -8,6 +8,7 @@ QuitmtError                 one clear sentence for the user; the command line pr
 ├── MissingExtra            an optional dependency is not installed; says the command that adds it
 ├── GenerationError         sampling failed for one segment
 ├── RerankError             scoring failed for one segment
+├── NotInTime               time was up, or the session was closed, before one segment had a translation
 └── AllFailed               not one segment of a call from Python succeeded; has their outcomes
 
 A message names a setting by its field of a recipe, as ``setting("rerank.keep")``. Whoever reads it sees the name that
@@ -144,6 +145,10 @@ class GenerationError(QuitmtError):
 
 
 class RerankError(QuitmtError):
+    pass
+
+
+class NotInTime(QuitmtError):
     pass
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError
+from quitmt.errors import NotInTime, QuitmtError
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +243,17 @@ class Finished:
     """Each distinct candidate, the best first, if that was asked for and the reranker can tell."""
     fault: str | None = None
     """If code of others made it fail: the same for the same mistake (``QuitmtError.fault``)."""
+    late: bool = False
+    """Whether it failed because its time was up (``NotInTime``), and not by a mistake."""
 
     @classmethod
     def without_candidates(
-        cls, segment: Segment, stop: Verdict, signature: str, error: str | None = None, fault: str | None = None
+        cls, segment: Segment, stop: Verdict, signature: str, error: QuitmtError | None = None
     ) -> Finished:
         """One that needed none, or that was never begun."""
-        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=error)
-        return cls(segment, outcome, (), fault=fault)
+        told = None if error is None else str(error)
+        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=told)
+        return cls(segment, outcome, (), fault=error and error.fault, late=isinstance(error, NotInTime))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quitmt.cli.progress import UNIT, Bar, Bill, Progress
+from quitmt.errors import GenerationError
 from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, Verdict
 
 
@@ -54,7 +55,9 @@ def test_the_first_failure_is_the_first_of_the_input() -> None:
     progress = Progress(8, quiet=True)
     for position in (5, 2, 9):
         segment = Segment(str(position), "a source")
-        progress.add(Finished.without_candidates(segment, Verdict.FAILED, "", f"error of {position}"), position)
+        progress.add(
+            Finished.without_candidates(segment, Verdict.FAILED, "", GenerationError(f"error of {position}")), position
+        )
     assert (progress.failed, progress.first_error) == (3, "error of 2")
 
 

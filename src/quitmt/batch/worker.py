@@ -23,7 +23,7 @@ from quitmt.batch.job import Folder
 from quitmt.batch.plan import Pair, Planned, unpack
 from quitmt.batch.tally import PartTally
 from quitmt.engine.session import Session
-from quitmt.errors import MissingExtra, QuitmtError, UsageError, setting
+from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError, setting
 from quitmt.recipe.build import build
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT
@@ -258,7 +258,7 @@ class PartWorker:
 
 def _deadly(engine: _Loaded, row: Planned) -> Finished:
     """The outcome of a row that is not tried any more."""
-    told = f"the worker's process ended {DEADLY_DEATHS} times while this row was translated"
+    told = GenerationError(f"the worker's process ended {DEADLY_DEATHS} times while this row was translated")
     return Finished.without_candidates(row.as_segment(), Verdict.FAILED, engine.session.signature, told)
 
 

@@ -41,6 +41,10 @@ def add_parser(commands: Any) -> None:
         "--text-characters", type=int, default=50_000, metavar="N", help="that a request may have (50000)"
     )
     load.add_argument(
+        "--connections", type=int, default=512, metavar="N",
+        help="maximum open connections; beyond it, idle ones are closed [default: 512]",
+    )  # fmt: skip
+    load.add_argument(
         "--drain", type=float, default=30.0, metavar="SECONDS", help="for requests under way when it is to stop (30)"
     )
     access = parser.add_argument_group("who may use it")
@@ -61,7 +65,12 @@ def act(args: argparse.Namespace) -> int:
         from quitmt.serve.limits import Limits
     except ImportError as error:
         raise MissingExtra(f"serving needs {error.name}", hint="pip install 'quitmt[serve]'") from None
-    limits = Limits(args.deadline or None, waiting=args.waiting, text_characters=args.text_characters)
+    limits = Limits(
+        args.deadline or None,
+        waiting=args.waiting,
+        text_characters=args.text_characters,
+        connections=args.connections,
+    )
     settings = running.ServeSettings(
         tuple(args.recipes),
         args.host,

@@ -83,14 +83,14 @@ class Drafts(Generic[Item]):
         draft = self._found.get(segment.key)
         return None if not draft or draft.anchors is None else draft.anchors + given(segment)
 
-    def joined(self, one: Finished, *, late: bool) -> Finished:
-        """A finished segment with what its draft cost. If it failed because it was ``late``, the draft is the
+    def joined(self, one: Finished) -> Finished:
+        """A finished segment with what its draft cost. If it failed because time was up, the draft is the
         translation."""
         draft = self._found.pop(one.segment.key, None)
         if not draft:
             return one
         outcome = one.outcome
-        if late and outcome.stop is Verdict.FAILED:
+        if one.late:
             return draft.finished(one.segment, outcome.signature)
         seconds = replace(outcome.seconds, generate=outcome.seconds.generate + draft.seconds)
         return replace(one, outcome=replace(outcome, seconds=seconds))

@@ -25,7 +25,7 @@ from quitmt.engine.preparation import in_time, try_out
 from quitmt.engine.slots import Observer, Wasted
 from quitmt.engine.submission import Submission
 from quitmt.engine.terms import Terms
-from quitmt.errors import GenerationError, QuitmtError, RerankError, UsageError
+from quitmt.errors import GenerationError, NotInTime, QuitmtError, RerankError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, place_of, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
@@ -96,8 +96,6 @@ class Driver:
         self._reranking = False
         self._steering = protocols.steering(rule)
         self._drafts: Drafts[AnyItem] = Drafts(generator, in_flight)
-        self._abandoned: set[str] = set()
-        """Segments that had to end when the run's time was up."""
 
     @property
     def wasted(self) -> Wasted:
@@ -201,8 +199,7 @@ class Driver:
             self._generator.close(one.segment)
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
-            whole = self._drafts.joined(one, late=one.segment.key in self._abandoned)
-            finished.append((position, self._remarked(whole)))
+            finished.append((position, self._remarked(self._drafts.joined(one))))
         if self._steering is not None:
             for position, one in finished:
                 self._steering.add(position, one.outcome)
@@ -237,7 +234,7 @@ class Driver:
         """A segment that there is no time left for."""
         if found := self._drafts.finish(segment, self.signature):
             return self._remarked(found)
-        late = f"not begun before the run's deadline of {self._deadlines.run:.15g} s"
+        late = NotInTime(f"not begun before the run's deadline of {self._deadlines.run:.15g} s")
         return Finished.without_candidates(segment, Verdict.FAILED, self.signature, late)
 
     async def _feed(self, items: AsyncGenerator[AnyItem]) -> None:
@@ -316,8 +313,6 @@ class Driver:
         self._wake.set()
 
     def _abandon(self, key: str, deadline: str, of_run: bool) -> None:
-        if of_run:
-            self._abandoned.add(key)
         # While the run goes on, others need the reranker, and what it is busy with is not lost.
         self._engine.abandon(key, deadline, scoring=of_run)
         self._wake.set()

@@ -29,7 +29,7 @@ from typing import Generic
 from quitmt.engine.ranking import listed
 from quitmt.engine.slots import Observer, Slot, Wasted, given
 from quitmt.engine.terms import Terms
-from quitmt.errors import GenerationError, InputError, QuitmtError, RerankError, setting
+from quitmt.errors import InputError, NotInTime, QuitmtError, RerankError, setting
 from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Ranked, Segment, Standing, Verdict
@@ -89,8 +89,7 @@ class Engine(Generic[State]):
             state = self._reranker.open(segment)
         except FAULTS as raised:
             error = blamed(RerankError, f"segment {segment.id}: reranking failed", raised)
-            failed = Verdict.FAILED, terms.signature, str(error), error.fault
-            self._finished.append(Finished.without_candidates(segment, *failed))
+            self._finished.append(Finished.without_candidates(segment, Verdict.FAILED, terms.signature, error))
             return
         rule = terms.rule if available is None else terms.rule.within(available)
         slot = Slot(segment, state, rule.open(), terms, end=available)
@@ -215,9 +214,9 @@ class Engine(Generic[State]):
         if slot.standing is not None or (slot.anchors and (scoring or not slot.pool)):
             self._finish(slot, Verdict.DEADLINE)
         elif not slot.pool:
-            self._finish(slot, Verdict.FAILED, GenerationError(f"no candidate arrived before {deadline}"))
+            self._finish(slot, Verdict.FAILED, NotInTime(f"no candidate arrived before {deadline}"))
         elif scoring:
-            self._finish(slot, Verdict.FAILED, RerankError(f"no candidate was scored before {deadline}"))
+            self._finish(slot, Verdict.FAILED, NotInTime(f"no candidate was scored before {deadline}"))
 
     def drop(self, key: str) -> None:
         """Forget a segment; it may have finished already."""
@@ -318,10 +317,9 @@ class Engine(Generic[State]):
         if verdict is not Verdict.FAILED:
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
         outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
-        fault = None if error is None else error.fault
-        self._finished.append(
-            Finished(slot.segment, outcome, used, slot.anchors or (), self._ranked(slot, verdict, used), fault)
-        )
+        ranked = self._ranked(slot, verdict, used)
+        fault, late = error and error.fault, isinstance(error, NotInTime)
+        self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), ranked, fault, late))
 
     def _ranked(self, slot: Slot[State], verdict: Verdict, used: Sequence[Candidate]) -> Sequence[Ranked]:
         """The winner as its standing has it, then the others; nobody else while the reranker is at work on them, after

@@ -26,6 +26,7 @@ from typing import Any, Self
 from quitmt.engine.deadlines import Clock, Limit
 from quitmt.engine.driver import Driver
 from quitmt.engine.submission import Submission
+from quitmt.errors import GenerationError, NotInTime, QuitmtError
 from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
@@ -35,6 +36,7 @@ NEWEST = 0.1
 """The weight of the newest segment in the mean of how long one takes."""
 UNKNOWN = 0.5
 """Seconds that a segment takes, while none has been finished."""
+CLOSED = "the session was closed"
 
 Observer = Callable[[Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
 """Called after each step of one segment: where it stands, its anchors, its samples so far, and the verdict that fell,
@@ -213,7 +215,7 @@ class Session:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        self._fail_all("the session was closed")
+        self._fail_all(NotInTime(CLOSED))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -239,7 +241,7 @@ class Session:
         owned = replace(segment, owner=str(next(self._numbers)))
         ticket = Ticket(owned, group, until, rule, ranked, observer, self)
         if self._closing or self.failure:
-            ticket.settle(self._failed(owned, self.failure or "the session was closed"))
+            ticket.settle(self._failed(owned, GenerationError(self.failure) if self.failure else NotInTime(CLOSED)))
             return ticket
         if until < math.inf:
             ticket.timer = clock.call_at(until, lambda: self._give_up(ticket))
@@ -260,7 +262,7 @@ class Session:
         except BaseException as error:
             if not self._closing:
                 self.failure = f"the engine failed: {type(error).__name__}: {error}"
-                self._fail_all(self.failure)
+                self._fail_all(GenerationError(self.failure))
             raise
 
     def _measure(self, ticket: Ticket) -> None:
@@ -314,12 +316,12 @@ class Session:
     def _give_up(self, ticket: Ticket) -> None:
         """Its time was up before it had a slot."""
         if self.waiting.remove(ticket):
-            ticket.settle(self._failed(ticket.segment, "not begun before its deadline"))
+            ticket.settle(self._failed(ticket.segment, NotInTime("not begun before its deadline")))
 
-    def _failed(self, segment: Segment, error: str) -> Finished:
+    def _failed(self, segment: Segment, error: QuitmtError) -> Finished:
         return Finished.without_candidates(segment, Verdict.FAILED, self.signature, error)
 
-    def _fail_all(self, error: str) -> None:
+    def _fail_all(self, error: QuitmtError) -> None:
         while ticket := self.waiting.next():
             ticket.settle(self._failed(ticket.segment, error))
         for ticket in list(self._active.values()):

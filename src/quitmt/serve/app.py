@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from quitmt.serve import deepl, libretranslate, native, openai, page
+from quitmt.serve.connections import Connection
 from quitmt.serve.description import describe
 from quitmt.serve.refusals import Refusal, answer, plain, refused
 from quitmt.serve.server import ID, NATIVE, OPERATIONS, Endpoint, Exchange, Server
@@ -33,7 +36,12 @@ async def metrics(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 
 async def description(server: Server, exchange: Exchange) -> web.StreamResponse:
-    return answer(describe(ENDPOINTS, keys=bool(server.keys)))
+    return answer(_described(bool(server.keys)))
+
+
+@cache
+def _described(keys: bool) -> dict[str, Any]:
+    return describe(ENDPOINTS, keys=keys)
 
 
 ENDPOINTS = (
@@ -64,6 +72,9 @@ async def _outermost(request: web.Request, handler: Next) -> web.StreamResponse:
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed(request):
         headers = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Allow-Headers": HEADERS}
         return web.Response(status=204, headers=headers | {"Access-Control-Max-Age": "600"})
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    connection.begin()
     try:
         return await handler(request)
     except web.HTTPException as error:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, ValidationError
+from aiohttp.http import HttpProcessingError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, bad
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+LONGEST_HEAD = 1024
+"""Bytes of the headers of a part."""
+_CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
+_BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
+_NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
+_FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
+LONGEST_HEAD = 1024
+"""Bytes of the headers of a part."""
+_CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
+_BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
+_NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
+_FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
+UNREADABLE = (ValueError, LookupError, AssertionError, RuntimeError, HttpProcessingError, web.RequestPayloadError)
+"""What aiohttp raises when a body isn't what its headers say."""
 
 
 class Body(BaseModel):
@@ -28,19 +46,65 @@ class StrictBody(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""At its first mistake a long list is refused: to write down all of them would take seconds."""
+MOST_FIELDS = 256
 
 
-async def fields(request: web.Request) -> dict[str, Any]:
-    """The fields of a body, whichever way they were sent. A name that a form has several times is a list."""
+async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
+    """The fields of a body, whichever way they were sent. A name that a form has several times is a list.
+
+    What begins like a JSON object is one, whatever the client calls it: curl calls everything a form.
+    """
     try:
-        if request.content_type in FORMS:
-            return _of_form(await request.post())
-        raw = await request.read()
+        async with asyncio.timeout(limits.body_seconds):
+            raw = await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise Refusal(413, "too_long", "the body is larger than this server reads; send it in parts") from None
-    except (ValueError, LookupError, UnicodeError, AssertionError):
-        raise bad("the form cannot be read") from None
-    return _of_json(raw)
+    except TimeoutError:
+        raise Refusal(408, "timeout", f"the body didn't arrive within {limits.body_seconds:g} s") from None
+    except (web.RequestPayloadError, HttpProcessingError):
+        raise bad("the body isn't encoded as its headers say") from None
+    if request.content_type not in (FORM, MULTIPART) or raw.lstrip().startswith(b"{"):
+        return _of_json(raw)
+    read_form = _of_form if request.content_type == FORM else _of_parts
+    try:
+        return _collected(read_form(raw, request.headers["Content-Type"], limits.fields))
+    except (ValueError, LookupError):
+        raise bad(f"the form cannot be read, or has more than {limits.fields} fields") from None
+
+
+def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
+    named = _CHARSET.search(kind)
+    charset = named[1] if named else "utf-8"
+    return parse_qsl(
+        raw.decode(charset), keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=most
+    )
+
+
+def _of_parts(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
+    """As browsers send them (RFC 7578). aiohttp's reader takes time by the square of the number of parts."""
+    named = _BOUNDARY.search(kind)
+    if named is None:
+        raise ValueError("no boundary")
+    before, *parts = (b"\r\n" + raw).split(b"\r\n--" + named[1].encode("ascii"), most + 2)
+    if before or not parts or len(parts) > most + 1 or not parts.pop().startswith(b"--"):
+        raise ValueError("no form of that many parts")
+    found = []
+    for part in parts:
+        head, _, text = part.partition(b"\r\n\r\n")
+        name = _NAME.search(head[:LONGEST_HEAD])
+        if name is None or len(head) > LONGEST_HEAD or _FILE.search(head):
+            raise bad("every part of the form must be a named text, not a file")
+        found.append((name[1].decode(), text.decode()))
+    return found
+
+
+def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    found = dict[str, list[str]]()
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def _of_json(raw: bytes) -> dict[str, Any]:
@@ -57,19 +121,9 @@ def _of_json(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def _of_form(form: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in form.items():
-        if not isinstance(value, str):
-            raise bad(f"{name[:40]} must be a text, not a file")
-        if name in found:
-            found[name] = [*found[name], value] if isinstance(found[name], list) else [found[name], value]
-        else:
-            found[name] = value
-    return found
-
-
 def read(model: type[Model], found: Mapping[str, Any]) -> Model:
+    if len(found) > MOST_FIELDS:
+        raise bad(f"the body has more than {MOST_FIELDS} fields")
     try:
         return model.model_validate(dict(found))
     except ValidationError as error:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from quitmt.detect import primary
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import Body, read
+from quitmt.serve.bodies import Body, Texts, read
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Translated
@@ -22,11 +22,11 @@ def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
 
 
 API = Api("deepl", shape, denied=403)
-Tags = str | list[str] | None
+Tags = str | Texts | None
 
 
 class DeepLBody(Body):
-    text: str | Annotated[list[str], Field(min_length=1)]
+    text: str | Annotated[Texts, Field(min_length=1)]
     target_lang: str = Field(min_length=1, max_length=40)
     source_lang: str | None = Field(None, max_length=40)
     tag_handling: Literal["xml", "html"] | None = None

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from quitmt.generate.languages import name as language_name
 from quitmt.serve import nemo
-from quitmt.serve.bodies import Body, read
+from quitmt.serve.bodies import Body, Texts, read
 from quitmt.serve.refusals import Refusal, answer
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import Job, Translated
@@ -25,7 +25,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class LibreTranslateBody(Body):
-    q: Text | Annotated[list[str], Field(min_length=1)]
+    q: Text | Annotated[Texts, Field(min_length=1)]
     source: str = Field("auto", min_length=1, max_length=40)
     target: str = Field(min_length=1, max_length=40)
     format: Literal["text", "html"] = "text"

@@ -13,6 +13,9 @@ PATIENCE = 0.8
 """The share of a deadline that a request may be expected to wait: then there is time for a few candidates."""
 LONGEST_WAIT = 60.0
 """Seconds that a client is told to wait at most: rates change."""
+_COUNTS = (
+    "waiting", "waiting_characters", "text_characters", "texts", "nbest", "body_bytes", "fields", "connections",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,20 @@ class Limits:
     texts: int = 128
     nbest: int = 32
     body_bytes: int = 1 << 20
+    fields: int = 1024
+    """Fields of a form."""
+    connections: int = 512
+    """Open connections. Beyond it, a new one replaces the one that was idle longest."""
+    header_seconds: float = 10.0
+    """For a new connection to send the headers of its first request, and for any later headers to be complete."""
+    body_seconds: float = 30.0
+    idle_seconds: float = 75.0
+    """For a connection that is kept alive to send its next request."""
+    write_seconds: float = 30.0
+    """For a client that has stopped reading its answer to go on."""
 
     def __post_init__(self) -> None:
-        for name in ("waiting", "waiting_characters", "text_characters", "texts", "nbest", "body_bytes"):
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise UsageError(f"the limit {name} must be at least 1, not {getattr(self, name)}")
         if self.deadline is not None and not 0 < self.deadline <= 86_400:

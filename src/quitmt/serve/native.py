@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from quitmt._version import __version__
 from quitmt.files.durable import writable
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import StrictBody, read
+from quitmt.serve.bodies import StrictBody, Texts, read
 from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain
 from quitmt.serve.server import ID, NATIVE, Endpoint, Exchange, Server
@@ -31,7 +31,7 @@ SEED = 1 << 63
 class TranslateBody(StrictBody):
     """A text or a list of texts; the translations come in the same form."""
 
-    text: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)]
+    text: Annotated[str, Field(min_length=1)] | Annotated[Texts, Field(min_length=1)]
     target: str = Field(min_length=1, max_length=40)
     source: str = Field(AUTO, min_length=1, max_length=40)
     format: Literal["text", "html", "xml"] = "text"

@@ -6,14 +6,14 @@ from __future__ import annotations
 from aiohttp import web
 from pydantic import Field
 
-from quitmt.serve.bodies import Body, read
+from quitmt.serve.bodies import Body, Texts, read
 from quitmt.serve.refusals import answer
 from quitmt.serve.server import Exchange, Server
 from quitmt.serve.work import Job
 
 
 class NemoBody(Body):
-    texts: list[str]
+    texts: Texts
     src_lang: str = Field("auto", min_length=1, max_length=40)
     tgt_lang: str = Field(min_length=1, max_length=40)
 

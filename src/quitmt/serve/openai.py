@@ -45,7 +45,7 @@ class ContentPart(Body):
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -60,7 +60,7 @@ class StreamOptions(Body):
 
 class ChatBody(Body):
     model: str = Field(min_length=1, max_length=200)
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     n: int | None = Field(1, ge=1, le=1000)
     seed: int | None = Field(None, ge=-SEED, lt=SEED)
     stream: bool | None = False

@@ -8,13 +8,14 @@ it at once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from aiohttp import web
 from quitmt.errors import UsageError
 from quitmt.serve import service
 from quitmt.serve.app import application
+from quitmt.serve.connections import BACKLOG, Connections, most_connections
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
 from quitmt.serve.server import Server, to_stderr
@@ -81,19 +83,28 @@ async def started(
     say("loading …")
     loaded = loaded or service.load(settings.recipes)
     server = Server(loaded, settings.limits, settings.keys, None if settings.quiet else to_stderr())
-    runner = web.AppRunner(
-        application(server, cors=settings.cors), handler_cancellation=True, access_log=None, shutdown_timeout=1.0
-    )
+    runner = web.AppRunner(application(server, cors=settings.cors), handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
+    accepting = None
     try:
         await loaded.start()
-        await web.SockSite(runner, listening, backlog=1024).start()
+        most = most_connections(settings.limits.connections)
+        if most < settings.limits.connections:
+            say(f"at most {most} connections at a time, because of the limit of open files (ulimit -n)")
+        with _reaching(settings):
+            listening.listen(BACKLOG)
+        assert runner.server is not None
+        connections = Connections(settings.limits, most, server.report)
+        accepting = asyncio.create_task(connections.accept(listening, runner.server))
         server.ready = True
         say(f"serving {', '.join(one.pair for one in loaded.all)} at {_address(settings.host, listening)}")
         if not settings.keys and not is_loopback(settings.host):
             say(f"anybody who can reach {settings.host} may use it: there are no keys")
         yield server
     finally:
+        if accepting is not None:
+            accepting.cancel()
+            await asyncio.gather(accepting, return_exceptions=True)
         await runner.cleanup()
         await loaded.close()
 
@@ -111,14 +122,24 @@ async def _drain(server: Server, seconds: float, say: Callable[[str], None]) -> 
 
 def listen(settings: ServeSettings) -> socket.socket:
     """Before anything is loaded: a port that cannot be had is known at once."""
-    try:
+    with _reaching(settings):
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family[0], socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(family[4])
-    except OSError as error:
-        raise UsageError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
     return found
+
+
+@contextmanager
+def _reaching(settings: ServeSettings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {settings.port} is in use", hint="stop the other server or take a free port"
+            ) from None
+        raise UsageError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
 
 
 def _address(host: str, listening: socket.socket) -> str:

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from quitmt.errors import QuitmtError
 from quitmt.serve import bodies, keys
+from quitmt.serve.connections import Connection
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
 from quitmt.serve.metrics import Metrics
@@ -45,6 +46,25 @@ class Api:
 
 NATIVE = Api("native")
 OPERATIONS = Api("operations")
+
+
+class Repeats:
+    """Lets the first few of each kind through per period, and counts the others."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, most: int = 10, seconds: float = 60.0) -> None:
+        self._clock, self._most, self._seconds = clock, most, seconds
+        self._kinds: dict[str, tuple[float, int]] = {}
+        """Of each kind: when its period began, and how many there were since."""
+
+    def pass_on(self, kind: str) -> int | None:
+        """How many were left out since the last one; None if this one is left out, too."""
+        now = self._clock()
+        begun, count = self._kinds.get(kind, (now, 0))
+        if now - begun >= self._seconds:
+            self._kinds[kind] = now, 1
+            return max(0, count - self._most)
+        self._kinds[kind] = begun, count + 1
+        return 0 if count < self._most else None
 
 
 @dataclass(slots=True)
@@ -85,6 +105,7 @@ class Server:
     limits: Limits = field(default_factory=Limits)
     keys: Keys = field(default_factory=Keys)
     log_to: TextIO | None = None
+    repeats: Repeats = field(default_factory=Repeats)
     jobs: Jobs = field(init=False)
     metrics: Metrics = field(init=False)
     ready: bool = False
@@ -183,7 +204,10 @@ class Server:
     async def fields(self, exchange: Exchange) -> dict[str, Any]:
         """Of the body, read once."""
         if exchange.fields is None:
-            exchange.fields = await bodies.fields(exchange.request)
+            exchange.fields = await bodies.fields(exchange.request, self.limits)
+            connection = exchange.request.protocol
+            assert isinstance(connection, Connection)
+            connection.work()
         return exchange.fields
 
     def _log(self, endpoint: Endpoint, exchange: Exchange, status: int, seconds: float) -> None:
@@ -191,7 +215,6 @@ class Server:
         if self.log_to is None or (endpoint.api is OPERATIONS and status < 400):
             return
         line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "id": exchange.id,
             "api": endpoint.api.name,
             "method": endpoint.method,
@@ -202,8 +225,20 @@ class Server:
         }
         if exchange.error is not None:
             line["error"] = exchange.error
+        self._write(line)
+
+    def report(self, kind: str, message: str) -> None:
+        """Log what belongs to no request. Of many such lines only the first few per minute are written."""
+        left_out = self.repeats.pass_on(kind)
+        if left_out is not None:
+            self._write({"error": kind, "message": message} | ({"left_out": left_out} if left_out else {}))
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.log_to is None:
+            return
+        stamped = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **line}
         try:
-            print(json.dumps(line), file=self.log_to, flush=True)
+            print(json.dumps(stamped), file=self.log_to, flush=True)
         except (OSError, ValueError):  # nobody reads it any more
             self.log_to = None
 

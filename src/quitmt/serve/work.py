@@ -211,11 +211,10 @@ def _raise_failure(finished: Finished, served: Served) -> None:
     outcome = finished.outcome
     if outcome.stop is not Verdict.FAILED:
         return
-    error = outcome.error or "it failed"
-    if "deadline" in error or "closed" in error:
-        told = f"there was no time for all sentences: {error}"
+    if finished.late:
+        told = f"there was no time for all sentences: {outcome.error}"
         raise Refusal(503, "not_in_time", told, retry_after=later(served.session))
-    raise Refusal(502, "translation_failed", f"translating failed: {error}")
+    raise Refusal(502, "translation_failed", f"translating failed: {outcome.error}")
 
 
 def _joined(prepared: Prepared, translations: Sequence[str]) -> str:
