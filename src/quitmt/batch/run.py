@@ -162,8 +162,8 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
 def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
     """Which rule a wish was granted by. What is promised of it is not told: only workers know whether it holds for
     their model."""
-    stop = job.recipe.stop
-    granted = granted_of(effective(job.recipe), NOTHING, profile_of(stop, NOTHING)) if stop.wishes else None
+    recipe = job.recipe
+    granted = granted_of(effective(recipe), NOTHING, profile_of(recipe, NOTHING)) if recipe.stop.wishes else None
     if granted is not None:
         reporter.say(f"stopping by {granted.spec}")
 
