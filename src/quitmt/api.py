@@ -107,6 +107,7 @@ class Translator:
         nbest: int | None = None,
         deadline: float | None = None,
         run_deadline: float | None = None,
+        allow_functions: bool = False,
         mbr: str | None = None,
         support: str | None = None,
         filter: str | None = None,
@@ -122,8 +123,9 @@ class Translator:
         self._built = build(recipe, given)
 
     @classmethod
-    def from_recipe(cls, recipe: str | PathLike[str] | Recipe) -> Self:
-        """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``."""
+    def from_recipe(cls, recipe: str | PathLike[str] | Recipe, *, allow_functions: bool = False) -> Self:
+        """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``. A file may
+        name functions of yours only with ``allow_functions``."""
         if not isinstance(recipe, str | PathLike | Recipe):
             hint = "quitmt.recipe.Recipe.from_fields makes one of a dictionary"
             raise TypeError(f"a recipe must be the path of a file or a Recipe, not {recipe!r:.80} ({hint})")
@@ -131,7 +133,7 @@ class Translator:
         if isinstance(recipe, Recipe):
             made._built = build(recipe)
         else:
-            file = files.load(str(recipe))
+            file = files.load(str(recipe), allow_functions=allow_functions)
             with speaking(file.speaker()):
                 made._built = build(file.recipe)
         return made

@@ -21,14 +21,14 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from quitmt.errors import MissingExtra, UsageError, nearest, unknown
+from quitmt.errors import MissingExtra, UsageError, nearest, setting, unknown
 from quitmt.signature import field as written
 
 log = logging.getLogger(__name__)
@@ -276,6 +276,25 @@ def own_part(spec: str, known: Iterable[str] = ()) -> tuple[Any, str]:
     """What ``MODULE:ATTRIBUTE[:OPTION=VALUE,…]`` names, and the text of its options."""
     head = without_options(spec)
     return attribute(head, known), spec[len(head) + 1 :]
+
+
+def is_function(spec: str, known: Container[str]) -> bool:
+    """Whether a text names a function of somebody's module rather than a part that has a name. Nothing is imported."""
+    name, colon, _ = spec.partition(":")
+    return bool(colon) and name not in known
+
+
+def refuse_functions(named: Iterable[tuple[str, str]]) -> None:
+    """For files, which are data: refuse the functions that one names, each with its place.
+
+    What a user types or writes in Python may name functions. A recipe, a profile or a study may come from anybody, and
+    to read one must not run code.
+    """
+    for where, spec in named:
+        raise UsageError(
+            f"{where}: {spec!r} names a function, and files may not run code",
+            hint=f"give {setting('run.allow_functions')} if you trust whoever wrote the file",
+        )
 
 
 def is_module(name: str) -> bool:

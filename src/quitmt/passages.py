@@ -25,7 +25,6 @@ UNSPACED = frozenset(("zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "d
 
 _LINES = re.compile(r"(\r?\n)")
 _CONTROL = re.compile("([\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]+)")
-_SPACED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,8 @@ def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool, b
         return
     for sentence in _sentences(text, language):
         for place, piece in enumerate(_cut(sentence)):
-            match = _SPACED.fullmatch(piece)
-            before, core, after = match.groups() if match else ("", piece, "")
+            core = piece.strip()
+            before, after = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :] if core else ""
             for part, is_sentence in ((before, False), (core, any(map(str.isalnum, core))), (after, False)):
                 if part:
                     yield part, is_sentence, place > 0

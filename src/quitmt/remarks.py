@@ -42,7 +42,7 @@ WIDE_LETTERS_A_WORD = 4
 
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 # A run of marks is looked at once, from its beginning: else a line of dots would take quadratic time.
-_END = re.compile(r"""(?<![.!?…])[.!?…؟।]++["'”’»)\]]*+\s++["'“‘«„(\[¿¡–—-]*+\s*+(?=\S)""")
+_END = re.compile(r"""(?<![.!?…؟।])[.!?…؟।]++["'”’»)\]]*+\s++["'“‘«„(\[¿¡–—-]*+\s*+(?=\S)""")
 _WIDE_END = re.compile(r"[。！？][」』”’）]*+(?=[^\s。！？」』”’）])")
 _ABBREVIATIONS = frozenset(
     "Mr Mrs Ms Messrs Dr Drs Prof Profs Sr Sra Dra Jr St Gen Col Lt Sgt Capt Det Sen Sens Rep Reps Gov Govs Rev Hon "

@@ -88,3 +88,22 @@ def test_a_deadline_that_is_far_away_changes_nothing(quitmt: Quitmt, tmp_path: P
             assert quitmt("translate", text, "-n", 72, *reranker, *words, "--jsonl", path, "-o", "/dev/null").code == 0
     assert outcomes(tmp_path / "a2") == outcomes(tmp_path / "b2")
     assert outcomes(tmp_path / "a4") == outcomes(tmp_path / "b4")
+
+
+def test_a_poisoned_answer_does_not_hold_up_a_deadline(quitmt: Quitmt, tmp_path: Path) -> None:
+    """Cleaning it happens in the event loop, as do deadlines."""
+    from aiohttp import web
+    from tests.servers.fake_openai import scripted_server
+
+    async def answer(_: int, request: web.Request) -> web.StreamResponse:
+        asked = await request.text()
+        text = "a" + "\n" * 20_000 + "b" if "poison" in asked else "Bom dia."
+        choices = [{"index": i, "message": {"content": text}} for i in range(json.loads(asked)["n"])]
+        return web.json_response({"choices": choices})
+
+    (tmp_path / "in").write_text("Good morning.\nA poison.\n")
+    with scripted_server(answer) as server:
+        words = ("--model", "openai:m", "--base-url", server.base_url, "--src", "en", "--tgt", "pt", "--deadline", 1)
+        ran = quitmt("translate", tmp_path / "in", *words, *ENDLESS, "--jsonl", tmp_path / "out")
+    assert ran.code == 0
+    assert [one["stop"] for one in outcomes(tmp_path / "out")] == ["deadline", "deadline"]

@@ -172,18 +172,17 @@ def on_a_terminal(command: list[str]) -> tuple[int, str]:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("action", ["run", "live"])
-def test_functions_can_be_refused_and_are_then_not_imported(
+def test_functions_are_refused_and_not_imported_unless_they_are_allowed(
     action: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("evil_metrics.py").write_text("open('imported', 'w')\ndef score(translation, reference): return 1.0\n")
+    Path("evil_metrics.py").write_text("open('imported', 'w').close()\ndef score(translation, reference): return 1.0\n")
     path = study_file(tmp_path, metrics='"evil_metrics:score"')
-    ran = quitmt("lab", action, path, "--no-functions")
+    ran = quitmt("lab", action, path)
     assert ran.code == 2 and not Path("imported").exists()
-    assert (
-        f"{path}, [evaluate], metrics: 'evil_metrics:score' names a function, and functions are not allowed" in ran.err
-    )
-    assert quitmt("lab", "run", study_file(tmp_path), "--no-functions", "-q").code == 0
+    assert f"{path}, [evaluate], metrics: 'evil_metrics:score' names a function" in ran.err
+    assert "--allow-functions" in ran.err
+    assert quitmt("lab", "run", path, "--allow-functions", "-q").code == 0
 
 
 def test_a_recipe_s_functions_are_refused_before_they_are_imported(
@@ -196,5 +195,5 @@ def test_a_recipe_s_functions_are_refused_before_they_are_imported(
         "[rerank]\nname = 'qe:evil_recipe_module:score'\n[stop]\nrule = 'evil_recipe_module:R'\n"
     )
     Path("study.toml").write_text("recipe = 'my.toml'\n[test_set]\ntsv = 'news.tsv'\n")
-    ran = quitmt("lab", "run", "study.toml", "--no-functions")
-    assert ran.code == 2 and "names a function, and functions are not allowed" in ran.err
+    ran = quitmt("lab", "run", "study.toml")
+    assert ran.code == 2 and "names a function" in ran.err

@@ -162,7 +162,7 @@ def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
     know whether it holds for their model."""
     own, whole = job.recipe.stop, effective(job.recipe)
     if own.rule is None and not own.of_quit:
-        granted = granted_of(whole, NOTHING, profile_of(own, NOTHING))
+        granted = granted_of(whole, NOTHING, profile_of(job.recipe, NOTHING))
         default = "" if own.wishes else f", the default for {whole.rerank.name}"
         reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
 

@@ -14,6 +14,8 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from quitmt.errors import InputError, OutputError, UsageError, said, setting
+from quitmt.names import is_function, refuse_functions
+from quitmt.stop import RULES
 
 log = logging.getLogger(__name__)
 
@@ -188,14 +190,19 @@ LARGEST = 1 << 24
 """Characters. A profile has a line for each rule that was tried; what has more is none, and may never end."""
 
 
-def read(path: str) -> Profile:
+def read(path: str, *, allow_functions: bool = False) -> Profile:
+    """One whose rules are functions is refused, unless they are allowed."""
     try:
         with Path(path).open(encoding="utf-8") as file:
-            return parse(file.read(LARGEST))
+            found = parse(file.read(LARGEST))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path} is not a profile", hint="quitmt calibrate writes them") from None
+    if not allow_functions:
+        rules = (found.rule, *(point.rule for point in found.curve))
+        refuse_functions((f"{path}, rule", rule) for rule in rules if is_function(rule, RULES))
+    return found
 
 
 def parse(text: str) -> Profile:

@@ -106,7 +106,8 @@ def add_parser(commands: Any) -> None:
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
     usual = {"stop.k": str(STEP), "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
-    options.add_recipe(parser, "rerank.name", *scoring, "stop.k", "stop.n", *languages, usual=usual)
+    wanted = ("rerank.name", *scoring, "stop.k", "stop.n", *languages, "run.allow_functions")
+    options.add_recipe(parser, *wanted, usual=usual)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(act=act)
 

@@ -42,9 +42,9 @@ def add_parser(commands: Any) -> None:
         action = actions.add_parser(name, help=what)
         action.add_argument("study", metavar="STUDY.toml")
         action.add_argument(
-            "--no-functions",
+            "--allow-functions",
             action="store_true",
-            help="refuse a study that names functions (MODULE:NAME), whose code it would run",
+            help="run the functions (MODULE:NAME) that the study names",
         )
         action.add_argument("-q", "--quiet", action="store_true", help="no progress bars")
         action.set_defaults(act=run)
@@ -67,11 +67,8 @@ def write_template(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     from quitmt.lab import pipeline
     from quitmt.lab.report import publish
-    from quitmt.lab.study import functions
 
-    settings = study.load(args.study)
-    if args.no_functions:
-        functions.refuse(settings, args.study)
+    settings = study.load(args.study, allow_functions=args.allow_functions)
     quiet = args.quiet or sys.stderr is None or not sys.stderr.isatty()
 
     def bar(what: str, total: int, unit: str) -> Any:

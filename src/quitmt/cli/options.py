@@ -152,7 +152,8 @@ def _parser(option: Option) -> Callable[[str], Any]:
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """What the flags and the file say. From here on, messages name settings by where they came from."""
-    file = files.load(args.recipe) if args.recipe is not None else None
+    allowed = bool(vars(args).get("run.allow_functions"))
+    file = files.load(args.recipe, allow_functions=allowed) if args.recipe is not None else None
     given = {name: _single(value) for name, value in vars(args).items() if "." in name and value is not None}
     if file and args.preset is not None:
         hint = f'write preset = "{args.preset}" at the top of the file'

@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--sources", metavar="FILE", help="with --num-candidates: the sources, a line each")
     add_support(parser)
     model = ("model.source_language", "model.target_language", "model.anchors")
-    limits = ("run.in_flight", "run.nbest", "run.deadline", "run.run_deadline")
+    limits = ("run.in_flight", "run.nbest", "run.deadline", "run.run_deadline", "run.allow_functions")
     options.add_recipe(parser, *model, "rerank", "stop", *limits)
     options.add_output(parser)
     parser.set_defaults(prepare=prepare)

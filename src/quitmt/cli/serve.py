@@ -29,6 +29,9 @@ def add_parser(commands: Any) -> None:
         "--recipe", dest="recipes", action="append", default=[], metavar="FILE",
         help="a language pair, as quitmt recipe prints it; may be repeated (the embedded models)",
     )  # fmt: skip
+    parser.add_argument(
+        "--allow-functions", action="store_true", help="run the functions (MODULE:NAME) that recipes and profiles name"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, metavar="N", help="(8080; 0 takes a free one)")
     load = parser.add_argument_group("time and load")
@@ -80,5 +83,6 @@ def act(args: argparse.Namespace) -> int:
         tuple(args.cors),
         args.drain,
         args.quiet,
+        args.allow_functions,
     )
     return running.run(settings, lambda message: print(f"quitmt: {message}", file=sys.stderr, flush=True))

@@ -15,17 +15,19 @@ import re
 
 _NUMBER = re.compile(
     r"(?<!\w)(?P<sign>[-−])?[$€£¥]?"  # a hyphen after a letter or digit is no sign, and B2 is no number
-    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)?(?:(?<!\.)\.(?P<part>[0-9]+))?(?(whole)|(?(part)|(?!)))"
+    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3}(?![0-9]))+|[0-9]+)?(?:(?<!\.)\.(?P<part>[0-9]+))?(?(whole)|(?(part)|(?!)))"
     r"(?:/(?P<below>[0-9]+))?"
 )
 _MARKER = re.compile(
     r"\\boxed\s*\{(?P<boxed>(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?:####|\banswer\b\W{0,4}(?:is\b|:|=))",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"[\s:*]*(.*?)(?:[.!?](?=\s|$)|\n|$)", re.DOTALL)
-_UNIT = re.compile(r"\s*(?:\\?%|\\(?:text|mathrm)\s*\{[^{}]*\}|\s[^\W\d_]+)[\s.]*$")
+_SENTENCE = re.compile(r"[\s:*]*+(.*?)(?:[.!?](?=\s|$)|\n|$)", re.DOTALL)
+_UNIT = re.compile(r"(?:\s*(?:\\?%|\\(?:text|mathrm)\s*\{[^{}]*\}|\s[^\W\d_]+)[\s.]*)?")
 _STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9]+)\}\s*\{([0-9]+)\}")
+MARKERS = 10
+"""The last ones, which are tried: a text of nothing else would take time by the square of its length."""
 _AROUND = " .…,:;!?*_`$\"'“”‘’()[]{}\\"
 
 
@@ -40,7 +42,7 @@ def final_answer(text: str) -> str | None:
     text = text.replace("{,}", ",").replace(r"\$", "$")
     text = _FRACTION.sub(r"\1/\2", text)
     markers = list(_MARKER.finditer(text))
-    for marker in reversed(markers):
+    for marker in reversed(markers[-MARKERS:]):
         boxed = marker["boxed"]
         found = _in_a_box(boxed) if boxed is not None else _in_words(text, marker.end())
         if found:
@@ -60,8 +62,8 @@ def _in_words(text: str, start: int) -> str:
 def _in_a_box(content: str) -> str:
     """2^{10} is not 2, and what follows a text is no unit."""
     right = content.rpartition("=")[2].strip(" .$")
-    number = _NUMBER.fullmatch(_UNIT.sub("", right))
-    return _normal(number) if number else _plain(_STYLE.sub(r"\1", right))
+    number = _NUMBER.match(right)
+    return _normal(number) if number and _UNIT.fullmatch(right, number.end()) else _plain(_STYLE.sub(r"\1", right))
 
 
 def _normal(number: re.Match[str]) -> str:

@@ -88,7 +88,7 @@ class Built:
             return paced.unsteered(self.rule)
         wish = {"stop.rule": "auto", "stop.max_loss": max_loss, "stop.max_cost": max_cost}
         recipe = self.recipe.changed(wish)
-        granted = granted_of(recipe, NOTHING, profile_of(recipe.stop, NOTHING), steer=False)
+        granted = granted_of(recipe, NOTHING, profile_of(recipe, NOTHING), steer=False)
         assert granted is not None
         stop.check_fits(granted.rule, traits_of(self.reranker, RerankerTraits), recipe.rerank.name)
         return granted.rule
@@ -96,7 +96,7 @@ class Built:
 
 def build(recipe: Recipe, given: Given = NOTHING) -> Built:
     check(recipe, given)
-    known = profile_of(recipe.stop, given)
+    known = profile_of(recipe, given)
     whole = effective(recipe, given)
     granted = None if given.rule else granted_of(whole, given, known)
     rule = given.rule or (granted.rule if granted else build_rule(whole.stop))

@@ -159,7 +159,7 @@ def _check_stop(recipe: Recipe, given: Given, *, installed: bool) -> None:
         more = f"{setting('stop.k', str(own.k))} is more than the budget of {whole.stop.n} candidates"
         raise UsageError(more, hint=f"give at most {whole.stop.n}, or a larger {setting('stop.n')}")
     _check_taken(own, str(whole.stop.rule))
-    known = profile_of(own, given)
+    known = profile_of(recipe, given)
     if known and known.recipe and given.reranker is None:
         _check_profile(known.recipe, whole)
     with placed("stop.rule"):
@@ -193,7 +193,7 @@ def refuse_texts(recipe: Recipe, whose: str) -> None:
 
 def refuse_pacing(recipe: Recipe, why: str = "workers of a batch have none") -> None:
     """For whoever works on segments in no order, or on a part of them: raise if they would depend on each other."""
-    granted = granted_of(effective(recipe), NOTHING, profile_of(recipe.stop, NOTHING))
+    granted = granted_of(effective(recipe), NOTHING, profile_of(recipe, NOTHING))
     if granted is not None and isinstance(granted.rule, Steered):
         rule = setting("stop.rule", f"fixed:{granted.rule.alone()}")
         hint = f"calibrate and give {setting('stop.profile')}, or take {rule}"

@@ -26,6 +26,8 @@ STEP, BUDGET = 8, 512
 WINDOW, ALPHA = 8, 1e-3
 AUTO_STEP, AUTO_BUDGET = 4, 256
 """Of exact MBR: anchored pools need few candidates, so the rule looks sooner, and gives up sooner."""
+FIXED = 64
+"""Candidates where scores do not compare across sizes of a pool, so that no rule can tell when to stop."""
 PAPER_TEMPERATURE = 1.2
 IN_FLIGHT, RECORDED_IN_FLIGHT = 16, 64
 """Segments at a time, of functions and of recorded pools; backends have their own."""
@@ -46,7 +48,7 @@ NOTHING = Given()
 
 def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     """With everything filled in that can be without loading a model."""
-    model, known = recipe.model, profile_of(recipe.stop, given)
+    model, known = recipe.model, profile_of(recipe, given)
     recorded = given.generator is not None and traits_of(given.generator, GeneratorTraits).recorded
     if given.generator is None:
         name, source, target = generate.resolve(model.name, *model.languages)
@@ -63,8 +65,7 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
     model = _with_defaults(model, given, takes_anchors=traits.takes_anchors and choice.support != "all")
     rule = own.rule
     if rule is None:
-        wished = own.wishes or known is not None
-        rule = "auto" if wished or (traits.gives_rivals and not own.of_quit) else "quit"
+        rule = _usual_rule(own, traits, known)
     step, budget = STEP, BUDGET
     if rule != "auto":
         step, budget = stop.ways(rule).step, stop.ways(rule).budget
@@ -75,6 +76,14 @@ def effective(recipe: Recipe, given: Given = NOTHING) -> Recipe:
         own = replace(own, w=WINDOW if own.w is None else own.w, alpha=ALPHA if own.alpha is None else own.alpha)
     run = replace(recipe.run, in_flight=recipe.run.in_flight or _in_flight(model, given, recorded=recorded))
     return replace(recipe, model=model, rerank=choice, stop=replace(own, rule=rule, k=k, n=n), run=run)
+
+
+def _usual_rule(own: StopRecipe, traits: RerankerTraits, known: Profile | None) -> str:
+    if own.wishes or known is not None or (traits.gives_rivals and not own.of_quit):
+        return "auto"
+    if not traits.comparable and not own.of_quit:
+        return f"fixed:{min(FIXED, own.n or FIXED)}"
+    return "quit"
 
 
 def _support(choice: RerankRecipe) -> str | None:
@@ -171,11 +180,11 @@ def title_of(recipe: Recipe, given: Given) -> str:
     return f"{own.name} with {setting('rerank.support', TEXTS)}" if own.support == TEXTS else own.name
 
 
-def profile_of(own: StopRecipe, given: Given) -> Profile | None:
-    if given.profile is not None or own.profile is None:
+def profile_of(recipe: Recipe, given: Given) -> Profile | None:
+    if given.profile is not None or recipe.stop.profile is None:
         return given.profile
     with placed("stop.profile"):
-        return profiles.read(own.profile)
+        return profiles.read(recipe.stop.profile, allow_functions=recipe.run.allow_functions)
 
 
 def _in_flight(model: ModelRecipe, given: Given, *, recorded: bool) -> int:

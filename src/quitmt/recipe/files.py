@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quitmt.errors import InputError, Speaker, as_keyword
+from quitmt.errors import InputError, Speaker, as_keyword, setting
+from quitmt.names import refuse_functions
 from quitmt.recipe.fields import Declared, fields_of
-from quitmt.recipe.recipe import SECTIONS, Recipe
+from quitmt.recipe.functions import in_recipe
+from quitmt.recipe.recipe import OUTSIDE, SECTIONS, Recipe
 
 LARGEST = 1 << 20
 """Bytes. A recipe is some lines of text."""
@@ -43,12 +45,13 @@ def _table(name: str) -> str:
     return name.rpartition(".")[0] if name.count(".") > 1 else ""
 
 
-def load(path: str) -> RecipeFile:
-    """A recipe whose fields have names and types that exist; ``Recipe.check`` says whether they go together."""
-    return parse(_text(path), path)
+def load(path: str, *, allow_functions: bool = False) -> RecipeFile:
+    """A recipe whose fields have names and types that exist; ``Recipe.check`` says whether they go together. One that
+    names functions is refused unless they are allowed; then its profile may name some as well."""
+    return parse(_text(path), path, allow_functions=allow_functions)
 
 
-def parse(text: str, path: str) -> RecipeFile:
+def parse(text: str, path: str, *, allow_functions: bool = False) -> RecipeFile:
     """A recipe from its text."""
     found = _json(text, path) if path.endswith(".json") else _toml(text, path)
     lines = dict(_lines(text))
@@ -59,9 +62,15 @@ def parse(text: str, path: str) -> RecipeFile:
         return f"{path}{f', line {line}' if line else ''}: {f'[{section}] ' if section else ''}{last}"
 
     try:
-        return RecipeFile(path, Recipe.from_fields(found, where), lines)
+        recipe = Recipe.from_fields(found, where)
     except RecursionError:
         raise InputError(f"{path} is no recipe: something is nested too deeply") from None
+    if recipe.run.allow_functions:
+        hint = f"leave it out, and give {setting('run.allow_functions')} where the recipe is used"
+        raise InputError(f"{where('run.allow_functions')}: a file cannot allow itself to run code", hint=hint)
+    if not allow_functions:
+        refuse_functions((where(name), spec) for name, spec in in_recipe(recipe))
+    return RecipeFile(path, recipe.changed({"run.allow_functions": allow_functions}), lines)
 
 
 def _text(path: str) -> str:
@@ -136,6 +145,8 @@ def to_toml(recipe: Recipe, *, comments: bool = True) -> str:
         own = getattr(recipe, name)
         lines = [f"[{name}]"]
         for declared in fields_of(kind).values():
+            if declared.name in OUTSIDE:
+                continue
             lines.append(_line(declared, getattr(own, declared.name), comments=comments))
         parts.append("\n".join(line for line in lines if line))
     return "\n\n".join(parts) + "\n"

@@ -145,7 +145,8 @@ class StopRecipe:
 
     rule: str | None = declared(
         None, "the rule, by a name of the list below, or auto: by the wishes here", flag="--stop", metavar="NAME",
-        group=STOPPING, shown="auto with exact mbr or a wish; else quit, as where w or alpha is given",
+        group=STOPPING,
+        shown="auto with exact mbr or a wish; fixed:64 where scores do not compare; else quit, also with w or alpha",
     )  # fmt: skip
     max_loss: str | float | None = declared(
         None, "auto: the mean loss to aim at, in units of the score, or as 0.02sd, in its standard deviations",
@@ -224,7 +225,14 @@ class RunRecipe:
         "translation, and the time that is left is shared among all lines for samples",
         flag="--run-deadline", metavar="SECONDS", group=DEADLINES,
     )  # fmt: skip
+    allow_functions: bool = declared(
+        False, "run the functions (MODULE:NAME) that a recipe or a profile names", flag="--allow-functions",
+        group=RUNNING,
+    )  # fmt: skip
 
+
+OUTSIDE = frozenset(("allow_functions",))
+"""Fields that a file cannot set, because they say how far it is trusted."""
 
 SECTIONS: Mapping[str, type[Any]] = {
     "model": ModelRecipe,

@@ -70,7 +70,9 @@ class Reranking:
         needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
         if self.by_pool:
             kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
-            return RerankerTraits(kind, needs_source=needs_source, standings_cost=True, takes_anchors=True)
+            return RerankerTraits(
+                kind, needs_source=needs_source, standings_cost=True, takes_anchors=True, comparable=False
+            )
         if self.kind == "qe":
             return RerankerTraits(
                 "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True

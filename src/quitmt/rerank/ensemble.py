@@ -77,6 +77,7 @@ class Ensemble:
             needs_source=any(one.needs_source for one in traits),
             standings_cost=True,
             takes_anchors=all(one.takes_anchors for one in traits),
+            comparable=False,
         )
         terms = [f"{field(weight)}*{one.signature}" for one, weight in zip(rerankers, weights, strict=True)]
         self.signature = f"{traits[0].kind}:{way}:{'+'.join(terms)}"

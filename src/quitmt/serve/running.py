@@ -44,6 +44,8 @@ class ServeSettings:
     drain: float = 30.0
     """Seconds that requests under way have to finish, once a signal came."""
     quiet: bool = False
+    allow_functions: bool = False
+    """That recipes name."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -81,7 +83,7 @@ async def started(
 ) -> AsyncIterator[Server]:
     """A server that listens, until it is left. ``loaded`` is what it serves, if that is not in the settings."""
     say("loading …")
-    loaded = loaded or service.load(settings.recipes)
+    loaded = loaded or service.load(settings.recipes, allow_functions=settings.allow_functions)
     server = Server(loaded, settings.limits, settings.keys, None if settings.quiet else to_stderr())
     runner = web.AppRunner(application(server, cors=settings.cors), handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()

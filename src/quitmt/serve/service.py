@@ -138,14 +138,14 @@ class Service:
         return next((one.session.failure for one in self.all if one.session.failure), None)
 
 
-def load(paths: Sequence[str]) -> Service:
+def load(paths: Sequence[str], *, allow_functions: bool = False) -> Service:
     """The recipes in some files, or the embedded models if there are none. To be called where the event loop runs."""
     if not paths:
         names = {name: Recipe().changed({"model.name": name}) for name in EMBEDDED}
         return _service([(name, name, _built(recipe)) for name, recipe in names.items()])
     found = []
     for path in paths:
-        file = files.load(path)
+        file = files.load(path, allow_functions=allow_functions)
         with speaking(file.speaker()):
             found.append((path, Path(path).stem, _named(path, file.recipe)))
     return _service(found)

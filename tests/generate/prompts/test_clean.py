@@ -57,3 +57,36 @@ def test_answers(answer: str, expected: str) -> None:
 )
 def test_what_the_source_has_is_not_taken_away(source: str, answer: str) -> None:
     assert clean(answer, source) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("a" + "\n" * 100_000 + "b", "a" + "\n" * 100_000 + "b"),
+        ("a" + "\n \t" * 100_000 + "Note: b", "a"),
+        ("<think>" * 100_000 + "a", "<think>" * 100_000 + "a"),
+        ("<think>" * 100_000 + "</think>a", "a"),
+        ("<think></think>" * 100_000 + "a", "a"),
+        ("a\n\n" + "-" * 100_000 + " b", "a\n\n" + "-" * 100_000 + " b"),
+        ("```\n" * 100_000, "```\n" * 99_997 + "```"),
+        ("Translation" + " " * 100_000 + "a", "Translation" + " " * 100_000 + "a"),
+    ],
+    ids=range(8),
+)
+def test_answers_that_backtracking_never_finished(answer: str, expected: str) -> None:
+    assert clean(answer, "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Bom<think>hm</think> dia.", "Bom dia."),
+        ("It is <think>hm</think>bom.</think>Bom <THINKING>hm</thinking>dia.", "Bom dia."),
+        ("Bom dia.<think>But what if", "Bom dia.<think>But what if"),
+        ("Bom dia.\n\n---\n\n**Note:** informal.", "Bom dia."),
+        ("Bom dia.\n\n---\n\nBoa noite.", "Bom dia.\n\n---\n\nBoa noite."),
+        ("Bom dia.\nNote: informal.", "Bom dia.\nNote: informal."),
+    ],
+)
+def test_blocks_in_the_middle(answer: str, expected: str) -> None:
+    assert clean(answer, "Good morning.") == expected

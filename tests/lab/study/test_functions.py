@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from quitmt.errors import UsageError
 from quitmt.lab.study import parse
-from quitmt.lab.study.functions import named, refuse
+from quitmt.lab.study.functions import in_study
 
 FIELDS: list[tuple[str, str, Any]] = [
     ("model", "name", "evil:generate"),
@@ -23,13 +22,10 @@ FIELDS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("section", "field", "value"), FIELDS)
-def test_a_function_is_refused_by_its_field(section: str, field: str, value: Any) -> None:
+def test_a_function_is_found_by_its_field(section: str, field: str, value: Any) -> None:
     study = parse({"test_set": {"tsv": "a"}, section: {field: value}}, "s.toml")
     spec = value[-1] if isinstance(value, list) else value
-    with pytest.raises(UsageError) as raised:
-        refuse(study, "s.toml")
-    assert str(raised.value).startswith(f"s.toml, [{section}], {field}: {spec!r} names a function, and functions are")
-    assert "\n" not in str(raised.value)
+    assert list(in_study(study)) == [(f"[{section}], {field}", spec)]
 
 
 def test_our_own_names_are_no_functions() -> None:
@@ -51,10 +47,10 @@ def test_our_own_names_are_no_functions() -> None:
         },
         "s.toml",
     )
-    assert list(named(study)) == []
-    assert list(named(parse({"test_set": {"tsv": "a"}}, "s.toml"))) == []
+    assert list(in_study(study)) == []
+    assert list(in_study(parse({"test_set": {"tsv": "a"}}, "s.toml"))) == []
 
 
 def test_pools_need_no_model() -> None:
     study = parse({"test_set": {"tsv": "a"}, "model": {"name": "evil:x", "pools": "p.jsonl"}}, "s.toml")
-    assert list(named(study)) == []
+    assert list(in_study(study)) == []

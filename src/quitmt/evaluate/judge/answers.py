@@ -32,12 +32,12 @@ _KIND = re.compile(
 _QUOTE = re.compile(r"[\"“”„«»「『`]")
 _NON_TRANSLATION = re.compile(r"non[- ]?translation", re.IGNORECASE)
 _HEADING = re.compile(
-    r"[\W_\d]*(critical|major|minor)(?:\s+(?:errors?|issues?))?\s*(?:\(\d+\))?[\s*_]*(?::(.*))?", re.I
+    r"[\W_\d]*(critical|major|minor)(?:\s+(?:errors?|issues?))?\s*+(?:\(\d+\))?[\s*_]*+(?::(.*))?", re.I
 )
 _NOTHING = re.compile(
     r"(?:there (?:is|are) )?(?:no[- ]?(?:\w+ )?(?:errors?|issues?)(?: (?:found|here))?|none|n/a)", re.I
 )
-_BULLET = re.compile(r"(\s*)((?:[-*•–]|\(?\d{1,2}[.)])\s+)?(.*)")
+_BULLET = re.compile(r"(\s*+)((?:[-*•–]|\(?\d{1,2}[.)])\s++)?(.*)")
 _ADORNMENT = " \t*_`#.\"'"
 
 

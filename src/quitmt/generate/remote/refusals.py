@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
 from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.link import Refused
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
 
-_TOO_LONG = re.compile(r"context (length|window|size)|too long|maximum.*(length|tokens)|exceed.*token", re.IGNORECASE)
-_NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|not available)|unknown model", re.IGNORECASE)
+_TOO_LONG = "context length|context window|context size|too long|maximum…length|maximum…tokens|exceed…token"
+_NO_MODEL = "model…not found|model…not exist|model…unknown|model…not available|unknown model"
+"""Wordings of servers; … stands for anything."""
 
 
 def explained(refused: Refused, path: str, model: str, sampling: Sampling, segment: Segment) -> QuitmtError:
@@ -27,20 +26,34 @@ def explained(refused: Refused, path: str, model: str, sampling: Sampling, segme
             f"the server at {address.url} {what}",
             hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
         )
+    letters = "".join(filter(str.isalpha, message.lower()))  # servers write top_k, top-k and topK
     for name, asked in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
-        if asked is not None and re.search(name.replace("-", ".?"), message, re.IGNORECASE):
+        if asked is not None and name.replace("-", "") in letters:
             return UsageError(f"the server at {address.url} cannot sample with {name}: {message}", hint="leave it out")
-    if _TOO_LONG.search(message) or status == 413:
+    if _says(message, _TOO_LONG) or status == 413:
         fewer = f"lower {setting('model.options.max_tokens')}"
         hint = f"split it, shorten its context, {fewer} or give the server a longer context"
         return GenerationError(f"segment {segment.id} is too long for {model}: {message}", hint=hint)
-    if _NO_MODEL.search(message):
+    if _says(message, _NO_MODEL):
         return _not_found(message, address, path, model)
     said = f": {message}" if message else ""
     return GenerationError(
         f"segment {segment.id}: the server at {address.url} answers {status}{said}",
         hint="change what it complains of; its log may say more",
     )
+
+
+def _says(message: str, wordings: str) -> bool:
+    return any(_follow(message.lower(), wording.split("…")) for wording in wordings.split("|"))
+
+
+def _follow(message: str, parts: list[str]) -> bool:
+    """Whether the parts are in a message, one after the other."""
+    for part in parts:
+        _, found, message = message.partition(part)
+        if not found:
+            return False
+    return True
 
 
 def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtError:

@@ -171,15 +171,20 @@ def _figure(picture: Picture) -> str:
 def inline_svg(picture: Picture) -> str:
     """An SVG file's drawing as part of a page: without its prolog and metadata, its ids made the picture's own."""
     svg = picture.svg[picture.svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = _without(svg, "metadata")
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href=", "href=")
     # Matplotlib's style sheet is for the whole file, which here would be the whole page; style.css has the same rule.
-    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = _without(svg, "style")
     prefix = re.sub(r"\W", "-", picture.name)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
     svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
+    svg = re.sub(r"url\(#([^()]+)\)", rf"url(#{prefix}-\1)", svg)
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.title)}"', 1)
+
+
+def _without(svg: str, element: str) -> str:
+    before, *rest = svg.split(f"<{element}")
+    return before + "".join(part.partition(f"</{element}>")[2] for part in rest)
 
 
 def _settings(name: str, group: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from quitmt.errors import InputError, UsageError, unknown
 from quitmt.generate import anchors
+from quitmt.lab.study.functions import in_study
 from quitmt.lab.study.settings import (
     BaselineSettings,
     EvaluateSettings,
@@ -27,6 +28,7 @@ from quitmt.lab.study.settings import (
     Study,
     TestSetSettings,
 )
+from quitmt.names import refuse_functions
 from quitmt.recipe import Recipe, RerankRecipe, files
 from quitmt.recipe.effective import effective
 from quitmt.recipe.fields import fields_of, read, written
@@ -69,7 +71,8 @@ class _Texts:
     recipe: str | None = None
 
 
-def load(path: str) -> Study:
+def load(path: str, *, allow_functions: bool = False) -> Study:
+    """One that names functions is refused, unless they are allowed."""
     try:
         found = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
@@ -80,7 +83,10 @@ def load(path: str) -> Study:
         raise InputError(f"{path} cannot be read: it is nested too deeply") from None
     except ValueError:
         raise InputError(f"{path} cannot be read: a number in it has too many digits") from None
-    return parse(found, path)
+    study = parse(found, path)
+    if not allow_functions:
+        refuse_functions((f"{path}, {field}", spec) for field, spec in in_study(study))
+    return study
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
@@ -186,7 +192,7 @@ def _check(study: Study, where: str) -> None:
 
 def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
     """What a recipe says of a study, section by section."""
-    recipe = files.load(path).recipe  # nothing is imported by reading: ``--no-functions`` may refuse what it names
+    recipe = files.load(path, allow_functions=True).recipe  # the study that it becomes a part of is checked as a whole
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
