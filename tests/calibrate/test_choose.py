@@ -344,7 +344,7 @@ def test_requests_are_not_paced(caplog: pytest.LogCaptureFixture) -> None:
     assert paced.unsteered(rule) == stop.load("fixed:64")
     assert "requests are not paced" in caplog.text
     assert paced.unsteered(stop.load("quit")) == stop.load("quit")
-    with pytest.raises(UsageError, match="a price in tokens is for runs"):
+    with pytest.raises(UsageError):
         paced.unsteered(auto.rule("qe:kiwi", QE, Wish(max_cost="64tokens")).rule)
 
 

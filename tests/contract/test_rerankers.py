@@ -74,7 +74,6 @@ FAILING: dict[str, Make] = {
     "mbr:function, anchor": lambda: Mbr(FunctionUtility(overlap), "anchor"),
     "mbr:function, accelerated, others": lambda: Accelerated(FunctionUtility(overlap), Prune(), "others"),
     "filtered, others": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=6, support="others"),
-    "mbr:function": EXACT["mbr:function"],
     "mbr:function, accelerated": lambda: Accelerated(FunctionUtility(overlap), Prune()),
     "qe:function": lambda: rerank.qe(nearness),
     "qe:batched function": lambda: rerank.qe(lambda pairs: [nearness(*pair) for pair in pairs], batched=True),
