@@ -96,7 +96,7 @@ def run_jobs(jobs: list[Job], core: Collection[str], args: argparse.Namespace, r
     def in_session(session: Any) -> None:
         functions: dict[types.CodeType, list[Any]] = defaultdict(list)
         for one in gc.get_objects():
-            if isinstance(one, types.FunctionType) and one.__code__.co_filename in core:
+            if type(one) is types.FunctionType and one.__code__.co_filename in core:
                 functions[one.__code__].append(one)
         patched = [(job, partial(run_patched, job, core, session, functions)) for job in jobs if job.functions]
         watch(patched, args.jobs, args.seconds, record)

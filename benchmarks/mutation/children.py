@@ -101,7 +101,7 @@ def compile_again(core: Collection[str]) -> None:
 def run_items(session: Any, names: list[str], told: Path) -> int:
     """Run tests until one fails, whose name is written down."""
     items = {item.nodeid: item for item in session.items}
-    chosen = [items[name] for name in names]
+    chosen = [items[name] for name in names if name in items]
     for item, following in zip(chosen, [*chosen[1:], None], strict=True):
         if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
             told.write_text(item.nodeid, "utf-8")

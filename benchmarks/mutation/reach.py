@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from benchmarks.mutation.changes import Mutant, core
 
-TESTS = [f"tests/{name}" for name in ("engine", "stop", "rerank", "contract", "files", "calibrate", "loops", "golden",
+TESTS = [f"tests/{name}" for name in ("engine", "stop", "rerank", "contract", "files", "calibrate", "loops",
                                       "metrics/test_chrf.py")]  # fmt: skip
 WITHOUT = "not Neural and not comet and not Embedded"
 """Tests with torch or with the embedded models take long to begin, and the core has others."""
@@ -133,7 +133,7 @@ class Reached:
 
 
 def run_pytest(plugin: object, files: Iterable[str] = TESTS) -> None:
-    words = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-k", WITHOUT]
+    words = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow", "-k", WITHOUT]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
     pytest.main([*words, *files], plugins=[plugin])
 

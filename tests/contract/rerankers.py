@@ -34,7 +34,7 @@ def make_pool(seed: int, size: int = 32) -> list[Candidate]:
     for index in range(size):
         noise = 0.5 * (1 - index / size) ** 2
         text = " ".join(rng.choice(WORDS) if rng.random() < noise else word for word in base)
-        pool.append(Candidate(text, scores={"q": float(rng.randrange(5))}))
+        pool.append(Candidate(text, scores={"q": float(rng.randrange(5)), "r": len(text) % 7 / 7}))
     return pool
 
 
@@ -43,10 +43,10 @@ GOOD = POOLS[0][-1]
 APART = sorted(POOLS[0], key=lambda candidate: candidate.text == GOOD.text)
 """The first pool, in which copies of the best text come last: before them it can be an anchor."""
 ANCHORS = [
-    Candidate("um cão comeu", scores={"q": 1.0}),
+    Candidate("um cão comeu", scores={"q": 1.0, "r": 0.0}),
     GOOD,
-    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5}),
-    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5}),
+    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5, "r": 0.5}),
+    Candidate(f"{GOOD.text} hoje", scores={"q": 2.5, "r": 0.5}),
     APART[0],
 ]
 STRIDE = 4
@@ -146,7 +146,7 @@ class RerankerContract:
         self.assert_same(extend(reranker, one, POOLS[0], 1), every)
 
     def test_identical_candidates_tie_to_the_first(self, reranker: Reranker[Any]) -> None:
-        pool = [Candidate("o gato dormiu", scores={"q": 1.0})] * 9
+        pool = [Candidate("o gato dormiu", scores={"q": 1.0, "r": 0.5})] * 9
         assert [standing.best for standing in grow(reranker, pool, [4])] == [0, 0, 0]
 
     def test_nothing_new_is_no_standing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
