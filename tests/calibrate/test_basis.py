@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import quitmt
-from quitmt.errors import UsageError
 
 RESTS = "max_loss is aimed at and not promised: it was measured with anchored pools of the embedded model"
 
@@ -58,8 +57,3 @@ def test_what_was_measured_needs_no_remark(told: Callable[..., list[str]]) -> No
 def test_figures_of_a_profile_speak_for_themselves(told: Callable[..., list[str]]) -> None:
     (line,) = told(sample, max_loss="0.02sd")
     assert line.startswith("the figures of this rule need not hold here")
-
-
-def test_a_bad_loss_is_no_remark() -> None:
-    with pytest.raises(UsageError, match="above 0"):
-        quitmt.Translator(sample, max_loss=-1)

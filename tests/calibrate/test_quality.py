@@ -96,13 +96,13 @@ def test_the_promise_is_kept_where_the_truth_is_known() -> None:
     it often, so the test could fail."""
     means, noise = [0, -0.2, -0.6, -1.05, -1.1, -1.2], [0.5, 2, 4, 5, 5, 5]
     broken = careless = 0
-    for seed in range(400):
+    for seed in range(150):
         one = judged(np.random.default_rng(seed), 80, means, noise)
         [found] = quality.tested([one], [None], REQUEST)
         broken += found.passed > 3
         careless += bool((found.differences["m"][3:] > -0.1).any())
-    assert broken <= 32  # 20 are promised; the 99.5th percentile of a binomial
-    assert careless > 150
+    assert broken <= 15  # 7.5 are promised; the 99.5th percentile of a binomial
+    assert careless > 56
 
 
 def test_each_translation_is_scored_once() -> None:
@@ -197,12 +197,16 @@ def test_bad_margins(text: str, said: str) -> None:
 
 
 def test_bad_requests() -> None:
-    with pytest.raises(UsageError, match="confidence must be between 0 and 1"):
-        replace(REQUEST, confidence=95.0)
     with pytest.raises(UsageError, match="unknown test"):
         replace(REQUEST, test="z")
-    with pytest.raises(UsageError, match="has a threshold already"):
-        replace(REQUEST, rules=("headroom:share=0.1",))
+    for settings in ({"confidence": 95.0}, {"rules": ("headroom:share=0.1",)}):
+        with pytest.raises(UsageError):
+            replace(REQUEST, **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def known() -> profile.Profile:
+    return calibrated(60, REQUEST)
 
 
 def test_references_go_by_the_numbers_of_lines() -> None:
@@ -227,8 +231,8 @@ def test_references_go_by_the_numbers_of_lines() -> None:
         ("curve", "segments", 3.5),
     ],
 )
-def test_damaged_profiles(tmp_path: Path, where: str, name: str, value: object) -> None:
-    fields = json.loads(calibrated(60, REQUEST).to_json())
+def test_damaged_profiles(known: profile.Profile, tmp_path: Path, where: str, name: str, value: object) -> None:
+    fields = json.loads(known.to_json())
     part = fields[where]
     (part[0] if isinstance(part, list) else part)[name] = value
     path = tmp_path / "p.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from tests.contract.rerankers import SEGMENTS, AnchoredContract, CloseContract, 
 from tests.metrics.neural.tiny_sentence import make_sentence_model
 
 CHRF = ["prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune", "sample:top=5+exact"]
-NEURAL = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]
+COMET = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]
+EMBEDDING = ["centroid:centroids=6", "aggregate:top=4"]
 
 
 class AcceleratedContract(AnchoredContract):
@@ -83,7 +85,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 class TestNeural(CloseContract, AcceleratedContract):
     tells_good = False  # seeded models
 
-    @pytest.fixture(scope="class", params=[(name, kind) for name in ("comet", "embedding") for kind in NEURAL])
+    @pytest.fixture(scope="class", params=[*product(["comet"], COMET), *product(["embedding"], EMBEDDING)])
     @classmethod
     def make(cls, request: pytest.FixtureRequest, models: dict[str, str]) -> Make:
         name, kind = request.param

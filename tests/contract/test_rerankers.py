@@ -63,8 +63,8 @@ COMBINED: dict[str, Make] = {
 }
 RECORDED: dict[str, Make] = {
     "qe:recorded": lambda: rerank.load("qe:recorded:q"),
-    "qe:scaled": lambda: rerank.load("qe:scaled:0.5*recorded:q+likelihood"),
-    "qe:rank": lambda: rerank.load("qe:rank:0.5*recorded:q+likelihood"),
+    "qe:scaled": lambda: rerank.load("qe:scaled:0.5*recorded:q+recorded:r"),
+    "qe:rank": lambda: rerank.load("qe:rank:0.5*recorded:q+recorded:r"),
     "qe:combined": lambda: rerank.load("qe:0.5*recorded:q+2*likelihood"),
     "filtered": lambda: rerank.load("mbr:chrf", filter="qe:recorded:q", keep=6),
     "filtered, others": lambda: Filtered(RecordedScores("q"), Chrf(), keep=6, support="others"),
@@ -74,13 +74,12 @@ FAILING: dict[str, Make] = {
     "mbr:function, anchor": lambda: Mbr(FunctionUtility(overlap), "anchor"),
     "mbr:function, accelerated, others": lambda: Accelerated(FunctionUtility(overlap), Prune(), "others"),
     "filtered, others": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=6, support="others"),
-    "mbr:function": EXACT["mbr:function"],
     "mbr:function, accelerated": lambda: Accelerated(FunctionUtility(overlap), Prune()),
     "qe:function": lambda: rerank.qe(nearness),
     "qe:batched function": lambda: rerank.qe(lambda pairs: [nearness(*pair) for pair in pairs], batched=True),
     "qe:likelihood": lambda: rerank.load("qe:likelihood"),
     "filtered by text": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=3),
-    "filtered, all kept": lambda: rerank.load("mbr:chrf", filter="qe:likelihood", keep=99),
+    "filtered, all kept": lambda: Filtered(FunctionEstimator(nearness), Chrf(), keep=99),
 }
 
 

@@ -36,7 +36,7 @@ def started(spec: str = "fixed:8", reranker: str = "mbr:chrf", segment: Segment 
     return engine, scorer
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.randoms(use_true_random=False), st.integers(0, 5))
 def test_whenever_anchors_arrive(shuffle: random.Random, seed: int) -> None:
     pool = samples(8, seed)

@@ -143,14 +143,12 @@ def test_a_candidate_without_cells_does_not_win(rank: int) -> None:
         assert stand(QuickTable(noisy(1, 8) - 5), LowRank(rank=rank), range(8), segment).best in seen
 
 
-@pytest.mark.slow
 def test_it_finds_a_good_one() -> None:
-    for seed in range(5):
-        table = noisy(seed, 200, 0.02)
+    for seed in range(3):
+        table = noisy(seed, 150, 0.02)
         expected = table.mean(axis=1)
-        best = stand(QuickTable(table), LowRank(), range(200)).best
+        best = stand(QuickTable(table), LowRank(), range(150)).best
         assert expected.max() - expected[best] < 0.3 * expected.std()
-        assert best == stand(QuickTable(table), LowRank(), range(200)).best
 
 
 ESTIMATES = """
@@ -168,52 +166,45 @@ def test_scores_do_not_depend_on_the_threads_of_blas() -> None:
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), *filter(None, sys.path)])
     said = set()
-    for threads in ("1", "2", "4"):
+    for threads in ("1", "4"):
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
         environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": path}
-        command = [sys.executable, "-c", ESTIMATES, "9", "36", "100", "257", "400"]
+        command = [sys.executable, "-c", ESTIMATES, "9", "36", "257"]
         said.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
-    assert len(said) == 1 and len(said.pop().splitlines()) == 5
+    assert len(said) == 1 and len(said.pop().splitlines()) == 3
 
 
 # When it ends
 
 
-def sweeps(table: Floats, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[int, Floats]:
-    """How often the least squares went to and fro, and their estimates."""
-    calls = []
-    inner = lowrank._solved
-    with monkeypatch.context() as patch:
-        patch.setattr(lowrank, "_solved", lambda *given: calls.append(1) or inner(*given))
-        estimates = LowRank(**settings).estimate(filled(QuickTable(table), range(len(table))), len(table))
-    return len(calls) // 2, estimates
+def estimated(
+    table: Floats, monkeypatch: pytest.MonkeyPatch, sweeps: int = lowrank.SWEEPS, **settings: float
+) -> Floats:
+    """With so many sweeps of the least squares at most."""
+    monkeypatch.setattr(lowrank, "SWEEPS", sweeps)
+    return LowRank(**settings).estimate(filled(QuickTable(table), range(len(table))), len(table))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", [0.01, 1, 100])
+@pytest.mark.parametrize("scale", [0.01, 100])
 def test_the_least_squares_converge_on_any_scale(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """mbrs stops after one sweep on the scale from 0 to 100, for its test of convergence is absolute."""
     table = scale * truly_low(1, 120, 4)
     penalty = 0.1 * scale  # as strong as it is on the scale from 0 to 1: both terms grow alike
-    times, estimates = sweeps(table, monkeypatch, penalty=penalty)
-    assert 3 < times < lowrank.SWEEPS
-    monkeypatch.setattr(lowrank, "SWEEPS", 3000)
-    more, converged = sweeps(table, monkeypatch, penalty=penalty, tolerance=1e-9)
-    assert more > times
-    assert abs(estimates - converged).max() < 0.05 * converged.std()
-    monkeypatch.setattr(lowrank, "SWEEPS", 1)
-    once, early = sweeps(table, monkeypatch, penalty=penalty)
-    assert once == 1 and abs(early - converged).max() > 0.5 * converged.std()  # so more than one are needed
+    found = estimated(table, monkeypatch, penalty=penalty)
+    np.testing.assert_array_equal(found, estimated(table, monkeypatch, 3000, penalty=penalty))  # it ended by itself
+    converged = estimated(table, monkeypatch, 3000, penalty=penalty, tolerance=1e-9)
+    assert 0 < abs(found - converged).max() < 0.05 * converged.std()
+    early = estimated(table, monkeypatch, 1, penalty=penalty)
+    assert abs(early - converged).max() > 0.5 * converged.std()  # so more than one sweep is needed
 
 
-def test_the_defaults_take_more_than_one_sweep_on_both_scales(monkeypatch: pytest.MonkeyPatch) -> None:
-    for scale in (1, 100):
-        assert sweeps(scale * noisy(1, 100), monkeypatch)[0] > 3
+def test_the_defaults_take_more_than_a_few_sweeps_on_both_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in (noisy(1, 100), 100 * noisy(1, 100)):
+        assert (estimated(table, monkeypatch) != estimated(table, monkeypatch, 3)).any()
 
 
-def test_nothing_but_zeros_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    times, estimates = sweeps(np.zeros((30, 30)), monkeypatch)
-    assert times <= 2 and not estimates.any()
+def test_nothing_but_zeros_is_estimated_as_zeros() -> None:
+    assert not LowRank().estimate(filled(QuickTable(np.zeros((30, 30))), range(30)), 30).any()
 
 
 # What is refused

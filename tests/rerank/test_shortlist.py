@@ -106,5 +106,5 @@ def test_a_list_of_none_is_refused() -> None:
 
 
 def test_what_the_first_needs_is_checked() -> None:
-    with pytest.raises(UsageError, match="centroids need a utility with vectors"):
+    with pytest.raises(UsageError):
         Accelerated(Chrf(), method("centroid+prune"))

@@ -80,12 +80,8 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ("lowrank+", "unknown kind of MBR ''"),
         ("lowrank+sample", "'sample' in 'lowrank+sample' does not decide among few (exact or prune can)"),
         ("lowrank+prune+exact", "unknown kind of MBR 'prune+exact'"),
-        ("lowrank:reduction=0", "the reduction of low-rank MBR must be 1 or more, not 0"),
-        ("lowrank:penalty=nan", "the penalty of low-rank MBR must be positive"),
-        ("lowrank:top=-1", "a short list must have at least 1 candidate, not -1"),
         ("sample:rank=3", "unknown option of sample MBR 'rank'"),
         ("centroid:weighted=maybe", "'weighted=maybe' is not a setting of centroid MBR (weighted is yes or no"),
-        ("centroid:centroids=0", "centroids and iterations must be 1 or more"),
         ("aggregate:top=0+prune", "a short list must have at least 1 candidate, not 0"),
     ],
 )

@@ -11,7 +11,6 @@ import pytest
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
-from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
@@ -92,32 +91,6 @@ def test_a_race_in_the_engine(make_pool: Callable[[int, int], list[str]]) -> Non
         return {one.id: (one.size, one.stop) for one in found}
 
     assert asyncio.run(run()) == {"easy": (16, Verdict.DECIDED), "hard": (64, Verdict.BUDGET)}
-
-
-@pytest.mark.parametrize("reranker", [rerank.qe(lambda s, c: 0.0), rerank.load("mbr:chrf", variant="prune")])
-def test_needs_exact_mbr(reranker: object) -> None:
-    with pytest.raises(UsageError, match="the rule race needs exact MBR"):
-        Driver(RecordedGenerator([]), reranker, stop.load("race"))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("race:z=x", "'z=x' is not a setting of the stopping rule race (z is a number, as in z=2.5)"),
-        ("bogus:x=1", "unknown stopping rule 'bogus:x=1'"),
-        ("race:y=1", "unknown option of the stopping rule race 'y'"),
-        ("race:epsilon=-1", "epsilon of the race rule must be a number of at least 0, not -1.0"),
-        ("race:minimum=0", "minimum must be a whole number of at least 1, not 0"),
-        ("headroom:share=nan", "share of the headroom rule must be a number of at least 0, not nan"),
-        ("headroom:top=inf", "top of the headroom rule must be a number, not inf"),
-        ("loss:most=-0.1", "most of the loss rule must be a number of at least 0, not -0.1"),
-        ("headroom:z=1", "unknown option of the stopping rule headroom 'z'"),
-    ],
-)
-def test_bad_settings(spec: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        stop.load(spec)
-    assert str(caught.value).startswith(said)
 
 
 def test_headroom_gives_up_early_where_little_is_left() -> None:

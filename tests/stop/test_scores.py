@@ -90,24 +90,6 @@ def test_a_vote_stops_as_soon_as_it_is_decided() -> None:
     assert ran("1111111111", vote, "consistency:doubt=0.001").size == 9
 
 
-@pytest.mark.parametrize("reranker", [rerank.load("mbr:chrf"), rerank.load("mbr:vote", support="others")])
-def test_consistency_is_for_votes(reranker: Any) -> None:
-    with pytest.raises(UsageError, match="the rule consistency counts answers"):
-        Driver(RecordedGenerator([]), reranker, stop.load("consistency"))
-
-
-def test_names_know_which_are_votes() -> None:
-    assert rerank.Reranking("mbr:vote", support="all").traits.votes
-    assert not rerank.Reranking("mbr:vote", support="others").traits.votes
-    assert not rerank.Reranking("mbr:chrf", support="all").traits.votes
-
-
-@pytest.mark.parametrize("rule", ["pandora", "beacon"])
-def test_scores_of_all_samples_are_needed(rule: str) -> None:
-    with pytest.raises(UsageError, match=f"the rule {rule} needs the scores of all candidates"):
-        Driver(RecordedGenerator([]), rerank.load("mbr:chrf", variant="prune"), stop.load(rule))
-
-
 def test_pandora_expects_the_gain_of_one_more() -> None:
     rng = np.random.default_rng(0)
     rewards = 0.2 + rng.exponential(0.1, 999)
@@ -115,7 +97,7 @@ def test_pandora_expects_the_gain_of_one_more() -> None:
     median = np.median(rewards)
     mean = rewards[rewards >= median].mean() - median
     most = median + np.log(512 / 5) * mean
-    more = median + rng.exponential(mean, 4_000_000)
+    more = median + rng.exponential(mean, 400_000)
     expected = np.maximum(more / (more + most) - 1 / (1 + most), 0).mean()
     assert expected_gain(rewards, 512, 0.0) == pytest.approx(expected, rel=0.05)
     assert expected_gain(rewards, 512, 0.05) > expected_gain(rewards, 512, 0.0)
@@ -141,7 +123,7 @@ def test_beacon_learns_mean_and_spread() -> None:
 
 
 def test_the_index_of_the_last_draw_is_its_expected_gain() -> None:
-    draws = np.random.default_rng(3).standard_t(18, 2_000_000)
+    draws = np.random.default_rng(3).standard_t(18, 400_000)
     found = np.exp(indices(20)[19])
     for height in (0.5, 1.0, 2.0):
         expected = np.maximum(draws - height, 0).mean()
@@ -166,22 +148,6 @@ def test_beacon_stops_where_one_more_costs_more_than_it_brings() -> None:
 
 def seen(scores: Any) -> Standing:
     return Standing(len(scores), int(scores.argmax()), float(scores.max()), scores=lambda: scores)
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("pandora:cost=-1", "cost of the pandora rule must be a number of at least 0, not -1.0"),
-        ("beacon:minimum=3", "the beacon rule needs a minimum of 4 or more"),
-        ("beacon:ignore=0.5", "the beacon rule needs a minimum of 4 or more, and an ignore below 0.5"),
-        ("consistency:doubt=nan", "doubt of the consistency rule must be a number of at least 0, not nan"),
-        ("quit:watch=all", "quit watches best or advantage, not 'all'"),
-    ],
-)
-def test_bad_settings(spec: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        stop.load(spec)
-    assert str(caught.value).startswith(said)
 
 
 class Shares:
@@ -209,10 +175,8 @@ class Shares:
 
 
 def test_quit_is_refused_where_scores_do_not_compare() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError):
         Driver(RecordedGenerator([]), Shares(), stop.load("quit"))
-    assert "shares says that they do not compare: its scores are relative to their pool" in str(caught.value)
-    assert "quit:watch=advantage" in str(caught.value.hint)
 
 
 def test_quit_watches_the_advantage_there() -> None:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt import stop
 from quitmt.errors import UsageError
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
@@ -73,32 +72,3 @@ def test_a_window_of_one_step_only_if_asked_for() -> None:
 @given(scores, st.integers(1, 12), st.integers(1, 40))
 def test_fixed_looks_at_no_score(values: list[float], k: int, n_max: int) -> None:
     assert observed(Fixed(n_max, k), values) == (n_max, "budget")
-
-
-def test_rules_by_name() -> None:
-    assert stop.load("quit") == Quit(8, 8, 1e-3, 512)
-    assert stop.load("full", n=100).budget == 100
-    assert stop.load("fixed:64").budget == 64
-    assert stop.load("quit", k=4, w=2, alpha=1e-6, n=99).signature == "quit|k:4|w:2|a:1e-06|n:99"
-
-
-@pytest.mark.parametrize(
-    ("spec", "settings", "message"),
-    [
-        ("qiut", {}, "did you mean 'quit'"),
-        ("fixed", {}, "fixed:N"),
-        ("fixed:0", {}, "at least 1"),
-        ("fixed:x", {}, "at least 1"),
-        ("fixed:600", {}, "more than the budget of 512"),
-        ("full:3", {}, "the stopping rule full has no options, such as '3'"),
-        ("quit", {"k": 0}, "k must be a whole number of at least 1, not 0"),
-        ("quit", {"w": -1}, "w must be"),
-        ("full", {"n": 0}, "n must be"),
-        ("quit", {"alpha": -1.0}, "alpha must be"),
-        ("quit", {"alpha": float("nan")}, "alpha must be"),
-        ("quit", {"alpha": float("inf")}, "alpha must be"),
-    ],
-)
-def test_bad_rules_are_refused(spec: str, settings: dict[str, float], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        stop.load(spec, **settings)
