@@ -110,7 +110,8 @@ def test_times_out_and_tries_again() -> None:
     with scripted_server(answer) as server:
         one = client(server.base_url, timeout=0.3)
         assert post(one) + post(one) == ["well"] * 2
-        assert one.tally == {"sent": 3, "time-out": 1}
+        assert one.tally["time-out"] >= 1  # more of them where a machine is too busy to answer in time
+        assert one.tally == {"sent": 2 + one.tally["time-out"], "time-out": one.tally["time-out"]}
 
 
 def test_a_reader_may_ask_for_another_answer() -> None:

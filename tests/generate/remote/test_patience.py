@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -69,8 +70,8 @@ def test_a_poisoned_request_does_not_narrow_the_way_for_the_others(fault: str) -
     async def answer(index: int, request: web.Request) -> web.StreamResponse:
         if b"poison" in await request.read():
             return FAULTS[fault](request)
-        for _ in range(40):  # until there are more of us
-            if server.running >= 64:
+        for _ in range(100):  # until there are more of us
+            if server.peak >= 64:
                 break
             await asyncio.sleep(0.01)
         return well(request)
@@ -120,15 +121,16 @@ def test_patience_is_the_same_for_every_failure(fault: str) -> None:
 
 
 def test_patience_with_time_outs_is_the_same() -> None:
-    time = Time()
+    time, stalled = Time(), threading.Event()
 
     async def answer(index: int, request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(30 if index else 0)
+        await asyncio.sleep(30 if stalled.is_set() else 0)
         return well(request)
 
     with scripted_server(answer) as server:
         one = client(server.base_url, time, timeout=0.05, patience=20)
         assert post(one) == ["well"]
+        stalled.set()
         (error,) = post(one)
     assert (
         isinstance(error, GenerationError) and "within 0.05 seconds (" in str(error) and "times in 20 s" in str(error)
