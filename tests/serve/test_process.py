@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiohttp")
+from quitmt.errors import UsageError
+from quitmt.serve import running as serving
+from tests.serve.conftest import Model, functions
 
 MODEL = """
 import asyncio, pathlib
@@ -69,7 +75,7 @@ def translate(url: str, text: str) -> str:
 
 
 def until(found: Callable[[], Any]) -> None:
-    for _ in range(3000):
+    for _ in range(30_000):
         if found():
             return
         time.sleep(0.01)
@@ -141,6 +147,30 @@ def test_what_is_wrong_is_said_before_anything_is_served(
     (folder / "empty").write_text("# none\n")
     ran = quitmt("serve", *(words if "--port" in words or "--host" in words else ["--port", "0", *words]))
     assert ran.code == 2 and told in ran.err and "Traceback" not in ran.err and "serving" not in ran.err
+
+
+def test_a_port_in_use_is_said_and_no_socket_is_left() -> None:
+    with closing(serving.listen(serving.ServeSettings(port=0))) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use"):
+            serving.listen(serving.ServeSettings(port=port))
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_a_client_that_comes_as_the_server_ends_leaves_no_socket(rounds: int) -> None:
+    """pytest fails on what is left."""
+    chosen = serving.ServeSettings(port=0, quiet=True)
+
+    async def work(listening: socket.socket) -> None:
+        async with serving.started(chosen, listening, lambda _: None, functions((Model(True), Model(False)))):
+            clients.enter_context(socket.create_connection(listening.getsockname()))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+
+    with closing(serving.listen(chosen)) as listening, ExitStack() as clients:
+        asyncio.run(work(listening))
+    gc.collect()
 
 
 def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,9 @@ async def started(
             say(f"anybody who can reach {settings.host} may use it: there are no keys")
         yield server
     finally:
+        # First no more are accepted: Python 3.11 loses connections it has accepted just before it closes the socket.
+        asyncio.get_running_loop().remove_reader(listening)
+        await asyncio.sleep(0)
         await runner.cleanup()
         await loaded.close()
 
@@ -114,8 +117,12 @@ def listen(settings: ServeSettings) -> socket.socket:
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family[0], socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(family[4])
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(family[4])
+        except OSError:
+            found.close()
+            raise
     except OSError as error:
         raise UsageError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
     return found
