@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -14,14 +15,15 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiohttp")
 from quitmt.serve.limits import Limits
-from quitmt.serve.running import ServeSettings, listen, serve
+from quitmt.serve.running import ServeSettings, listen, serve, started
+from tests.serve.conftest import Model, functions
 
 MODEL = """
 import asyncio, pathlib
@@ -129,3 +131,19 @@ def test_when_the_time_to_finish_is_over_requests_are_given_up(folder: Path, mon
         code, error = asyncio.run(work(listening, pool))
     assert code == 0 and error is not None
     assert said[-2:] == ["1 requests did not finish in time", "stopped"]
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_a_client_that_comes_as_the_server_ends_leaves_no_socket(rounds: int) -> None:
+    """pytest fails on what is left."""
+    chosen = ServeSettings(port=0, quiet=True)
+
+    async def work(listening: socket.socket) -> None:
+        async with started(chosen, listening, lambda _: None, functions((Model(True), Model(False)))):
+            clients.enter_context(socket.create_connection(listening.getsockname()))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+
+    with closing(listen(chosen)) as listening, ExitStack() as clients:
+        asyncio.run(work(listening))
+    gc.collect()

@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         if cut and self.served.hold:
             self.wfile.write(body[: len(body) // 2])
             self.wfile.flush()
-            self.served.hold.wait(20)
+            self.served.hold.wait(600)
             body = body[len(body) // 2 :]
         self.wfile.write(body)
 

@@ -28,13 +28,51 @@ class Time:
 
 
 class SlowTime(Time):
-    """The same, but there is time for others to do something while one sleeps."""
+    """The same, but it moves only when all have done what they can: no request is under way, and who is left sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way = 0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+        self._moving: asyncio.Task[None] | None = None
 
     async def sleep(self, seconds: float) -> None:
-        end = self.now + seconds
-        for _ in range(50):
-            await asyncio.sleep(0.001)
-        self.now = max(self.now, end)
+        sleeper = (self.now + seconds, asyncio.get_running_loop().create_future())
+        self._sleepers.append(sleeper)
+        if self._moving is None or self._moving.done():
+            self._moving = asyncio.create_task(self._move())
+        try:
+            await sleeper[1]
+        finally:
+            self._sleepers.remove(sleeper)
+
+    async def _move(self) -> None:
+        while self._sleepers:
+            rounds = 0
+            while rounds < 50:
+                await asyncio.sleep(0.001 if self.under_way else 0)
+                rounds = 0 if self.under_way else rounds + 1
+            self.now = min([end for end, _ in self._sleepers], default=self.now)
+            for end, awake in self._sleepers:
+                if end == self.now and not awake.done():
+                    awake.set_result(None)
+
+
+class _Watched(Client):
+    """Lets the time know what is under way."""
+
+    def __init__(self, time: Time, addresses: list[Address], **settings: Any) -> None:
+        super().__init__(addresses, sleep=time.sleep, clock=lambda: time.now, jitter=lambda most: most, **settings)
+        self._time = time
+
+    async def _send(self, *words: Any) -> Any:
+        if not isinstance(self._time, SlowTime):
+            return await super()._send(*words)
+        self._time.under_way += 1
+        try:
+            return await super()._send(*words)
+        finally:
+            self._time.under_way -= 1
 
 
 class HeldTime(Time):
@@ -68,13 +106,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 def client(url: str | list[str], time: Time | None = None, **settings: Any) -> Client:
     time, urls = time or Time(), [url] if isinstance(url, str) else url
-    return Client(
-        [Address(one, KEY) for one in urls],
-        sleep=time.sleep,
-        clock=lambda: time.now,
-        jitter=lambda ceiling: ceiling,
-        **settings,
-    )
+    return _Watched(time, [Address(one, KEY) for one in urls], **settings)
 
 
 def post(client: Client, count: int = 1) -> list[Any]:

@@ -127,8 +127,12 @@ def listen(settings: ServeSettings) -> socket.socket:
     with _reaching(settings):
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family[0], socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(family[4])
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(family[4])
+        except OSError:
+            found.close()
+            raise
     return found
 
 
