@@ -24,3 +24,8 @@ def test_what_nobody_has_heard_of() -> None:
         devices.device("tpu9000")
     with pytest.raises(UsageError, match="unknown dtype 'int3'"):
         devices.dtype("int3")
+
+
+def test_a_batch_has_a_token() -> None:
+    with pytest.raises(UsageError, match="a batch must have 1 token or more, not 0"):
+        devices.Hardware(batch_tokens=0)
