@@ -58,14 +58,6 @@ def test_translations_of_ones_own(quitmt: Quitmt, text: Path, tmp_path: Path) ->
     assert pools[0]["origins"] == ["given"]
 
 
-def test_too_few_of_ones_own(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
-    drafts = tmp_path / "drafts"
-    drafts.write_text("Bom dia.\n")
-    ran = quitmt("translate", text, *FEW, "--anchors-from", drafts, "-o", tmp_path / "out")
-    assert ran.code == 2 and "drafts has 1 lines, fewer than the input" in ran.err
-    assert "Traceback" not in ran.err
-
-
 def test_a_changed_draft_is_noticed_on_resume(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
     drafts, out = tmp_path / "drafts", tmp_path / "out"
     drafts.write_text("Bom dia.\n")

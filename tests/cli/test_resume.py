@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -177,13 +176,23 @@ def results(folder: Path, name: str) -> tuple[bytes, list[object], bytes]:
     return (folder / f"{name}.txt").read_bytes(), timeless, (folder / f"{name}.pools").read_bytes()
 
 
+LINES = ("\n".join(SENTENCES) + "\n").encode()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[object], bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with translate(folder, "whole") as whole:
+        whole.communicate(LINES)
+        assert whole.returncode == 0
+    return results(folder, "whole")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_killed_while_translating(how: int, code: int, tmp_path: Path) -> None:
-    lines = ("\n".join(SENTENCES) + "\n").encode()
-    with translate(tmp_path, "whole") as whole:
-        whole.communicate(lines)
-        assert whole.returncode == 0
+def test_killed_while_translating(
+    how: int, code: int, undisturbed: tuple[bytes, list[object], bytes], tmp_path: Path
+) -> None:
     with translate(tmp_path, "killed") as process:
         assert process.stdin
         process.stdin.write("\n".join(SENTENCES[:6]).encode())  # not the end: it cannot be done before it is killed
@@ -201,10 +210,10 @@ def test_killed_while_translating(how: int, code: int, tmp_path: Path) -> None:
         assert b"Traceback" not in error and b"interrupted; to continue: quitmt translate" in error
         assert b"--resume" in error
     with translate(tmp_path, "killed", "--resume") as resumed:
-        _, error = resumed.communicate(lines)
+        _, error = resumed.communicate(LINES)
         assert resumed.returncode == 0 and b"continuing after" in error
-    assert results(tmp_path, "killed") == results(tmp_path, "whole")
-    assert results(tmp_path, "whole")[0].count(b"\n") == len(SENTENCES)
+    assert results(tmp_path, "killed") == undisturbed
+    assert undisturbed[0].count(b"\n") == len(SENTENCES)
 
 
 def test_a_shorter_input_is_refused(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
@@ -213,14 +222,6 @@ def test_a_shorter_input_is_refused(quitmt: Quitmt, pools: Path, whole: tuple[st
     ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
     assert ran.code == 2 and "the input has 5 lines, fewer than the run" in ran.err
     assert (tmp_path / "out.journal").read_bytes() == whole[1]
-
-
-def test_two_runs_at_once_are_refused(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
-    (tmp_path / "out.journal").write_bytes(whole[1])
-    with (tmp_path / "out.journal").open("rb") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
-    assert ran.code == 2 and "another run is writing to" in ran.err
 
 
 def test_the_journal_is_no_ones_output_or_input(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

@@ -104,6 +104,19 @@ def test_a_changed_text_is_noticed_on_resume(quitmt: Quitmt, files: tuple[Path, 
     assert out.read_text().count("\n") == 3
 
 
+def test_a_changed_text_of_a_pool_is_noticed_on_resume(quitmt: Quitmt, tmp_path: Path) -> None:
+    pools, own = tmp_path / "pools", tmp_path / "own"
+    pools.write_text("".join(json.dumps({"id": one, "source": "x", "candidates": ["a"]}) + "\n" for one in "12"))
+    own.write_text("Bom dia.\n")
+    words = ("rerank", pools, "--support-from", own, "-o", tmp_path / "out")
+    assert quitmt(*words).code == 2
+    own.write_text("Boa noite.\nA porta.\n")
+    ran = quitmt(*words, "--resume")
+    assert ran.code == 2 and "line 1 of the input has changed" in ran.err
+    own.write_text("Bom dia.\nA porta.\n")
+    assert quitmt(*words, "--resume").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -36,3 +36,8 @@ def test_released_memory_is_that_of_cycles_too() -> None:
     gone = weakref.ref(Cycle())
     devices.release_memory()
     assert gone() is None
+
+
+def test_a_batch_has_a_token() -> None:
+    with pytest.raises(UsageError, match="a batch must have 1 token or more, not 0"):
+        devices.Hardware(batch_tokens=0)

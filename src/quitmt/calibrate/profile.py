@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -228,11 +227,12 @@ def _explicit(rule: str) -> str:
 
 
 Part = TypeVar("Part", Profile, Promise, QualityPromise, Point)
+HINTS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Profile, Promise, QualityPromise, Point)}
 
 
 def _checked(part: Part) -> Part:
     """A file may hold anything: every field must be of its type, and no number NaN or infinite."""
-    hints = _hints(type(part))
+    hints = HINTS[type(part)]
     for name, wanted in hints.items():
         value = getattr(part, name)
         allowed = [get_origin(one) or one for one in (get_args(wanted) if isinstance(wanted, UnionType) else (wanted,))]
@@ -242,11 +242,6 @@ def _checked(part: Part) -> Part:
         if isinstance(value, dict) and name != "recipe":
             _check_values(value, hints[name])
     return part
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _check_values(found: dict[Any, Any], hint: Any) -> None:
