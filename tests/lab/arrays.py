@@ -16,11 +16,10 @@ def running_best(
     """What QE makes of scores, a row a segment: the best so far. ``sizes`` cut pools short."""
     segments, most = candidates.shape
     counts = np.full(segments, most) if sizes is None else np.array(sizes, np.int64)
-    final = np.where(np.arange(most) < counts[:, None], candidates, np.nan)
-    best = np.empty((segments, most), np.int64)
-    for row, count in enumerate(counts):
-        for size in range(most):
-            best[row, size] = int(np.argmax(candidates[row, : min(size + 1, count)]))
+    present = np.arange(most) < counts[:, None]
+    final, own = np.where(present, candidates, np.nan), np.where(present, candidates, -np.inf)
+    better = np.diff(np.maximum.accumulate(own, axis=1), prepend=-np.inf) > 0
+    best = np.maximum.accumulate(np.where(better, np.arange(most), 0), axis=1)
     score = np.take_along_axis(candidates, best, axis=1)
     ids = tuple(f"s{row}" for row in range(segments))
     seconds = np.arange(1.0, segments + 1)

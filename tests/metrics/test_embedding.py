@@ -117,17 +117,6 @@ def test_vectors_are_those_of_the_texts(embedding, utility):
     np.testing.assert_allclose(utility.vectors(encoded(utility)), wanted, rtol=0, atol=1e-6)
 
 
-def test_texts_may_come_in_steps_and_with_other_segments(embedding, utility):
-    arena, other = utility.open(SEGMENT), utility.open(OTHER)
-    utility.encode([(arena, TEXTS[:3]), (other, TEXTS[2:6])])
-    utility.encode([(other, TEXTS[6:])])
-    utility.encode([(arena, TEXTS[3:4]), (other, []), (arena, TEXTS[4:7])])
-    utility.encode([(arena, TEXTS[7:])])
-    for one, texts in ((arena, TEXTS), (other, TEXTS[2:])):
-        forward, _ = utility.compare(one, range(len(texts)), range(len(texts)))
-        np.testing.assert_allclose(forward, cosines(embedding, texts), rtol=0, atol=1e-5)
-
-
 def test_texts_of_the_same_tokens_are_encoded_once_a_segment_and_call(utility, sequences):
     arena, other = utility.open(SEGMENT), utility.open(OTHER)
     utility.encode([(arena, ["o gato", "casa", "O GATO"]), (other, ["CASA", "um cão"])])
@@ -165,15 +154,6 @@ def standings(reranker, texts, cuts=()):
     return found
 
 
-def test_growing_in_steps_is_the_same_as_at_once(folder, make_pool):
-    reranker, pool = rerank.load(f"mbr:embedding:{folder}", hardware=CPU), make_pool(1, 40)
-    whole, steps = standings(reranker, pool), standings(reranker, pool, [8, 16, 24, 32])
-    assert [(one.size, one.best) for one in steps] == [(one.size, one.best) for one in whole]
-    assert [one.score for one in steps] == pytest.approx([one.score for one in whole], abs=1e-6)
-    expected = cosines(Embedding(str(folder), CPU), pool)[:, :24].mean(axis=1)[:24]
-    assert (whole[2].best, whole[2].score) == (int(expected.argmax()), pytest.approx(expected.max(), abs=1e-6))
-
-
 @pytest.mark.parametrize("variant", ["exact", "aggregate:top=0", "aggregate", "centroid:centroids=9", "prune"])
 def test_texts_that_the_model_cannot_tell_apart_are_ties(folder, variant):
     """Whichever batch each was encoded in, the first wins."""
@@ -182,23 +162,15 @@ def test_texts_that_the_model_cannot_tell_apart_are_ties(folder, variant):
     assert {one.best for one in standings(reranker, pool, [3, 5, 6])[-1:]} == {1}
 
 
-def test_an_aggregate_is_exact(folder, make_pool):
+@pytest.mark.parametrize("variant", ["aggregate:top=0", "centroid:centroids=5,weighted=yes"])
+def test_means_of_vectors_are_exact(folder, make_pool, variant):
     pool = make_pool(4, 64)
-    exact, mean = (
-        standings(rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=variant), pool)
-        for variant in ("exact", "aggregate:top=0")
+    exact, found = (
+        standings(rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=kind), pool)
+        for kind in ("exact", variant)
     )
-    assert [(one.size, one.best) for one in mean] == [(one.size, one.best) for one in exact]
-    assert [one.score for one in mean] == pytest.approx([one.score for one in exact], abs=1e-7)
-
-
-def test_weighted_centroids_are_exact_too(folder, make_pool):
-    pool = make_pool(4, 64)
-    exact, centroids = (
-        standings(rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=variant), pool)
-        for variant in ("exact", "centroid:centroids=5,weighted=yes")
-    )
-    assert [one.score for one in centroids] == pytest.approx([one.score for one in exact], abs=1e-6)
+    assert [(one.size, one.best) for one in found] == [(one.size, one.best) for one in exact]
+    assert [one.score for one in found] == pytest.approx([one.score for one in exact], abs=1e-6)
 
 
 @pytest.mark.parametrize(

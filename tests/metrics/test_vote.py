@@ -128,8 +128,3 @@ def test_a_race_stops_early_on_a_landslide_and_not_on_a_tie() -> None:
     [even] = quitmt.best_of(["?"], tie, "mbr:vote", **settings)
     assert (clear.stop, clear.size) == (quitmt.Verdict.DECIDED, 32)
     assert (even.stop, even.size) == (quitmt.Verdict.BUDGET, 256)
-
-
-@pytest.mark.parametrize("reranker", ["mbr:vote", quitmt.vote(digit)])
-def test_an_answer_that_is_given_once_beats_none(reranker: Any) -> None:
-    assert quitmt.rerank_pool(["", "I say 7"], reranker=reranker).text == "I say 7"

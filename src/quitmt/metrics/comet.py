@@ -128,9 +128,6 @@ class CometArena:
         self.vectors: Tensor | None = None
         self.parts: tuple[Tensor, Tensor] | None = None
 
-    def add(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> None:
-        self.vectors, self.parts = self.with_more(vectors, parts)
-
     def with_more(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """What it would hold with more texts."""
         if self.vectors is None or self.parts is None:

@@ -99,6 +99,12 @@ def test_settings_that_we_do_not_have_or_that_do_not_fit(folder, settings, said)
     assert said in problem(Comet, folder)
 
 
+def test_an_estimator_that_does_not_read_sources(tmp_path):
+    folder = make_folder(tmp_path, "unified")
+    rewrite(folder, input_segments=["mt", "ref"])
+    assert problem(Kiwi, folder).endswith("does not read sources (take a checkpoint of CometKiwi)")
+
+
 @pytest.mark.parametrize("name", ["hidden_sizes", "pretrained_model", "pool"])
 def test_settings_that_are_missing(folder, name):
     rewrite(folder, **{name: None})
