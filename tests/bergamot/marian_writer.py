@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,7 @@ def model_bytes(config: dict, tensors: dict[str, np.ndarray] | None = None, *, q
     return encode([*items, ("special:model.yml", TEXT, (len(text),), text)])
 
 
+@cache
 def vocabulary_bytes() -> bytes:
     """A SentencePiece vocabulary of 300 pieces: characters, bytes' worth of them, and little else."""
     letters = [chr(code) for code in range(0x21, 0x7F)]

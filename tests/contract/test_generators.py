@@ -13,6 +13,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import Generator
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, RecordedPool, Segment
+from tests.bergamot.marian_writer import write_folder
 from tests.contract.generators import SEGMENTS, SIZE, BeamContract, Contract, Found, Fresh, SamplingContract
 
 
@@ -36,18 +37,25 @@ class TestGiven(Contract):
 CUT_OFF = {"top_k": 20, "top_p": 0.95, "min_p": 0.01, "epsilon": 0.001}
 
 
-@pytest.mark.slow
-class TestEmbedded(SamplingContract):
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model of the embedded ones' kind; these are held against a plain sampler in tests/bergamot."""
+    return f"bergamot:{write_folder(tmp_path_factory.mktemp('tiny') / 'model', quantized=True)}"
+
+
+class TestBergamot(SamplingContract):
     @pytest.fixture(params=[{}, CUT_OFF], ids=["whole", "cut off"])
-    def make(self, request: pytest.FixtureRequest) -> Callable[..., Generator]:
-        return lambda seed=3: generate.load("embedded:en-pt", Sampling(seed=seed, **request.param))
+    def make(self, tiny: str, request: pytest.FixtureRequest) -> Callable[..., Generator]:
+        return lambda seed=3: generate.load(tiny, Sampling(seed=seed, **request.param))
+
+    def same(self, one: Found, other: Found) -> bool:
+        return one == other
 
 
-@pytest.mark.slow
-class TestEmbeddedAnchors(BeamContract):
+class TestBergamotAnchors(BeamContract):
     @pytest.fixture
-    def fresh(self) -> Fresh:
-        return lambda sampling: generate.load("embedded:en-pt", sampling)
+    def fresh(self, tiny: str) -> Fresh:
+        return lambda sampling: generate.load(tiny, sampling)
 
     def same(self, one: Found, other: Found) -> bool:
         return one == other

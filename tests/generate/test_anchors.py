@@ -33,6 +33,7 @@ class Parrot:
         self.asks: list[Ask] = []
         self.closed: list[Segment] = []
         self.wasted_tokens = 1
+        self.waiting: str | None = None
         self.warmed = False
 
     def resampled(self, sampling: Sampling) -> Parrot:
@@ -152,6 +153,9 @@ def test_all_parts_are_closed_warmed_and_counted() -> None:
     asyncio.run(generator.warm())
     assert [parrot.closed for parrot in family] == [[SEGMENTS[0]]] * 3
     assert all(parrot.warmed for parrot in family) and generator.wasted_tokens == 3
+    assert generator.waiting is None
+    family[1].waiting = "for the server"
+    assert generator.waiting == "for the server"
 
 
 def test_its_signature_and_traits() -> None:

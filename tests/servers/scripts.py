@@ -75,35 +75,6 @@ class _Watched(Client):
             self._time.under_way -= 1
 
 
-class HeldTime(Time):
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sleeping: list[tuple[float, asyncio.Event]] = []
-
-    async def sleep(self, seconds: float) -> None:
-        own = (self.now + seconds, asyncio.Event())
-        self.sleeping.append(own)
-        try:
-            await own[1].wait()
-        finally:
-            self.sleeping.remove(own)
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
-        for end, event in self.sleeping:
-            if end <= self.now:
-                event.set()
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for what a server in another thread does."""
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def client(url: str | list[str], time: Time | None = None, **settings: Any) -> Client:
     time, urls = time or Time(), [url] if isinstance(url, str) else url
     return _Watched(time, [Address(one, KEY) for one in urls], **settings)
@@ -144,3 +115,32 @@ def drop(request: web.Request) -> web.StreamResponse:
 
 def garbage(request: web.Request) -> web.StreamResponse:
     return web.Response(text='{"choices": [', content_type="application/json")
+
+
+class HeldTime(Time):
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleeping: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        own = (self.now + seconds, asyncio.Event())
+        self.sleeping.append(own)
+        try:
+            await own[1].wait()
+        finally:
+            self.sleeping.remove(own)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for end, event in self.sleeping:
+            if end <= self.now:
+                event.set()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for what a server in another thread does."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.005)
