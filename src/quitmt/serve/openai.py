@@ -133,7 +133,7 @@ async def _streamed(
 ) -> web.StreamResponse:
     """Sentence by sentence, as each and all before it are done; with several choices, at the end."""
     server.check_open()
-    prepared = server.jobs.prepare(job)
+    prepared = await server.jobs.prepare(job)
     tickets = server.jobs.begin(job, prepared, exchange.id)
     head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
     response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
