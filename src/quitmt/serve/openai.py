@@ -2,7 +2,8 @@
 
 The model's name says the languages (``quitmt-en-pt``); ``quitmt`` finds out the source and takes the first target it
 has. Instructions in other messages are not followed, for there is no chat model behind it, and settings of sampling are
-not either: the recipe has them. ``n`` gives the n best. Weblate puts several strings into a message (``weblate``).
+not either: the recipe has them. ``n`` gives the n best, which differ if the model has so many. Weblate puts several
+strings into a message (``weblate``).
 """
 
 from __future__ import annotations
@@ -97,7 +98,15 @@ def _job(server: Server, ask: ChatBody, message: Strings) -> Job:
         served = wanted
     elif served is None:
         served, _ = server.service.detect("\n".join(message.texts))
-    return Job(message.texts, served.target, form=message.form, seed=ask.seed, nbest=ask.n or 1, served=served)
+    return Job(
+        message.texts,
+        served.target,
+        form=message.form,
+        seed=ask.seed,
+        nbest=ask.n or 1,
+        widen=True,
+        served=served,
+    )
 
 
 def _choices(found: list[Translated], message: Strings, count: int) -> list[str]:

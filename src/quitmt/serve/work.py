@@ -9,6 +9,7 @@ with it that was begun for them. The seed and the text fix the translation: ids 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,11 +26,14 @@ from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
 from quitmt.serve.spans import Known
+from quitmt.stop.fixed import Fixed
 from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
 AUTO = "auto"
 SPAN_CANDIDATES = 4
 """Translations of words on their own that are looked for in their sentence."""
+WIDTH = 8
+"""Candidates for each of several translations that are to be different."""
 GAP = "\ue000"
 """Stands for what is not there yet: a character for private use."""
 
@@ -59,6 +63,8 @@ class Job:
     deadline: float | None = None
     seed: int | None = None
     nbest: int = 1
+    widen: bool = False
+    """Whether more candidates are drawn if there are fewer than ``nbest`` different texts."""
     served: Served | None = None
     """Where the client named a model; the languages then follow from it."""
     watch: Callable[[Step], None] | None = None
@@ -109,6 +115,8 @@ class Prepared:
     """Of each passage."""
     spans: list[Segment] = field(default_factory=list)
     """Words within sentences that have tags around them."""
+    until: float | None = None
+    """When its time is up, by the clock of the event loop."""
 
     @property
     def flat(self) -> list[Segment]:
@@ -176,6 +184,7 @@ class Jobs:
             self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
         tickets = list[list[Ticket]]()
         for number, one in enumerate(prepared):
+            one.until = None if deadline is None else asyncio.get_running_loop().time() + deadline
             submit = partial(one.served.session.submit, group=group, rule=one.rule, deadline=deadline)
             sentences = [
                 submit(segment, ranked=job.nbest > 1, observer=_observer(job, number, segment)) for segment in one.flat
@@ -189,9 +198,24 @@ class Jobs:
         for one in found:
             _raise_failure(one, prepared.served)
         known = {one.segment.source: _translations(one) for one in spans}
-        text = _joined(prepared, [one.outcome.translation for one in found], known)
-        made = Translated(text, prepared.served, prepared.confidence, found)
-        return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest, known))
+        made = _made(job, prepared, found, known)
+        if job.widen and len(made.nbest) < job.nbest and (more := await self._wider(job, prepared, found)):
+            made = _made(job, prepared, more, known)
+        return made
+
+    async def _wider(self, job: Job, prepared: Prepared, found: Sequence[Finished]) -> list[Finished]:
+        """The same sentences with more candidates; none if there are no more, or no time for them."""
+        most = min(WIDTH * job.nbest, (prepared.rule or prepared.served.built.rule).budget)
+        left = None if prepared.until is None else prepared.until - asyncio.get_running_loop().time()
+        if all(one.outcome.size >= most for one in found) or (left is not None and left <= 0):
+            return []
+        submit = partial(prepared.served.session.submit, rule=Fixed(most), deadline=left, ranked=True)
+        tickets = [submit(segment, group=id(prepared)) for segment in prepared.flat]
+        try:
+            done = [await ticket for ticket in tickets]
+        finally:
+            withdraw([tickets])
+        return [] if any(one.outcome.stop is Verdict.FAILED for one in done) else done
 
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
@@ -226,6 +250,12 @@ def _raise_failure(finished: Finished, served: Served) -> None:
         told = f"there was no time for all sentences: {outcome.error}"
         raise Refusal(503, "not_in_time", told, retry_after=later(served.session))
     raise Refusal(502, "translation_failed", f"translating failed: {outcome.error}")
+
+
+def _made(job: Job, prepared: Prepared, found: list[Finished], known: Known) -> Translated:
+    text = _joined(prepared, [one.outcome.translation for one in found], known)
+    made = Translated(text, prepared.served, prepared.confidence, found)
+    return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest, known))
 
 
 def _translations(span: Finished) -> list[str]:
