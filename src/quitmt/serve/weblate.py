@@ -64,5 +64,5 @@ def _object(text: str) -> dict[str, Any]:
 def _sources(strings: Any) -> list[str] | None:
     if not isinstance(strings, list) or not strings:
         return None
-    found = [one.get("source") if isinstance(one, dict) else None for one in strings]
-    return found if all(isinstance(one, str) for one in found) else None
+    found = [one["source"] for one in strings if isinstance(one, dict) and isinstance(one.get("source"), str)]
+    return found if len(found) == len(strings) else None
