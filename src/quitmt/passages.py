@@ -50,17 +50,21 @@ class Passage:
 
     def joined(self, translations: Sequence[str], target: str | None = None) -> str:
         """The text with its sentences replaced, one translation for each, in their order."""
-        spaced = _language(target) not in UNSPACED
-        found, left, after = list[str](), iter(translations), False
+        return "".join(space + text for _, space, text in self.filled(translations, target))
+
+    def filled(self, translations: Sequence[str], target: str | None = None) -> Iterator[tuple[Fragment, str, str]]:
+        """Of each piece: the space that the target language wants before it, and its text."""
+        spaced = primary_code(target) not in UNSPACED
+        left, after = iter(translations), False
         for place, piece in enumerate(self.pieces):
             if piece.id is not None:
-                if after and spaced and not piece.cut:  # the source's language put nothing between them
-                    found.append(" ")
-                found.append(one_line(next(left)))
-            elif not (piece.text == " " and not spaced and self._is_between(place)):
-                found.append(piece.text)
+                missing = after and spaced and not piece.cut  # the source's language put nothing between them
+                yield piece, " " if missing else "", one_line(next(left))
+            elif piece.text == " " and not spaced and self._is_between(place):
+                yield piece, "", ""
+            else:
+                yield piece, "", piece.text
             after = piece.id is not None
-        return "".join(found)
 
     def _is_between(self, place: int) -> bool:
         around = self.pieces[max(0, place - 1) : place + 2]
@@ -75,7 +79,7 @@ def split(text: str, language: str | None, *, first: int = 1) -> Passage:
             pieces.append(Fragment(line))
             number += 1
         else:
-            pieces += _line(line, _language(language), number)
+            pieces += _line(line, primary_code(language), number)
     return Passage(tuple(pieces), number - first + 1)
 
 
@@ -125,5 +129,6 @@ def _cut(sentence: str) -> Iterator[str]:
     yield sentence
 
 
-def _language(code: str | None) -> str:
+def primary_code(code: str | None) -> str:
+    """The language of a code, without script and region; English if there is none."""
     return re.split("[-_]", code or "en")[0].lower()

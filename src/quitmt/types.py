@@ -253,7 +253,8 @@ class Finished:
         """One that needed none, or that was never begun."""
         told = None if error is None else str(error)
         outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=told)
-        return cls(segment, outcome, (), fault=error and error.fault, late=isinstance(error, NotInTime))
+        fault = None if error is None else error.fault
+        return cls(segment, outcome, (), fault=fault, late=isinstance(error, NotInTime))
 
 
 @dataclass(frozen=True, slots=True)

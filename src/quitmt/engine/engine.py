@@ -318,7 +318,7 @@ class Engine(Generic[State]):
             self.wasted.add([*slot.pool[len(used) :], *slot.early.values()])
         outcome = slot.outcome(verdict, error, effort(self._reranker, slot.state))
         ranked = self._ranked(slot, verdict, used)
-        fault, late = error and error.fault, isinstance(error, NotInTime)
+        fault, late = None if error is None else error.fault, isinstance(error, NotInTime)
         self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), ranked, fault, late))
 
     def _ranked(self, slot: Slot[State], verdict: Verdict, used: Sequence[Candidate]) -> Sequence[Ranked]:

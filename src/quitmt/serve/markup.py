@@ -1,96 +1,255 @@
-"""Documents with tags: text nodes are translated, markup never.
+"""Documents with tags: what people read is translated, markup never.
 
-A document is cut into markup and text where tags, comments, declarations and CDATA begin and end; the markup comes out
-byte for byte as it went in. Text is unescaped before it is translated and escaped after, so a translation cannot become
-markup. Some elements are left alone with all that is in them: code that is not text (``script``), what the author marks
-(``translate="no"``, ``class="notranslate"``), and what the client names (``ignore_tags``).
+    tokens → runs of text with the tags of its words → sentences, and the spans of words that tags mark in them
+
+Markup comes out as it went in. Text is unescaped before it is translated and escaped after, so a translation cannot
+become markup. Elements are left alone with all that is in them where their content isn't prose (``script``), where the
+author says so (``translate="no"``, ``class="notranslate"``), and where the client names them (``ignore_tags``).
+
+A sentence is translated as a whole, without the tags of its words; ``spans`` puts them back.
 """
 
 from __future__ import annotations
 
 import html
-import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from quitmt.passages import Passage, split
+from quitmt.serve.spans import Known, Span, is_all, tagged, words_of
+from quitmt.serve.tags import Token, html_tokens, string_tokens, xml_tokens
 
-Format = Literal["text", "html", "xml"]
-
-# Possessive throughout: hostile text must not make the search go back over it again and again.
-_NAME = r"[A-Za-z_:][^\s/>]*+"
-_MARKUP = re.compile(
-    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<![A-Za-z][^>]*(?:>|\Z)"
-    rf"|</?{_NAME}(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+>",
-    re.DOTALL,
+Format = Literal["text", "html", "xml", "strings"]
+TOKENS: dict[str, Callable[[str], Iterator[Token]]] = {
+    "html": html_tokens,
+    "xml": xml_tokens,
+    "strings": string_tokens,
+}
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i ins kbd label mark q s samp small span strike strong "
+    "sub sup time tt u var".split()
 )
-_TAG = re.compile(rf"<(/?)({_NAME})(.*?)(/?)>", re.DOTALL)
-_NO = re.compile(r"""\btranslate\s*=\s*["']?no\b|\bclass\s*=\s*["']?[^"'>]*\bnotranslate\b""", re.IGNORECASE)
-RAW = frozenset(("script", "style", "textarea", "code", "pre", "noscript", "template", "svg", "math"))
-"""Elements of HTML whose content is not prose, or not in the page."""
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-"""Elements of HTML that have no end."""
+"""Elements of HTML that mark words of a sentence. All others end it."""
+ALONE = frozenset(("a", "label"))
+"""Elements that must not be within another one of the same name."""
+MOST_SPANS = 8
+"""Of one sentence. With more, each is translated on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Text between markup that ends a sentence."""
+
+    passage: Passage
+    tags: tuple[tuple[int, str], ...] = ()
+    """Between sentences: where in the text, and the tag."""
+    spans: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+    """By the place of the sentence's piece. Spans are in the order of their opening tags."""
+
+    def joined(self, translations: Sequence[str], target: str | None, known: Known, escaped: bool) -> str:
+        def plain(text: str) -> str:
+            return html.escape(text, quote=False) if escaped else text
+
+        found, tags, place = list[str](), list(reversed(self.tags)), 0
+        for number, (piece, space, text) in enumerate(self.passage.filled(translations, target)):
+            end = place + len(piece.text)
+            while tags and (tags[-1][0] <= place or (piece.id is None and tags[-1][0] < end)):
+                at, tag = tags.pop()
+                if at > place:  # within what stands between sentences
+                    found.append(plain(text[: at - place]))
+                    text, place = text[at - place :], at
+                found.append(tag)
+            found.append(space)
+            spans = self.spans.get(number, ())
+            found.append(tagged(piece.text, text, spans, known, target, plain) if spans else plain(text))
+            place = end
+        return "".join([*found, *(tag for _, tag in reversed(tags))])
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Markup as it is, and passages to translate, in turn."""
+    """Markup as it is, and text to translate, in turn."""
 
-    parts: tuple[str | Passage, ...]
+    parts: tuple[str | Run, ...]
     escaped: bool = False
 
     @property
     def passages(self) -> list[Passage]:
-        return [part for part in self.parts if isinstance(part, Passage)]
+        return [part.passage for part in self.parts if isinstance(part, Run)]
 
-    def joined(self, translations: list[list[str]], target: str | None) -> str:
+    @property
+    def spans(self) -> list[str]:
+        """Words whose translation on their own is needed to put tags around them."""
+        runs = [part for part in self.parts if isinstance(part, Run)]
+        found = (
+            words_of(run.passage.pieces[number].text, span)
+            for run in runs
+            for number, spans in run.spans.items()
+            for span in spans
+            if not is_all(run.passage.pieces[number].text, span)
+        )
+        return list(dict.fromkeys(words for words in found if any(map(str.isalpha, words))))
+
+    def joined(self, translations: Sequence[Sequence[str]], target: str | None, known: Known | None = None) -> str:
         """The document with its sentences replaced: for each passage the translations of its sentences."""
-        left, found = iter(translations), list[str]()
-        for part in self.parts:
-            if isinstance(part, str):
-                found.append(part)
-            else:
-                text = part.joined(next(left), target)
-                found.append(html.escape(text, quote=False) if self.escaped else text)
-        return "".join(found)
+        left = iter(translations)
+        return "".join(
+            part if isinstance(part, str) else part.joined(next(left), target, known or {}, self.escaped)
+            for part in self.parts
+        )
 
 
 def parse(text: str, language: str | None, form: Format = "text", ignored: Collection[str] = ()) -> Document:
     if form == "text":
-        return Document((split(text, language),))
-    parts, line = list[str | Passage](), 1
-    for piece, is_text in _pieces(text, form, {name.lower() for name in ignored}):
-        if not is_text or not piece.strip():
-            parts.append(piece)
+        return Document((Run(split(text, language)),))
+    tokens = list(_with_kept(TOKENS[form](text), {name.lower() for name in ignored}))
+    within = _mixed(tokens) if form == "xml" else [token.name in INLINE for token in tokens]
+    parts, run, line = list[str | Run](), list[Token](), 1
+    for token, is_within in zip([*tokens, Token("other", "")], [*within, False], strict=True):
+        if token.kind == "text" or (is_within and token.kind in ("open", "close")):
+            run.append(token)
             continue
-        passage = split(html.unescape(piece), language, first=line)
-        if passage.sentences:
-            line += passage.lines
-            parts.append(passage)
+        for part in _runs(run, language, line, form):
+            parts.append(part)
+            line += part.passage.lines if isinstance(part, Run) else 0
+        parts.append(token.source)
+        run = []
+    return Document(tuple(part for part in parts if part), escaped=form != "strings")
+
+
+def _with_kept(tokens: Iterator[Token], ignored: Collection[str]) -> Iterator[Token]:
+    """An element that is left alone is one token. Within it, only its own end counts."""
+    held, name, depth = list[str](), "", 0
+    for token in tokens:
+        if held:
+            held.append(token.source)
+            if token.name == name:
+                depth += {"open": 1, "close": -1}.get(token.kind, 0)
+            if not depth:
+                yield Token("other", "".join(held))
+                held = []
+        elif token.kind == "open" and (token.kept or token.name in ignored):
+            held, name, depth = [token.source], token.name, 1
         else:
-            parts.append(piece)
-    return Document(tuple(parts), escaped=True)
+            yield token
+    if held:
+        yield Token("other", "".join(held))
 
 
-def _pieces(text: str, form: Format, ignored: Collection[str]) -> Iterator[tuple[str, bool]]:
-    """Texts, and whether each is to be translated. Within an element that is left alone, only its own end counts."""
-    alone, depth, place = "", 0, 0
-    for match in _MARKUP.finditer(text):
-        if match.start() > place:
-            yield text[place : match.start()], not alone
-        yield match[0], False
-        place = match.end()
-        tag = _TAG.fullmatch(match[0])
-        if tag is None:
+def _mixed(tokens: Sequence[Token]) -> list[bool]:
+    """In XML, whose names mean nothing to us: whether a tag stands beside text, in the same element."""
+    has_text, stack, parents = [False], [(0, "")], list[int]()
+    for token in tokens:
+        if token.kind == "close" and stack[-1][1] == token.name and len(stack) > 1:
+            stack.pop()
+        parents.append(stack[-1][0])
+        if token.kind == "open":
+            stack.append((len(has_text), token.name))
+            has_text.append(False)
+        elif token.text.strip():
+            has_text[stack[-1][0]] = True
+    return [has_text[parent] for parent in parents]
+
+
+@dataclass(slots=True)
+class _Tag:
+    at: int
+    """Where it is in the text of its run."""
+    place: int
+    """Which of the tokens it is."""
+    token: Token
+    partner: _Tag | None = None
+
+
+def _runs(tokens: Sequence[Token], language: str | None, line: int, form: Format, tries: int = 2) -> list[str | Run]:
+    """A run, or several where a tag in a sentence cannot be moved; that ends the sentence, and the tag stays there."""
+    text, tags = "".join(token.text for token in tokens), _tags(tokens)
+    passage = split(text, language, first=line)
+    if not passage.sentences:
+        return ["".join(token.source for token in tokens)]
+    spans, cuts = _spans(passage, tags, form)
+    if not cuts:
+        marks = {id(tag) for pairs in spans.values() for pair in pairs for tag in pair}
+        outside = tuple((tag.at, tag.token.source) for tag in tags if id(tag) not in marks)
+        return [Run(passage, outside, _relative(passage, spans))]
+    if not tries:
+        cuts = {tag.place for tag in tags}
+    found, start = list[str | Run](), 0
+    for place in [*sorted(cuts), len(tokens)]:
+        for part in _runs(tokens[start:place], language, line, form, tries - 1):
+            found.append(part)
+            line += part.passage.lines if isinstance(part, Run) else 0
+        found.extend(token.source for token in tokens[place : place + 1])
+        start = place + 1
+    return found
+
+
+def _tags(tokens: Sequence[Token]) -> list[_Tag]:
+    found, stack, at = list[_Tag](), list[_Tag](), 0
+    for place, token in enumerate(tokens):
+        at += len(token.text)
+        if token.kind == "text":
             continue
-        closing, name, attributes, empty = tag[1], tag[2].lower(), tag[3], tag[4]
-        if alone:
-            depth += (name == alone) * (-1 if closing else 0 if empty else 1)
-            alone = alone if depth else ""
-        elif not (closing or empty or (form == "html" and name in VOID)) and (
-            name in ignored or (form == "html" and (name in RAW or _NO.search(attributes)))
-        ):
-            alone, depth = name, 1
-    if place < len(text):
-        yield text[place:], not alone
+        found.append(tag := _Tag(at, place, token))
+        if token.kind == "open":
+            stack.append(tag)
+        elif stack and stack[-1].token.name == token.name:
+            tag.partner = stack.pop()
+            tag.partner.partner = tag
+    return found
+
+
+_Pairs = list[tuple[_Tag, _Tag]]
+
+
+def _spans(passage: Passage, tags: Sequence[_Tag], form: Format) -> tuple[dict[int, _Pairs], set[int]]:
+    """Pairs of tags within a sentence, by its piece; and the tokens where a sentence must be cut."""
+    starts, spans, cuts = _starts(passage), dict[int, _Pairs](), set[int]()
+
+    def sentence(at: int) -> int | None:
+        """The piece whose text is on both sides."""
+        number = bisect_right(starts, at) - 1
+        piece = passage.pieces[min(number, len(passage.pieces) - 1)]
+        inside = number < len(passage.pieces) and piece.id is not None and starts[number] < at
+        return number if inside else None
+
+    for tag in tags:
+        if sentence(tag.at) is None and (tag.partner is None or sentence(tag.partner.at) is None):
+            continue
+        number = sentence(tag.at)
+        partner = tag.partner
+        if partner is not None and partner.at != tag.at:
+            first, last = sorted((tag.at, partner.at))
+            own = number if number is not None else sentence(partner.at)
+            assert own is not None
+            if starts[own] <= first and last <= starts[own + 1]:
+                if tag.token.kind == "open":
+                    spans.setdefault(own, []).append((tag, partner))
+                continue
+        if number is not None:
+            cuts.add(tag.place)
+    for pairs in spans.values():
+        names = [opening.token.name for opening, _ in pairs if form != "xml"]
+        if len(pairs) > MOST_SPANS or any(names.count(name) > 1 for name in ALONE):
+            cuts.update(tag.place for pair in pairs for tag in pair)
+    return spans, cuts
+
+
+def _starts(passage: Passage) -> list[int]:
+    found = [0]
+    for piece in passage.pieces:
+        found.append(found[-1] + len(piece.text))
+    return found
+
+
+def _relative(passage: Passage, spans: Mapping[int, _Pairs]) -> dict[int, tuple[Span, ...]]:
+    starts = _starts(passage)
+    return {
+        number: tuple(
+            Span(one.at - starts[number], other.at - starts[number], one.token.source, other.token.source)
+            for one, other in pairs
+        )
+        for number, pairs in spans.items()
+    }

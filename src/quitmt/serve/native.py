@@ -135,7 +135,7 @@ async def _streamed(server: Server, exchange: Exchange, ask: TranslateBody) -> w
     server.check_open()
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
     job = replace(ask.job(), watch=steps.put_nowait)
-    prepared = server.jobs.prepare(job)
+    prepared = await server.jobs.prepare(job)
     tickets = server.jobs.begin(job, prepared, exchange.id)
 
     async def finish() -> list[Translated]:

@@ -2,13 +2,13 @@
 
 The model's name says the languages (``quitmt-en-pt``); ``quitmt`` finds out the source and takes the first target it
 has. Instructions in other messages are not followed, for there is no chat model behind it, and settings of sampling are
-not either: the recipe has them. ``n`` gives the n best. Weblate joins strings with a separator, which is kept.
+not either: the recipe has them. ``n`` gives the n best, which differ if the model has so many. Weblate puts several
+strings into a message (``weblate``).
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -21,11 +21,11 @@ from quitmt.files.durable import writable
 from quitmt.serve.bodies import Body, read
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import ID, Api, Endpoint, Exchange, Server
+from quitmt.serve.weblate import Strings, read_message
 from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
 from quitmt.types import at
 
 ANY = "quitmt"
-SEPARATOR = re.compile(r"(\n *==WEBLATE_PART== *\n)")
 SEED = 1 << 63
 
 
@@ -72,41 +72,50 @@ async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
     text = next((message.text for message in reversed(ask.messages) if message.role == "user"), "")
     if not text:
         raise bad("there is no message of the user to translate")
-    parts = SEPARATOR.split(text)
-    job = _job(server, ask, parts[::2])
+    message = read_message(text)
+    job = _job(server, ask, message)
     name = f"chatcmpl-{exchange.id}"
     if ask.stream:
-        return await _streamed(server, exchange, ask, job, parts[1::2], name)
+        return await _streamed(server, exchange, ask, job, message, name)
     found = await server.translate(exchange, job)
     choices = [
         {"index": index, "message": {"role": "assistant", "content": told}, "logprobs": None, "finish_reason": "stop"}
-        for index, told in enumerate(_choices(found, parts[1::2], job.nbest))
+        for index, told in enumerate(_choices(found, message, job.nbest))
     ]
     head = {"id": name, "object": "chat.completion", "created": int(time.time()), "model": ask.model}
     return answer({**head, "choices": choices, "usage": _usage(found)})
 
 
-def _job(server: Server, ask: ChatBody, texts: list[str]) -> Job:
+def _job(server: Server, ask: ChatBody, message: Strings) -> Job:
     served = server.service.named(ask.model)
     if served is None and ask.model != ANY:
         known = ", ".join([ANY, *(one.name for one in server.service.all)])
         raise Refusal(404, "model_not_found", f"the model {ask.model[:80]!r} is not served; there is {known}")
-    if served is None:
-        served, _ = server.service.detect("\n".join(texts))
-    return Job(texts, served.target, seed=ask.seed, nbest=ask.n or 1, served=served)
+    if message.languages is not None:
+        wanted = server.service.find(*message.languages)
+        if served not in (None, wanted):
+            raise bad(f"the model {ask.model[:80]!r} doesn't translate {wanted.source} to {wanted.target}")
+        served = wanted
+    elif served is None:
+        served, _ = server.service.detect("\n".join(message.texts))
+    return Job(
+        message.texts,
+        served.target,
+        form=message.form,
+        seed=ask.seed,
+        nbest=ask.n or 1,
+        widen=True,
+        served=served,
+    )
 
 
-def _choices(found: list[Translated], separators: list[str], count: int) -> list[str]:
+def _choices(found: list[Translated], message: Strings, count: int) -> list[str]:
     """The texts put together again; the i-th choice has each text's i-th best, or its last."""
     choices = []
     for rank in range(count):
         texts = [one.nbest[min(rank, len(one.nbest) - 1)][0] if one.nbest else one.text for one in found]
-        choices.append(_together(texts, separators))
+        choices.append(message.joined(texts))
     return choices
-
-
-def _together(texts: list[str], separators: list[str]) -> str:
-    return "".join(text + separator for text, separator in zip(texts, [*separators, ""], strict=True))
 
 
 def _usage(found: list[Translated]) -> dict[str, Any]:
@@ -129,11 +138,11 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
 
 
 async def _streamed(
-    server: Server, exchange: Exchange, ask: ChatBody, job: Job, separators: list[str], name: str
+    server: Server, exchange: Exchange, ask: ChatBody, job: Job, message: Strings, name: str
 ) -> web.StreamResponse:
-    """Sentence by sentence, as each and all before it are done; with several choices, at the end."""
+    """Sentence by sentence, as each and all before it are done; several choices and strings of programs at the end."""
     server.check_open()
-    prepared = server.jobs.prepare(job)
+    prepared = await server.jobs.prepare(job)
     tickets = server.jobs.begin(job, prepared, exchange.id)
     head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
     response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
@@ -147,12 +156,12 @@ async def _streamed(
 
     found, sent = list[Translated](), ""
     try:
-        async for told in _growing(server, job, prepared, tickets, separators, found):
-            if job.nbest == 1 and len(told) > len(sent):
+        async for told in _growing(server, job, prepared, tickets, found):
+            if job.nbest == 1 and job.form == "text" and len(told) > len(sent):
                 role = {} if sent else {"role": "assistant"}
                 await send(0, {**role, "content": told[len(sent) :]})
                 sent = told
-        for index, told in enumerate(_choices(found, separators, job.nbest)):
+        for index, told in enumerate(_choices(found, message, job.nbest)):
             if not (index == 0 and sent):
                 await send(index, {"role": "assistant", "content": told})
             await send(index, {}, "stop")
@@ -176,17 +185,14 @@ async def _growing(
     job: Job,
     prepared: list[Prepared],
     tickets: list[list[Ticket]],
-    separators: list[str],
     found: list[Translated],
 ) -> AsyncIterator[str]:
     """All of the text that is settled, each time some more; ``found`` gets what is complete."""
-    before = ""
-    for one, own, separator in zip(prepared, tickets, [*separators, ""], strict=True):
-        for count in range(1, len(own)):
-            yield before + await settled_text(one, own[:count])
+    for one, own in zip(prepared, tickets, strict=True):
+        for count in range(1, len(own) if job.form == "text" else 0):
+            yield await settled_text(one, own[:count])
         found.append(await server.jobs.finish(job, one, own))
-        before += found[-1].text + separator
-        yield before
+        yield found[-1].text
 
 
 def _chunk(data: Any) -> bytes:

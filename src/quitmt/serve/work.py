@@ -9,22 +9,31 @@ with it that was begun for them. The seed and the text fix the translation: ids 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from quitmt.engine.items import Context
 from quitmt.engine.session import Observer, Session, Ticket
 from quitmt.files.durable import is_writable
+from quitmt.loops.call import in_thread
 from quitmt.protocols import StoppingRule
 from quitmt.serve.limits import Limits, later
 from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
+from quitmt.serve.spans import Known
+from quitmt.stop.fixed import Fixed
 from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
 
 AUTO = "auto"
+SPAN_CANDIDATES = 4
+"""Translations of words on their own that are looked for in their sentence."""
+WIDTH = 8
+"""Candidates for each of several translations that are to be different."""
 GAP = "\ue000"
 """Stands for what is not there yet: a character for private use."""
 
@@ -54,6 +63,8 @@ class Job:
     deadline: float | None = None
     seed: int | None = None
     nbest: int = 1
+    widen: bool = False
+    """Whether more candidates are drawn if there are fewer than ``nbest`` different texts."""
     served: Served | None = None
     """Where the client named a model; the languages then follow from it."""
     watch: Callable[[Step], None] | None = None
@@ -102,6 +113,10 @@ class Prepared:
     rule: StoppingRule | None
     segments: list[list[Segment]]
     """Of each passage."""
+    spans: list[Segment] = field(default_factory=list)
+    """Words within sentences that have tags around them."""
+    until: float | None = None
+    """When its time is up, by the clock of the event loop."""
 
     @property
     def flat(self) -> list[Segment]:
@@ -114,17 +129,24 @@ class Jobs:
     def __init__(self, service: Service, limits: Limits) -> None:
         self.service, self.limits = service, limits
 
-    def prepare(self, job: Job) -> list[Prepared]:
-        """Everything that can be wrong with a job is found here. Nothing is begun."""
+    async def prepare(self, job: Job) -> list[Prepared]:
+        """Everything that can be wrong with a job is found here. Nothing is begun. Reading long texts takes a while,
+        so it is done in a thread."""
         for number, text in enumerate(job.texts, start=1):
             _check_text(text, f"text {number}" if len(job.texts) > 1 else "the text")
         self.limits.check_texts(job.texts)
         if not 1 <= job.nbest <= self.limits.nbest:
             raise bad(f"at least 1 and at most {self.limits.nbest} translations can be had, not {job.nbest}")
         self.limits.deadline_of(job.deadline)
-        return [self._prepare(job, text) for text in job.texts]
+        found = await in_thread(lambda: [self._read(job, text) for text in job.texts])
+        left = self.limits.waiting - sum(len(one.flat) for one in found)
+        for one in found:
+            one.rule = one.served.rule(job.max_loss, job.max_cost)
+            one.spans = one.spans[: max(0, left)]
+            left -= len(one.spans)
+        return found
 
-    def _prepare(self, job: Job, text: str) -> Prepared:
+    def _read(self, job: Job, text: str) -> Prepared:
         served, confidence = self._pair(job, text)
         if job.seed is not None and not served.takes_seeds:
             raise bad(f"the model for {served.source} to {served.target} takes no seed; leave it out")
@@ -134,7 +156,8 @@ class Jobs:
             [before.of(Segment(one.id or "", one.text, seed=job.seed)) for one in passage.sentences]
             for passage in document.passages
         ]
-        return Prepared(document, served, confidence, served.rule(job.max_loss, job.max_cost), segments)
+        spans = [Segment(f"span {number}", words, seed=job.seed) for number, words in enumerate(document.spans, 1)]
+        return Prepared(document, served, confidence, None, segments, spans)
 
     def _pair(self, job: Job, text: str) -> tuple[Served, float | None]:
         if job.served is not None:
@@ -144,7 +167,7 @@ class Jobs:
         return self.service.find(job.source, job.target), None
 
     async def translate(self, job: Job, group: str) -> list[Translated]:
-        prepared = self.prepare(job)
+        prepared = await self.prepare(job)
         tickets = self.begin(job, prepared, group)
         try:
             return [await self.finish(job, one, own) for one, own in zip(prepared, tickets, strict=True)]
@@ -155,32 +178,44 @@ class Jobs:
         """All or nothing: what would have to wait too long is refused."""
         wanted: dict[int, tuple[Session, list[Segment]]] = {}
         for one in prepared:
-            wanted.setdefault(id(one.served), (one.served.session, []))[1].extend(one.flat)
+            wanted.setdefault(id(one.served), (one.served.session, []))[1].extend([*one.flat, *one.spans])
         deadline = self.limits.deadline_of(job.deadline)
         for session, segments in wanted.values():
             self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
-        return [
-            [
-                one.served.session.submit(
-                    segment,
-                    group=group,
-                    rule=one.rule,
-                    deadline=deadline,
-                    ranked=job.nbest > 1,
-                    observer=_observer(job, number, segment),
-                )
-                for segment in one.flat
+        tickets = list[list[Ticket]]()
+        for number, one in enumerate(prepared):
+            one.until = None if deadline is None else asyncio.get_running_loop().time() + deadline
+            submit = partial(one.served.session.submit, group=group, rule=one.rule, deadline=deadline)
+            sentences = [
+                submit(segment, ranked=job.nbest > 1, observer=_observer(job, number, segment)) for segment in one.flat
             ]
-            for number, one in enumerate(prepared)
-        ]
+            tickets.append([*sentences, *(submit(segment, ranked=True) for segment in one.spans)])
+        return tickets
 
     async def finish(self, job: Job, prepared: Prepared, tickets: Sequence[Ticket]) -> Translated:
-        found = [await ticket for ticket in tickets]
+        done = [await ticket for ticket in tickets]
+        found, spans = done[: len(prepared.flat)], done[len(prepared.flat) :]
         for one in found:
             _raise_failure(one, prepared.served)
-        text = _joined(prepared, [one.outcome.translation for one in found])
-        made = Translated(text, prepared.served, prepared.confidence, found)
-        return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest))
+        known = {one.segment.source: _translations(one) for one in spans}
+        made = _made(job, prepared, found, known)
+        if job.widen and len(made.nbest) < job.nbest and (more := await self._wider(job, prepared, found)):
+            made = _made(job, prepared, more, known)
+        return made
+
+    async def _wider(self, job: Job, prepared: Prepared, found: Sequence[Finished]) -> list[Finished]:
+        """The same sentences with more candidates; none if there are no more, or no time for them."""
+        most = min(WIDTH * job.nbest, (prepared.rule or prepared.served.built.rule).budget)
+        left = None if prepared.until is None else prepared.until - asyncio.get_running_loop().time()
+        if all(one.outcome.size >= most for one in found) or (left is not None and left <= 0):
+            return []
+        submit = partial(prepared.served.session.submit, rule=Fixed(most), deadline=left, ranked=True)
+        tickets = [submit(segment, group=id(prepared)) for segment in prepared.flat]
+        try:
+            done = [await ticket for ticket in tickets]
+        finally:
+            withdraw([tickets])
+        return [] if any(one.outcome.stop is Verdict.FAILED for one in done) else done
 
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
@@ -217,13 +252,25 @@ def _raise_failure(finished: Finished, served: Served) -> None:
     raise Refusal(502, "translation_failed", f"translating failed: {outcome.error}")
 
 
-def _joined(prepared: Prepared, translations: Sequence[str]) -> str:
+def _made(job: Job, prepared: Prepared, found: list[Finished], known: Known) -> Translated:
+    text = _joined(prepared, [one.outcome.translation for one in found], known)
+    made = Translated(text, prepared.served, prepared.confidence, found)
+    return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest, known))
+
+
+def _translations(span: Finished) -> list[str]:
+    """Of words on their own; none if that failed, which is no reason to fail the request."""
+    best = [span.outcome.translation] if span.outcome.translation else []
+    return list(dict.fromkeys([*best, *(one.text for one in span.ranked[:SPAN_CANDIDATES])]))
+
+
+def _joined(prepared: Prepared, translations: Sequence[str], known: Known | None = None) -> str:
     left = iter(translations)
     by_passage = [list(islice(left, len(passage))) for passage in prepared.segments]
-    return prepared.document.joined(by_passage, prepared.served.target)
+    return prepared.document.joined(by_passage, prepared.served.target, known)
 
 
-def _alternatives(made: Translated, prepared: Prepared, count: int) -> list[tuple[str, float]]:
+def _alternatives(made: Translated, prepared: Prepared, count: int, known: Known) -> list[tuple[str, float]]:
     """The best text, then those with one sentence replaced by another candidate, by how much score that costs."""
     best = [one.outcome.translation for one in made.sentences]
     top = made.score or 0.0
@@ -236,7 +283,7 @@ def _alternatives(made: Translated, prepared: Prepared, count: int) -> list[tupl
     for cost, _, place, text in costs:
         if len(found) >= count:
             break
-        other = _joined(prepared, [*best[:place], text, *best[place + 1 :]])
+        other = _joined(prepared, [*best[:place], text, *best[place + 1 :]], known)
         found.setdefault(other, top - cost / len(best))
     return list(found.items())
 

@@ -1,0 +1,102 @@
+"""Where the tags of words go in the translation of their sentence.
+
+A tag is put around the same words only if it is known where they are: the words are translated on their own, too, and
+if exactly one place in the sentence has that translation, the tag goes there. Otherwise all tags of the sentence go
+around the whole of it. They never go around wrong words, and they are nested as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from quitmt.passages import UNSPACED, primary_code
+
+Known = Mapping[str, Sequence[str]]
+"""The translations of words on their own, the best first."""
+LONGEST = 200
+"""Characters. For longer spans the tags go around the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Words of a sentence between two tags."""
+
+    start: int
+    end: int
+    opening: str
+    closing: str
+
+
+def words_of(sentence: str, span: Span) -> str:
+    return sentence[span.start : span.end].strip()
+
+
+def is_all(sentence: str, span: Span) -> bool:
+    """Whether nothing but punctuation is outside of it."""
+    return not any(map(str.isalnum, sentence[: span.start] + sentence[span.end :]))
+
+
+def tagged(
+    source: str,
+    text: str,
+    spans: Sequence[Span],
+    known: Known,
+    target: str | None,
+    plain: Callable[[str], str],
+) -> str:
+    places = [_place(source, text, span, known, target) for span in spans]
+    found = [place for place in places if place is not None]
+    if len(found) < len(spans) or not _nests(spans, found):
+        opening, closing = [span.opening for span in spans], [span.closing for span in reversed(spans)]
+        return "".join([*opening, plain(text), *closing])
+    numbered = list(enumerate(zip(spans, found, strict=True)))
+    # Where one ends and another begins, the end is first; of several ends the innermost, of several beginnings the
+    # outermost.
+    ends = [(end, 0, -number, span.closing) for number, (span, (_, end)) in numbered]
+    beginnings = [(start, 1, number, span.opening) for number, (span, (start, _)) in numbered]
+    pieces, done = list[str](), 0
+    for at, _, _, tag in sorted(ends + beginnings):
+        pieces += [plain(text[done:at]), tag]
+        done = at
+    return "".join([*pieces, plain(text[done:])])
+
+
+def _place(source: str, text: str, span: Span, known: Known, target: str | None) -> tuple[int, int] | None:
+    """Where the words of a span are in the translation, if there is no doubt."""
+    before, after, words = source[: span.start], source[span.end :], words_of(source, span)
+    if is_all(source, span):
+        fits = text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)
+        return (len(before), len(text) - len(after)) if fits else None
+    if (len(_places(words, source, spaced=True)) or source.count(words)) != 1:
+        return None
+    spaced = primary_code(target) not in UNSPACED
+    for candidate in known.get(words, () if any(map(str.isalpha, words)) else (words,)):
+        found = _places(candidate, text, spaced)
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+_EDGES = re.compile(r"^\W+|\W+\Z")
+
+
+def _places(words: str, text: str, spaced: bool) -> list[tuple[int, int]]:
+    if not words or len(words) > LONGEST:
+        return []
+    core = re.escape(_EDGES.sub("", words) or words)
+    pattern = rf"(?<!\w){core}(?!\w)" if spaced else core
+    return [found.span() for found in re.finditer(pattern, text, re.IGNORECASE)]
+
+
+def _nests(spans: Sequence[Span], places: Sequence[tuple[int, int]]) -> bool:
+    """Whether spans that are apart are still apart, and those within another still within it."""
+    pairs = combinations(zip(spans, places, strict=True), 2)
+    return all(
+        (start <= other_start and other_end <= end)
+        if span.start <= other.start and other.end <= span.end
+        else (end <= other_start or other_end <= start)
+        for (span, (start, end)), (other, (other_start, other_end)) in pairs
+    )

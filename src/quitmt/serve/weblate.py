@@ -1,0 +1,68 @@
+"""How Weblate's OpenAI plug-in puts strings into a chat message, and what it expects back.
+
+In current versions (5.17, 2026.10) the message is a JSON object with ``source_language``, ``target_language`` and
+``strings``, each with its ``source``; the answer is exactly one JSON array, with a translation for each string. Older
+versions (5.14) join strings by a line ``==WEBLATE_PART==``, and expect the same of the answer. Both have placeholders
+such as ``@@PH7@@``, which must come back unchanged and in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from quitmt.serve.markup import Format
+from quitmt.serve.refusals import bad
+from quitmt.serve.tags import PLACEHOLDER
+
+SEPARATOR = re.compile(r"(\n *==WEBLATE_PART== *\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """What is to be translated in the last message of a chat, and how the answer is put together."""
+
+    texts: list[str]
+    separators: list[str]
+    """Between the texts."""
+    form: Format = "text"
+    languages: tuple[str, str] | None = None
+    """If the message says them; then the answer is a JSON array."""
+
+    def joined(self, translations: list[str]) -> str:
+        if self.languages is not None:
+            return json.dumps(translations, ensure_ascii=False)
+        return "".join(text + after for text, after in zip(translations, [*self.separators, ""], strict=True))
+
+
+def read_message(text: str) -> Strings:
+    """Any message: what isn't Weblate's is one text."""
+    found = _object(text)
+    languages = (found.get("source_language"), found.get("target_language"))
+    if all(isinstance(code, str) and code for code in languages):
+        if "units" in found:
+            raise bad("this model translates; it cannot evaluate translations")
+        if (texts := _sources(found.get("strings"))) is not None:
+            return Strings(texts, [], "strings", (str(languages[0]), str(languages[1])))
+    parts = SEPARATOR.split(text)
+    plain = len(parts) == 1 and not PLACEHOLDER.search(text)
+    return Strings(parts[::2], parts[1::2], "text" if plain else "strings")
+
+
+def _object(text: str) -> dict[str, Any]:
+    if not text.lstrip().startswith("{"):
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _sources(strings: Any) -> list[str] | None:
+    if not isinstance(strings, list) or not strings:
+        return None
+    found = [one["source"] for one in strings if isinstance(one, dict) and isinstance(one.get("source"), str)]
+    return found if len(found) == len(strings) else None
