@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from quitmt.remarks import ADVICE, APART, has_several_sentences, is_copy, is_much_shorter, loses_markup, remarks
+from quitmt.remarks import (
+    ADVICE,
+    APART,
+    PARTLY,
+    has_several_sentences,
+    is_copy,
+    is_much_shorter,
+    kind,
+    loses_markup,
+    lost_characters,
+    remarks,
+    unknown_characters,
+)
 
 LONG = "The committee will publish its findings about the incident next week."
 
@@ -94,4 +106,31 @@ def test_a_copy_in_a_script_without_capitals_and_spaces() -> None:
 def test_every_remark_has_advice() -> None:
     everything = f"{LONG} <b>So it is.</b>"
     found = {*remarks(everything, "", sentence_level=True, unknown="☃"), *remarks(LONG, LONG)}
-    assert found | {APART} == set(ADVICE)  # that one is about the candidates
+    assert {*map(kind, found), APART, PARTLY} == set(ADVICE)  # those two are about the candidates
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "unknown", "lost"),
+    [
+        ("I love 🍕 and 🍵.", "Eu adoro e 🍵.", "🍕🍵", "🍕"),
+        ("Write to me@example.org", "Escreva para me example.org", "@", "@"),
+        ("Write to me@example.org", "Escreva para me@example.org", "@", ""),
+        ("« C’est l’été — déjà »", '"It\'s summer already"', "«’—»", ""),  # languages differ in these
+        ("Il coûte 5 €.", "It costs 5 euros.", "€", ""),
+        ("Ma sœur arrive.", "My sister arrives.", "œ", ""),  # a letter of the language is not kept by a translation
+        ("The word 水 is Chinese.", "A palavra é chinesa.", "水", "水"),
+        ("x ≤ 5", "x 5", "≤", "≤"),
+        ("10 ㎏ ①", "10 kg 1", "㎏①", ""),  # another form of the same
+        ("☃", "", "☃", "☃"),
+    ],
+)
+def test_only_characters_that_a_translation_should_have_are_lost(
+    source: str, translation: str, unknown: str, lost: str
+) -> None:
+    assert lost_characters(source, translation, unknown) == lost
+
+
+def test_a_character_that_is_known_in_its_word_is_known() -> None:
+    """As in OPUS-MT's vocabularies: some pieces exist only within words, and some words have unknown pieces."""
+    assert unknown_characters("5€ or 6€", lambda text: text == "€") == ""
+    assert unknown_characters("plain French", lambda text: "French" in text) == ""

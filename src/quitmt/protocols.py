@@ -11,7 +11,7 @@ here; without one, the defaults hold. Parts made of parts derive theirs. ``trait
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -322,6 +322,13 @@ def unknown(generator: Generator, source: str) -> str:
 def apart(reranker: Reranker[Any]) -> float | None:
     """The best score below which candidates have little in common, if the reranker knows one."""
     return getattr(reranker, "apart", None)
+
+
+def cut(part: Any, texts: Collection[str]) -> list[int]:
+    """Of a reranker, or of what it scores with (``scores_with``): how many tokens its models left out, of each text
+    that they read only in part."""
+    own = part.cuts.among(texts) if hasattr(part, "cuts") else []
+    return max([own, *(cut(one, texts) for one in getattr(part, "scores_with", ()))], key=len)
 
 
 def effort(reranker: Reranker[State], state: State) -> Effort | None:

@@ -1,5 +1,7 @@
 """What a translation may have lost, seen from the two texts alone: remarks for people, in a few fixed words.
 
+Some name what they are about, after a colon: ``lost characters: 🍵``. ``kind`` gives the words alone.
+
 A remark is no error. Nothing depends on it: neither the choice of a candidate nor when a segment stops.
 
 Invariants: time grows with the length of the texts, whatever they hold; the same texts give the same remarks.
@@ -10,23 +12,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from unicodedata import category, name, normalize
 
 SEVERAL = "several sentences"
 SHORTER = "much shorter"
-UNKNOWN = "unknown characters"
+LOST = "lost characters"
 MARKUP = "markup"
 COPIED = "copied source"
 APART = "candidates hardly agree"
+PARTLY = "scored in part"
 
 ADVICE = {
     SEVERAL: "the model was trained on single sentences and may leave some out, so split lines into sentences first",
     SHORTER: "less than half as long as the source, so text may be missing",
-    UNKNOWN: "the model's vocabulary lacks them, so they are lost or guessed",
+    LOST: "the model's vocabulary lacks them, and they are not in the translation",
     MARKUP: "tags or entities of the source are not in the translation as they were, so take them out first",
     COPIED: "the translation is the source itself",
+    PARTLY: "they have more tokens than the scoring model reads, so the rest did not count: split them first",
     APART: "the samples have little in common, so lower the temperature, or cut off what is improbable (top-p, min-p)",
 }
-"""What each means for a reader, and what to do. The last is about the candidates, and a driver makes it."""
+"""What each means for a reader, and what to do. The last two are about the candidates, and a driver makes them."""
 
 LEAST_SHARE = 0.5
 """Of the source's length. Human translations of news, English with Portuguese and with French, either way, are shorter
@@ -51,23 +56,36 @@ _ABBREVIATIONS = frozenset(
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#x[0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]+);")
 _CODE = re.compile(r"[=_{}\\|`]|(?<!\S)--[a-z]|(?<!\S)-[a-zA-Z](?!\w)|\(\)|;\s*$")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_SIGNS = frozenset("@#*\\/_|{}~^§†‡•")
+"""Punctuation that a translation keeps as it is."""
 _EDGES = "\"'“”‘’«»„()[]¿¡.,;:!?…–—-"
 
 
 def remarks(source: str, translation: str, *, sentence_level: bool = False, unknown: str = "") -> tuple[str, ...]:
-    """``sentence_level`` is what the model was trained on; ``unknown`` are characters that it does not know.
+    """``sentence_level`` is what the model was trained on; ``unknown`` are characters of the source that it does not
+    know.
 
     >>> remarks("It is late. We go home.", "É tarde.", sentence_level=True)
     ('several sentences',)
     """
+    lost = lost_characters(source, translation, unknown)
     found = {
         SEVERAL: sentence_level and has_several_sentences(source),
         SHORTER: is_much_shorter(source, translation),
-        UNKNOWN: bool(unknown),
+        f"{LOST}: {' '.join(lost)}": bool(lost),
         MARKUP: loses_markup(source, translation),
         COPIED: is_copy(source, translation),
     }
     return tuple(name for name, holds in found.items() if holds)
+
+
+def kind(remark: str) -> str:
+    """A remark without what it names.
+
+    >>> kind("lost characters: 🍵"), kind("copied source")
+    ('lost characters', 'copied source')
+    """
+    return remark.partition(":")[0]
 
 
 def has_several_sentences(text: str) -> bool:
@@ -141,11 +159,43 @@ def _is_small(word: str) -> bool:
 
 
 def unknown_characters(text: str, lacks: Callable[[str], bool]) -> str:
-    """The different characters of a text that a vocabulary lacks, each once; the whole text, if it lacks none alone.
+    """The different characters of a text that a vocabulary lacks, each once.
+
+    Only words that it cannot read are looked at: a character may be known there and not alone.
 
     >>> unknown_characters("tea 🍵 or 🍵", lambda text: "🍵" in text)
     '🍵'
     """
     if not lacks(text):
         return ""
-    return "".join(one for one in dict.fromkeys(text) if not one.isspace() and lacks(one)) or text
+    words = "".join(filter(lacks, dict.fromkeys(text.split())))
+    return "".join(filter(lacks, dict.fromkeys(words)))
+
+
+def lost_characters(source: str, translation: str, unknown: str) -> str:
+    """Those of the unknown characters that a translation should have and does not.
+
+    Languages put quotation marks, dashes, currencies and their own letters in different ways, so that these are no loss
+    where they are missing. Symbols, signs of addresses and code, and letters of another script than the source's are.
+
+    >>> lost_characters("tea @ 5 € 🍵 «水»", "chá 5 euros", "@€🍵«水»")
+    '@🍵水'
+    """
+    if not unknown:
+        return ""
+    scripts = Counter(map(_script, filter(str.isalpha, source)))
+    own = max(scripts, key=scripts.__getitem__, default="")
+    foreign = {one for one in unknown if one.isalpha() and _script(one) != own}
+    kept = normalize("NFKC", translation)
+    return "".join(
+        one
+        for one in unknown
+        if (one in foreign or one in _SIGNS or category(one) in ("Sm", "So"))
+        and one not in translation
+        and normalize("NFKC", one) not in kept
+    )
+
+
+def _script(letter: str) -> str:
+    """LATIN, CJK, …: the first word of a character's name."""
+    return name(letter, "").partition(" ")[0]

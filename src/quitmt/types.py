@@ -117,11 +117,14 @@ class Rivals:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a reranker stands after ``size`` samples: the index of the best candidate, and its score."""
+    """Where a reranker stands after a step: all that a stopping rule sees of a segment."""
 
     size: int
+    """Samples so far."""
     best: int
+    """The index of the best candidate, from 0; -1, -2, … are the first anchor, the second, …"""
     score: float
+    """Its score: higher is better, on the reranker's scale."""
     rivals: Callable[[], Rivals] | None = field(default=None, compare=False, repr=False)
     """For rules that race candidates: computed when it is called, by rerankers that can."""
     scores: Callable[[], npt.NDArray[np.float64]] | None = field(default=None, compare=False, repr=False)

@@ -109,7 +109,7 @@ def test_a_second_signal_ends_it_at_once(folder: Path) -> None:
 def test_when_the_time_to_finish_is_over_requests_are_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(folder)
-    settings = ServeSettings(("my.toml",), port=0, limits=Limits(deadline=None), drain=0)
+    settings = ServeSettings(("my.toml",), port=0, limits=Limits(deadline=None), drain=0, allow_functions=True)
     said = list[str]()
 
     async def work(listening: socket.socket, pool: ThreadPoolExecutor) -> tuple[int, BaseException | None]:
@@ -121,7 +121,9 @@ def test_when_the_time_to_finish_is_over_requests_are_given_up(folder: Path, mon
                 serving.set()
 
         server = asyncio.create_task(serve(settings, listening, say))
+        server.add_done_callback(lambda _: serving.set())  # whatever it failed by is raised below
         await serving.wait()
+        assert said[-1].startswith("serving"), await server
         under_way = pool.submit(translate, f"http://127.0.0.1:{listening.getsockname()[1]}", "please wait")
         await asyncio.to_thread(until, (folder / "begun").exists)
         os.kill(os.getpid(), signal.SIGINT)

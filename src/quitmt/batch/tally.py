@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt.batch.columns import is_failed
+from quitmt.remarks import kind
 
 USED = ("source", "size", "budget", "stop", "anchors", "remarks", "signature", "error")
 """The columns that it is counted from."""
@@ -31,7 +32,7 @@ class PartTally:
     def add(self, fields: Mapping[str, Any], budget: int) -> None:
         """A row of the output; ``budget`` is that of a segment that does not know its own."""
         self.rows += 1
-        self.remarks.update(fields.get("remarks") or ())
+        self.remarks.update(map(kind, fields.get("remarks") or ()))
         cost = fields["size"] + (fields.get("anchors") or 0)
         if not cost and not fields.get("error"):
             return

@@ -5,6 +5,8 @@
 ``quitmt.fetch`` fills it. Files that somebody put there by hand count as well. They have no quitmt.json, which only
 says where a model came from.
 
+While a model is replaced, its old one is set aside for a moment (``.en-de.old``). It counts until the new one is there.
+
 Invariant: a folder that was fetched has its final name only when everything in it was checked.
 """
 
@@ -55,9 +57,20 @@ def is_pair(text: str) -> bool:
     return _PAIR.fullmatch(text) is not None
 
 
+def place(pair: str) -> Path:
+    """Where the model of a pair belongs."""
+    return root() / pair
+
+
+def aside(pair: str) -> Path:
+    """Where it is set aside while another one takes its place."""
+    return root() / f".{pair}.old"
+
+
 def folder(pair: str) -> Path:
     """Where the model of a pair is, or will be."""
-    return root() / pair
+    own = place(pair)
+    return aside(pair) if aside(pair).is_dir() and not own.is_dir() else own
 
 
 def has(pair: str) -> bool:
@@ -66,7 +79,8 @@ def has(pair: str) -> bool:
 
 def pairs() -> list[str]:
     try:
-        return sorted(path.name for path in root().iterdir() if is_pair(path.name) and path.is_dir())
+        names = {path.name.removeprefix(".").removesuffix(".old") for path in root().iterdir() if path.is_dir()}
+        return sorted(name for name in names if has(name))
     except OSError:
         return []
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,11 +69,11 @@ def _commands(kind: Kind) -> Iterator[str]:
 
     if kind.location.startswith("quitmt.metrics.embedding:"):  # all in one place
         needed: tuple[str, ...] = ("modules.json", "config.json", TOKENIZERS[0])
-        if not (all(hub.has_file(kind.model, name) for name in needed) and _has_weights(kind.model)):
+        if not (all(hub.has_file(kind.model, name) for name in needed) and hub.has_weights(kind.model)):
             yield f"hf download {kind.model}"
         return
     if kind.location.startswith("quitmt.metrics.metricx:"):
-        complete = hub.has_file(kind.model, "config.json") and _has_weights(kind.model)
+        complete = hub.has_file(kind.model, "config.json") and hub.has_weights(kind.model)
         part: str | None = METRICX_TOKENIZER
         needed = ()
     else:
@@ -86,20 +85,6 @@ def _commands(kind: Kind) -> Iterator[str]:
         return
     if not (all(hub.has_file(part, name) for name in needed) and any(hub.has_file(part, name) for name in TOKENIZERS)):
         yield f"hf download {part} --include '*.json' --include '*.model'"  # its weights, many gigabytes, are not used
-
-
-def _has_weights(model: str) -> bool:
-    """In one file, or in all of those that an index lists."""
-    from quitmt.metrics.neural import hub
-
-    found = next((name for name in hub.WEIGHTS if hub.has_file(model, name)), None)
-    if found is None or not found.endswith(".json"):
-        return found is not None
-    try:
-        index = json.loads(hub.file(model, found, purpose=model).read_text("utf-8"))
-        return all(hub.has_file(model, name) for name in set(index["weight_map"].values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # cut off, or no index
-        return False
 
 
 def _encoder(model: str) -> str | None:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from quitmt.cli.show import MEANINGS
 from quitmt.engine.slots import Observer
-from quitmt.remarks import ADVICE, SEVERAL
+from quitmt.remarks import ADVICE, LOST, SEVERAL, kind
 from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
 
 REDRAW_SECONDS = 0.2
@@ -20,6 +20,8 @@ UNIT = " segments"
 SPLIT = "the model was trained on single sentences and may leave some out; --split translates them one by one"
 FIRST = 5
 """Segments that are named of those with a remark."""
+NAMED = 12
+"""Lost characters that are named, the most frequent first."""
 
 
 class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
@@ -36,10 +38,14 @@ class Remarks:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, list[tuple[int, str]]] = {}
+        self._named: dict[str, Counter[str]] = {}
+        """The characters that were lost."""
 
     def add(self, outcome: Outcome, position: int) -> None:
-        for remark in outcome.remarks:
+        for told in outcome.remarks:
+            remark = kind(told)
             self._counts[remark] += 1
+            self._named.setdefault(remark, Counter()).update(told.partition(": ")[2].split() if remark == LOST else ())
             first = self._first.setdefault(remark, [])
             first.append((position, outcome.id))
             first.sort()  # segments finish in any order
@@ -51,7 +57,9 @@ class Remarks:
             if count := self._counts[remark]:
                 first = [name for _, name in self._first[remark]]
                 more = ", …" if count > len(first) else ""
-                yield f"{remark} in {count} segment{'s' * (count > 1)} ({', '.join(first)}{more}): {advice}"
+                named = " ".join(name for name, _ in self._named[remark].most_common(NAMED))
+                where = f"{remark}{f' ({named})' if named else ''} in {count} segment{'s' * (count > 1)}"
+                yield f"{where} ({', '.join(first)}{more}): {advice}"
 
 
 class Bill:

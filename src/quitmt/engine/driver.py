@@ -29,7 +29,7 @@ from quitmt.errors import GenerationError, NotInTime, QuitmtError, RerankError, 
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, place_of, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
-from quitmt.remarks import APART, remarks
+from quitmt.remarks import APART, PARTLY, remarks
 from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
 
 log = logging.getLogger(__name__)
@@ -211,14 +211,18 @@ class Driver:
         outcome, traits = one.outcome, traits_of(self._generator, GeneratorTraits)
         if outcome.index is None or outcome.stop is Verdict.FAILED or not (outcome.source and traits.translates):
             return one
+        texts = {outcome.source, *(candidate.text for candidate in (*one.candidates, *one.anchors))}
+        unknown, cuts = "", list[int]()
         try:
             unknown = protocols.unknown(self._generator, outcome.source)
+            cuts = protocols.cut(self._reranker, texts)
         except FAULTS as raised:  # a remark is no reason to lose a translation
-            log.debug("asking for unknown characters failed", exc_info=raised)
-            unknown = ""
+            log.debug("asking for remarks failed", exc_info=raised)
         found = remarks(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
         if outcome.score is not None and outcome.score < (protocols.apart(self._reranker) or -math.inf):
             found = (*found, APART)
+        if cuts:
+            found = (*found, f"{PARTLY}: {len(cuts)} of {len(texts)} texts, {max(cuts)} tokens left out")
         return replace(one, outcome=replace(outcome, remarks=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:

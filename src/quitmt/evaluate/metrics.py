@@ -11,6 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import InputError, RerankError, unknown
+from quitmt.errors import InputError, RerankError, said, unknown
 from quitmt.metrics import scorer as scorers
 from quitmt.metrics.scorer import KINDS, Example, Hardware, Scorer
+from quitmt.protocols import cut
+
+log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int], object]
@@ -128,12 +132,20 @@ class ScorerMetric:
 
     def _checked(self, examples: list[Example], progress: Progress | None) -> Floats:
         scores = np.asarray(self._scorer.score(examples, progress), np.float64)
+        self._tell_cuts(examples)
         if scores.shape != (len(examples),):
             raise RerankError(f"{self.name} gave {scores.size} scores for {len(examples)} examples")
         bad = np.isinf(scores) if self._gaps else ~np.isfinite(scores)
         for index in np.flatnonzero(bad):
             raise RerankError(f"{self.name}: the score of {examples[index].translation!r} is {scores[index]}")
         return scores
+
+    def _tell_cuts(self, examples: list[Example]) -> None:
+        """Warn of texts that are longer than the model reads."""
+        texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
+        if cuts := cut(self._scorer, texts):
+            told = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
+            log.warning(said(f"{self.name} {told} (split them into sentences)"))
 
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]

@@ -2,6 +2,8 @@
 
     index (what is published) → download (one file, resumed and checked) → install (a pair, all or nothing)
 
+Both read through ``transfer``, which trusts no server with size or time.
+
 Only the standard library is used. Nothing is fetched unless somebody asks for it by name.
 """
 

@@ -2,7 +2,8 @@
 
 Invariants: what has arrived is kept, whatever happens next, and is only thrown away when it is known to be wrong; the
 unpacked file has its name only if its size and SHA-256 are right, where the index has them. A continued download that
-turns out wrong is fetched once more from its beginning: the file may have changed between the two attempts.
+turns out wrong is fetched once more from its beginning: the file may have changed between the two attempts. Disk and
+time have a limit by the size of the file in the index, whatever the server sends.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, OutputError, QuitmtError
-from quitmt.fetch.index import HEADERS, TIMEOUT_SECONDS, RemoteFile, reason
+from quitmt.fetch.index import RemoteFile
+from quitmt.fetch.transfer import Clock, Pace, TooMuch, TooSlow, chunks, opened, reason
 
 Bar = Callable[[str, int | None, int], Any]
 """Shows progress: of what, how many bytes there are if known, and how many are here. Has ``update`` and ``close``."""
@@ -33,9 +34,10 @@ Pause = Callable[[float], None]
 TRIES = 5
 """In a row without a single new byte."""
 PART = ".part"
-CHUNK_BYTES = 1 << 16
-MOST_BYTES = 2 << 30
-"""Of an unpacked file whose size nobody knows: a small file can be packed endlessly."""
+MOST_BYTES = 1 << 30
+"""Of an unpacked file, also if the index has no size for it or a larger one. Firefox's models have 17 to 60 MB."""
+PACKING_BYTES = 1 << 16
+"""That packing may add, and a thousandth of the file."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
@@ -43,6 +45,10 @@ _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 class _Damaged(Exception):
     """What arrived is not what the index says."""
+
+
+_KEPT = "what has arrived is kept: the same command continues"
+_WRONG = (_Damaged, TooMuch)
 
 
 @contextmanager
@@ -65,38 +71,47 @@ def packed_name(file: RemoteFile) -> str:
     return f"{file.name}.{hashlib.sha256(file.url.encode()).hexdigest()[:12]}{PART}"
 
 
-def download(file: RemoteFile, folder: Path, bar: Bar, pause: Pause = time.sleep) -> None:
+def download(
+    file: RemoteFile, folder: Path, bar: Bar, pause: Pause = time.sleep, clock: Clock = time.monotonic
+) -> None:
     """Put the file into ``folder``, complete and right. The packed one stays beside it."""
     packed, target = folder / packed_name(file), folder / file.name
     continued = _size(packed) > 0
-    _fetch(file, packed, bar, pause)
     try:
         try:
+            _fetch(file, packed, bar, pause, Pace(clock))
             _unpack(file, packed, target)
-        except _Damaged:
-            packed.unlink()
+        except _WRONG:
+            packed.unlink(missing_ok=True)
             if not continued:
                 raise
-            _fetch(file, packed, bar, pause)
+            _fetch(file, packed, bar, pause, Pace(clock))
             _unpack(file, packed, target)
-    except _Damaged as wrong:
+    except _WRONG as wrong:
         packed.unlink(missing_ok=True)
         target.unlink(missing_ok=True)
         hint = "nothing of it was kept; try again later"
         raise ModelError(f"{file.url} is damaged: {wrong}", hint=hint) from None
 
 
-def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause) -> None:
+def most_bytes(file: RemoteFile) -> int:
+    """That it may have, unpacked."""
+    return min(file.size or MOST_BYTES, MOST_BYTES)
+
+
+def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause, pace: Pace) -> None:
     """All of the packed file, in as many attempts as bring something new."""
     failures = 0
     while True:
         before = _size(packed)
         try:
-            if _more(file, packed, bar):
+            if _more(file, packed, bar, pace):
                 return
             told = "the connection ended early"
         except QuitmtError:
             raise
+        except TooSlow as error:
+            raise ModelError(f"cannot download {file.url}: {error}", hint=_KEPT) from None
         except HTTPError as error:
             told = reason(error)
             if error.code not in _AGAIN:
@@ -105,17 +120,15 @@ def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause) -> None:
             told = reason(error)
         failures = 1 if _size(packed) > before else failures + 1
         if failures >= TRIES:
-            hint = "what has arrived is kept: the same command continues"
-            raise ModelError(f"cannot download {file.url}: {told}", hint=hint)
+            raise ModelError(f"cannot download {file.url}: {told}", hint=_KEPT)
         pause(0.5 * 2**failures)
 
 
-def _more(file: RemoteFile, packed: Path, bar: Bar) -> bool:
+def _more(file: RemoteFile, packed: Path, bar: Bar, pace: Pace) -> bool:
     """Append what is missing; whether that is all of it."""
     have = _size(packed)
-    wanted = {"Range": f"bytes={have}-"} if have else {}
     try:
-        response = urlopen(Request(file.url, headers=HEADERS | wanted), timeout=TIMEOUT_SECONDS)
+        response = opened(file.url, {"Range": f"bytes={have}-"} if have else {})
     except HTTPError as error:
         error.close()
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
@@ -125,11 +138,14 @@ def _more(file: RemoteFile, packed: Path, bar: Bar) -> bool:
         start, total = _extent(response)
         if start not in (0, have):
             raise ValueError(f"the server sent byte {start} where {have} was asked for")
-        _append(response, packed, start, bar(file.name, total, start))
+        most = most_bytes(file) + most_bytes(file) // 1000 + PACKING_BYTES
+        if max(total or 0, start) > most:
+            raise TooMuch(most)
+        _append(chunks(response, pace, most - start), packed, start, bar(file.name, total, start))
     return total is None or _size(packed) == total
 
 
-def _append(response: Any, packed: Path, start: int, shown: Any) -> None:
+def _append(content: Iterator[bytes], packed: Path, start: int, shown: Any) -> None:
     folder = packed.parent
     try:
         with writing(folder):
@@ -137,7 +153,7 @@ def _append(response: Any, packed: Path, start: int, shown: Any) -> None:
         try:
             with writing(folder):
                 out.seek(start)
-            while chunk := response.read1(CHUNK_BYTES):  # what is there, without waiting for more
+            for chunk in content:
                 with writing(folder):
                     out.write(chunk)
                     out.flush()
@@ -163,7 +179,7 @@ def _unpack(file: RemoteFile, packed: Path, target: Path) -> None:
     digest, size = hashlib.sha256(), 0
     with packed.open("rb") as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
-    most = file.size or MOST_BYTES
+    most = most_bytes(file)
     with (
         gzip.open(packed) if zipped else packed.open("rb") as source,
         writing(target.parent),
@@ -172,7 +188,7 @@ def _unpack(file: RemoteFile, packed: Path, target: Path) -> None:
         while chunk := _read(source):
             size += len(chunk)
             if size > most:
-                raise _Damaged(f"it has more than {most:,} bytes")
+                raise TooMuch(most)
             digest.update(chunk)
             out.write(chunk)
         out.flush()

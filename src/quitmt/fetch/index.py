@@ -14,29 +14,28 @@ import http.client
 import json
 import math
 import os
+import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from io import BytesIO
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
 
-from quitmt._version import __version__
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, UsageError, unknown
+from quitmt.fetch.transfer import Clock, Pace, TooMuch, chunks, opened, reason
 
 URL = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 VARIABLE = "QUITMT_MODELS_URL"
 """The environment variable that names a mirror of it: http://, https:// or file://."""
 PATH = "db/models.json"
 LAST = "index.json"
-MOST_BYTES = 64 << 20
-TIMEOUT_SECONDS = 30.0
-HEADERS = {"User-Agent": f"quitmt/{__version__}", "Accept-Encoding": "gzip"}
-"""Without gzip the storage may unpack files on the way, and then parts of them cannot be asked for."""
+MOST_BYTES = 16 << 20
+"""Of the index, packed or not. Mozilla's has less than one megabyte."""
 ARCHITECTURES = ("base", "base-memory", "tiny")
 """From the best and slowest to the quickest."""
 _NAMES = {"model": "model.bin", "vocab": "vocab.spm", "srcVocab": "srcvocab.spm", "trgVocab": "trgvocab.spm"}
@@ -104,10 +103,10 @@ def address(url: str | None = None) -> str:
     return (url or os.environ.get(VARIABLE) or URL).rstrip("/")
 
 
-def read(url: str | None = None) -> Index:
+def read(url: str | None = None, clock: Clock = time.monotonic) -> Index:
     """The index as it is now."""
     base = address(url)
-    content = _content(f"{base}/{PATH}")
+    content = _content(f"{base}/{PATH}", Pace(clock))
     index = _index(base, content)
     _keep(base, content)
     return index
@@ -122,28 +121,24 @@ def last_known() -> Index | None:
         return None
 
 
-def reason(error: Exception) -> str:
-    """Why something could not be had, in a few words."""
-    if isinstance(error, HTTPError):
-        return f"HTTP {error.code} {error.reason}"
-    cause = error.reason if isinstance(error, URLError) else error
-    told = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-    return " ".join(str(told).split())
-
-
-def _content(url: str) -> bytes:
+def _content(url: str, pace: Pace) -> bytes:
     try:
-        with urlopen(Request(url, headers=HEADERS), timeout=TIMEOUT_SECONDS) as response:
-            content: bytes = response.read(MOST_BYTES + 1)
+        with opened(url) as response:
+            content = b"".join(chunks(response, pace, MOST_BYTES))
+        if content[:2] != b"\x1f\x8b":
+            return content
+        with gzip.open(BytesIO(content)) as unpacked:
+            content = unpacked.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise TooMuch(MOST_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise ModelError(f"the index of models at {url} is damaged") from None
+    except TooMuch as error:
+        raise ModelError(f"the index of models at {url} is damaged: {error}") from None
     except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: no address at all
         if isinstance(error, HTTPError):
             error.close()
         raise ModelError(f"cannot read the index of models at {url}: {reason(error)}") from None
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error):
-            raise ModelError(f"the index of models at {url} is damaged") from None
     return content
 
 

@@ -3,7 +3,8 @@
 Until then they lie in a folder beside it (``.en-de.part``), which the next attempt continues. One process at a time
 works on a pair; others are told so.
 
-Invariant: at every moment the store has the whole old model of a pair, the whole new one, or none.
+Invariant: at every moment the store has the whole old model of a pair or the whole new one, if it had one at all. A
+process that is killed while it replaces a model leaves the old one aside, where ``store`` finds it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from quitmt.bergamot import store
 from quitmt.errors import ModelError, OutputError, QuitmtError, UsageError
 from quitmt.fetch.download import Bar, Pause, download, packed_name, writing
 from quitmt.fetch.index import PATH, Index, Published, address, last_known, read
+from quitmt.fetch.transfer import Clock
 from quitmt.files.locks import InUse, open_alone
 
 _REPLACE = "quitmt models get {} --architecture {} --replace"
@@ -57,6 +59,7 @@ def get(
     url: str | None = None,
     bar: Bar = silent,
     pause: Pause = time.sleep,
+    clock: Clock = time.monotonic,
 ) -> Installed:
     """Fetch the model of a pair such as ``en-de``, unless it is here already.
 
@@ -65,20 +68,22 @@ def get(
     """
     if not store.is_pair(pair):
         raise UsageError(f"{pair!r} is no pair of languages", hint="write it as en-de")
-    folder = store.folder(pair)
+    folder = store.place(pair)
     try:
-        index = read(url)
+        index = read(url, clock)
     except ModelError as error:
         if store.has(pair) and architecture is None and not replace:
-            return Installed(pair, folder, fresh=False)
+            return Installed(pair, store.folder(pair), fresh=False)
         raise ModelError(error.args[0], hint=error.hint or _by_hand(pair, url)) from None
     model = index.choose(pair, architecture)
     with writing(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(pair):
+        with writing(folder.parent):
+            _put_back(pair)
         if _is_here(model, replace=replace):
             return Installed(pair, folder, fresh=False)
-        _install(model, folder, bar, pause)
+        _install(model, folder, bar, pause, clock)
     return Installed(pair, folder, fresh=True)
 
 
@@ -96,14 +101,14 @@ def _is_here(model: Published, *, replace: bool) -> bool:
     raise UsageError(f"{store.folder(pair)} has a model already, {told}", hint=hint)
 
 
-def _install(model: Published, folder: Path, bar: Bar, pause: Pause) -> None:
+def _install(model: Published, folder: Path, bar: Bar, pause: Pause, clock: Clock) -> None:
     staging = folder.with_name(f".{folder.name}.part")
     with writing(staging):
         staging.mkdir(exist_ok=True)
         _need_room(model, staging)
         _clear(staging, {packed_name(file) for file in model.files})
     for file in model.files:
-        download(file, staging, bar, pause)
+        download(file, staging, bar, pause, clock)
     _try(model, staging)
     known = store.Manifest(
         model.architecture, model.status, model.model.hash or "", model.model.url, dict(model.metrics)
@@ -111,7 +116,7 @@ def _install(model: Published, folder: Path, bar: Bar, pause: Pause) -> None:
     with writing(folder):
         _clear(staging, {file.name for file in model.files})
         (staging / store.MANIFEST).write_text(store.written(known), "utf-8")
-        _move(staging, folder)
+        _move(staging, model.pair)
 
 
 def _clear(folder: Path, wanted: set[str]) -> None:
@@ -140,13 +145,22 @@ def _try(model: Published, staging: Path) -> None:
         raise ModelError(f"what was published for {model.pair} cannot be used: {error}") from None
 
 
-def _move(staging: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+def _move(staging: Path, pair: str) -> None:
+    """Folders cannot be exchanged at once. Between the two renames ``store`` takes the one that was set aside."""
+    folder, aside = store.place(pair), store.aside(pair)
     if folder.exists():
-        folder.rename(old)
+        folder.rename(aside)
     staging.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_back(pair: str) -> None:
+    """After a kill: the model that was set aside goes back, unless the new one is there."""
+    folder, aside = store.place(pair), store.aside(pair)
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+    elif aside.exists():
+        aside.rename(folder)
 
 
 @contextmanager

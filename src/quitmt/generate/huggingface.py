@@ -24,6 +24,7 @@ from quitmt.generate.decoding.rounds import Openings, RoundSampler
 from quitmt.generate.decoding.worker import Worker
 from quitmt.generate.prompts import template
 from quitmt.metrics import devices
+from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.protocols import GeneratorTraits
 from quitmt.remarks import unknown_characters
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 BATCH, LARGEST_BATCH = 64, 1024
 BYTES_KEPT = 1 << 31
 """Of encoded sources and prompts' caches, for callers who never close."""
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+"""One of them is there where a tokenizer is."""
 SENTENCE_LEVEL = frozenset({"marian", "m2m_100", "mbart", "nllb-moe", "fsmt"})
 """Families that were trained on pairs of sentences; NLLB's dense models are of the kind m2m_100. MADLAD had more."""
 
@@ -60,9 +63,10 @@ class HuggingFaceGenerator:
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be 1 or more, not {value}")
         path = model.removeprefix("hf:")
-        config, tokenizer = _load_config(path), _load_tokenizer(path)
+        here = _is_here(path)
+        config, tokenizer = _load_config(path, here), _load_tokenizer(path, here)
         self._place = devices.device(device)
-        network = _load_network(path, config, self._place, _dtype(dtype, self._place, config))
+        network = _load_network(path, here, config, self._place, _dtype(dtype, self._place, config))
         from quitmt.generate.decoding.causal import CausalDecoder
         from quitmt.generate.decoding.seq2seq import Seq2SeqDecoder
 
@@ -131,25 +135,34 @@ def _transformers() -> Any:
     return transformers
 
 
-def _load_config(path: str) -> Any:
+def _is_here(path: str) -> bool:
+    """Whether a model is in a folder or whole in the cache, so that nobody need be asked. If it is not, the hub must be
+    within reach: transformers would try for half a minute, and then say that there is no such model."""
+    _transformers()
+    if hub.is_folder(path):
+        return True
+    needed = hub.has_file(path, "config.json") and hub.has_weights(path)
+    if needed and any(hub.has_file(path, name) for name in TOKENIZERS):
+        return True
+    hub.require(path, purpose="hf:")
+    return False
+
+
+def _load_config(path: str, here: bool) -> Any:
     try:
-        return _transformers().AutoConfig.from_pretrained(path)
-    except MissingExtra:
-        raise
+        return _transformers().AutoConfig.from_pretrained(path, local_files_only=here)
     except Exception as error:  # transformers raises OSError, ValueError, KeyError and more, by what is wrong
         log.debug("loading the config failed", exc_info=error)
         hint = "it must be a folder with a config.json of a known kind, or a name on the hub that can be reached"
         raise ModelError(f"{path!r} is no Hugging Face model", hint=hint) from None
 
 
-def _load_tokenizer(path: str) -> Any:
+def _load_tokenizer(path: str, here: bool) -> Any:
     error: Exception | None = None
     try:
-        tokenizer = _transformers().AutoTokenizer.from_pretrained(path)
+        tokenizer = _transformers().AutoTokenizer.from_pretrained(path, local_files_only=here)
         if len(tokenizer.get_vocab()) > len(tokenizer.all_special_tokens):
             return tokenizer
-    except MissingExtra:
-        raise
     except ImportError as missing:  # SentencePiece, protobuf and the like, by the tokenizer's kind
         told = " ".join(str(missing).split())
         raise MissingExtra(f"the tokenizer of {path!r} needs more: {told}", hint="pip install 'quitmt[hf]'") from None
@@ -160,13 +173,13 @@ def _load_tokenizer(path: str) -> Any:
     raise ModelError(f"{path!r} has no tokenizer that can be read", hint=hint)
 
 
-def _load_network(path: str, config: Any, device: Any, dtype: Any) -> Any:
+def _load_network(path: str, here: bool, config: Any, device: Any, dtype: Any) -> Any:
     transformers = _transformers()
     kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     if type(config) not in kind._model_mapping:
         raise ModelError(f"{path!r} is of a kind that does not write text: {config.model_type}")
     try:
-        return kind.from_pretrained(path, config=config, dtype=dtype).to(device).eval()
+        return kind.from_pretrained(path, config=config, dtype=dtype, local_files_only=here).to(device).eval()
     except Exception as error:
         log.debug("loading the weights failed", exc_info=error)
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

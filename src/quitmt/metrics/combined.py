@@ -30,6 +30,7 @@ class Combined:
         if wrong := [weight for weight in weights if not math.isfinite(weight)]:
             raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
         self._terms = list(zip(estimators, map(float, weights), strict=True))
+        self.scores_with = tuple(estimators)
         traits = [traits_of(estimator, EstimatorTraits) for estimator in estimators]
         self.traits = EstimatorTraits(any(one.needs_source for one in traits), all(one.distinct for one in traits))
         self.signature = "+".join(f"{field(weight)}*{estimator.signature}" for estimator, weight in self._terms)

@@ -44,6 +44,7 @@ class Comet:
         network = feed_forward(loaded.part("estimator.ff."), settings, 6 * width, model)
         self.head = PairHead(network.to(self.encoder.device), width)
         self.tiles = Tiles()
+        self.cuts = self.encoder.cuts
         self.signature = f"comet|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
     def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Tensor:
@@ -143,6 +144,7 @@ class CometUtility:
 
     def __init__(self, comet: Comet) -> None:
         self._comet = comet
+        self.scores_with = (comet,)
         self.tiles = Tiles()
         self.signature = comet.signature
 

@@ -40,6 +40,7 @@ class Embedding:
 
     def __init__(self, model: str, hardware: Hardware) -> None:
         self.encoder = SentenceEncoder(model, hardware)
+        self.cuts = self.encoder.cuts
         pooling, longest = "+".join(self.encoder.pooling), self.encoder.longest or "any"
         weights, dtype = self.encoder.fingerprint, hardware.dtype or "float32"
         self.signature = f"embedding|{model}|w:{weights}|pool:{pooling}|tokens:{longest}|{dtype}"
@@ -93,6 +94,7 @@ class EmbeddingUtility:
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
+        self.scores_with = (embedding,)
         self.signature = embedding.signature
 
     def open(self, segment: Segment) -> EmbeddingArena:

@@ -31,6 +31,7 @@ class Kiwi:
         self.encoder = Encoder(loaded, hardware, pool="cls", layer=settings["sent_layer"])
         network = feed_forward(loaded.part("estimator.ff."), settings, self.encoder.width, model)
         self._head = network.to(self.encoder.device)
+        self.cuts = self.encoder.cuts
         self.signature = f"kiwi|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
     @torch.inference_mode()
@@ -39,7 +40,7 @@ class Kiwi:
         distinct = list(dict.fromkeys(pairs))
         texts = list(dict.fromkeys(text for pair in distinct for text in pair))
         ids = dict(zip(texts, self.encoder.tokenize(texts), strict=True))
-        joined = [self.encoder.join(ids[translation], ids[source]) for translation, source in distinct]
+        joined = [self.encoder.join(ids[translation], ids[source], of=translation) for translation, source in distinct]
         if progress:
             progress(len(pairs) - len(distinct))
         found = np.empty(len(distinct))

@@ -7,7 +7,7 @@ step from the start token, and of the output matrix one row is used. Inside quit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import hub, pretrained, tokenization
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import fingerprint
+from quitmt.metrics.neural.cuts import Cuts
 from quitmt.metrics.scorer import Example, Floats, Progress
 
 ANSWER = 250089
@@ -40,6 +41,7 @@ class Metricx:
         self._network = _network(model).to(self._device, devices.dtype(hardware.dtype or "float32")).eval()
         self._tokenizer = _tokenizer(model)
         self.batcher = Batcher(self._device, hardware.batch_tokens)
+        self.cuts = Cuts(LONGEST)
         self._answer = self._network.lm_head.weight[ANSWER].float()
         said = f"{self._network.config.to_json_string()}{self._tokenizer.to_str()}"
         weights = fingerprint(self._network.state_dict(), said)
@@ -47,7 +49,7 @@ class Metricx:
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         texts = [self._text(example) for example in examples]
-        distinct = list(dict.fromkeys(texts))
+        distinct = dict(zip(texts, (example.translation for example in examples), strict=True))
         if progress:
             progress(len(texts) - len(distinct))
         ids = self._tokenize(distinct)
@@ -67,9 +69,13 @@ class Metricx:
             raise UsageError("MetricX needs a reference", hint="metricx-qe does without")
         return f"{text} reference: {example.reference}"
 
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Without the end-of-text token, with which the model was not trained."""
-        return [encoding.ids[:-1] for encoding in self._tokenizer.encode_batch(texts)]
+    def _tokenize(self, texts: Mapping[str, str]) -> list[list[int]]:
+        """Of whole texts, by which the translations stand. Without the end-of-text token, with which the model was not
+        trained."""
+        encodings = self._tokenizer.encode_batch(list(texts))
+        for translation, encoding in zip(texts.values(), encodings, strict=True):
+            self.cuts.note(translation, tokenization.overflow(encoding))
+        return [encoding.ids[:-1] for encoding in encodings]
 
     @torch.inference_mode()
     def _errors(self, batch: list[list[int]]) -> Any:

@@ -210,6 +210,7 @@ class ScorerEstimator:
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
+        self.scores_with = (scorer,)
         self.signature = scorer.signature
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> Floats:
@@ -233,6 +234,7 @@ class PairwiseUtility:
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
+        self.scores_with = (scorer,)
         self.signature = scorer.signature
 
     def open(self, segment: Segment) -> TextArena:

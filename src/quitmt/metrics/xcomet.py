@@ -11,6 +11,7 @@ Equal sequences are read once: in MBR, a translation's reading with its source s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,7 @@ class Xcomet:
         self.encoder = Encoder(loaded, hardware, pool="cls", layer=settings["sent_layer"], tagged=self._layer)
         network = feed_forward(loaded.part("estimator.ff."), settings, self.encoder.width, model)
         self._head = network.to(self.encoder.device)
+        self.cuts = self.encoder.cuts
         with torch.device("meta"):
             tagger = nn.Linear(self.encoder.width, len(LABELS))
         assign(tagger, {name: weight.float() for name, weight in loaded.part("hidden2tag.").items()}, model)
@@ -81,12 +83,13 @@ class Xcomet:
 
     def _readings(self, example: Example, ids: dict[str, Ids]) -> list[Reading]:
         translation, source = ids[example.translation], ids[example.source]
-        joined = [self.encoder.join(translation, source)]
+        join = partial(self.encoder.join, of=example.translation)
+        joined = [join(translation, source)]
         if self.with_reference:
             assert example.reference is not None
             reference = ids[example.reference]
-            joined.append(self.encoder.join(translation, reference))
-            joined.append(self.encoder.join(translation, source, reference))
+            joined.append(join(translation, reference))
+            joined.append(join(translation, source, reference))
         return [(tuple(one), min(len(translation), len(one))) for one in joined]
 
     @torch.inference_mode()

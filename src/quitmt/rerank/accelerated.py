@@ -46,7 +46,7 @@ class Accelerated(Generic[Arena]):
     def __init__(self, utility: Utility[Arena], method: Method, support: Support = "all") -> None:
         check_support(support, SAMPLES)
         method.check(utility)
-        self.utility, self.method, self.support = utility, method, support
+        self.utility, self.method, self.support, self.scores_with = utility, method, support, (utility,)
         needs_source = traits_of(utility, UtilityTraits).needs_source
         # A method is run anew for each standing.
         self.traits = RerankerTraits(

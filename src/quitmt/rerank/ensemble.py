@@ -71,6 +71,7 @@ class Ensemble:
         if not rerankers or len(rerankers) != len(weights) or not all(map(math.isfinite, weights)):
             raise UsageError(f"{len(rerankers)} metrics and the weights {list(weights)} cannot be combined")
         self._rerankers, self._weights, self._way = list(rerankers), list(weights), way
+        self.scores_with = tuple(rerankers)
         traits = [traits_of(one, RerankerTraits) for one in rerankers]
         self.traits = RerankerTraits(
             traits[0].kind,

@@ -132,6 +132,7 @@ class Filtered(Generic[Arena]):
         check_keep(keep)
         check_support(support, SAMPLES)
         self._quality, self._utility, self._keep, self.support = Quality(estimator), utility, keep, support
+        self.scores_with = (estimator, utility)
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
         )

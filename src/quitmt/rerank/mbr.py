@@ -109,7 +109,7 @@ class Mbr(Generic[Arena]):
 
     def __init__(self, utility: Utility[Arena], support: Support = "all") -> None:
         check_support(support)
-        self.utility, self.support = utility, support
+        self.utility, self.support, self.scores_with = utility, support, (utility,)
         own = traits_of(utility, UtilityTraits)
         self.traits = RerankerTraits(
             "mbr",

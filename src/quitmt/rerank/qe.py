@@ -61,6 +61,7 @@ class Qe:
 
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
+        self.scores_with = (estimator,)
         needs_source = traits_of(estimator, EstimatorTraits).needs_source
         self.traits = RerankerTraits(
             "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True

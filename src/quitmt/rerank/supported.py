@@ -71,7 +71,7 @@ class SupportedMbr(Generic[Arena]):
     """Exact MBR whose judges are the texts of ``Segment.support``."""
 
     def __init__(self, utility: Utility[Arena]) -> None:
-        self.utility = utility
+        self.utility, self.scores_with = utility, (utility,)
         needs_source = traits_of(utility, UtilityTraits).needs_source
         self.traits = RerankerTraits(
             "mbr", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True

@@ -33,6 +33,7 @@ class Weighted:
         if wrong := [weight for weight in weights if not math.isfinite(weight)]:
             raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
         self._terms = list(zip(utilities, map(float, weights), strict=True))
+        self.scores_with = tuple(utilities)
         traits = [traits_of(utility, UtilityTraits) for utility in utilities]
         apart = sum(weight * own.apart for (_, weight), own in zip(self._terms, traits, strict=True))
         self.traits = UtilityTraits(needs_source=any(own.needs_source for own in traits), apart=max(apart, 0.0))

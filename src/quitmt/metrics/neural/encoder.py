@@ -28,6 +28,8 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import hub, tokenization
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import Checkpoint
+from quitmt.metrics.neural.cuts import Cuts
+from quitmt.metrics.neural.tokenization import overflow
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Encoder:
         """Stands for the contents of the encoder's own files, in fingerprints."""
         self.longest = int(config.max_position_embeddings) - 2
         """Tokens that the network takes at most; a single text is cut two before that, as the original does."""
+        self.cuts = Cuts(self.longest)
         self.pad, self.end = int(config.pad_token_id), int(config.eos_token_id)
         self.width = int(config.hidden_size)
         self._pool = POOLS[pool]
@@ -77,13 +80,18 @@ class Encoder:
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
         """The token ids of texts, cut to what the encoder takes, with start and end."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        encodings = self._tokenizer.encode_batch(list(texts))
+        for text, encoding in zip(texts, encodings, strict=True):
+            self.cuts.note(text, overflow(encoding))
+        return [encoding.ids for encoding in encodings]
 
-    def join(self, first: Ids, *others: Ids) -> Ids:
-        """Several texts as one sequence: <s> a </s></s> b </s> …, without padding ids that a text spells out."""
+    def join(self, first: Ids, *others: Ids, of: str) -> Ids:
+        """Several texts as one sequence: <s> a </s></s> b </s> …, without padding ids that a text spells out. What is
+        cut off counts as a cut ``of`` the text that is scored."""
         joined = [token for token in first if token != self.pad]
         for ids in others:
             joined += [self.end, *(token for token in ids[1:] if token != self.pad)]
+        self.cuts.note(of, len(joined) - self.longest)
         return joined[: self.longest]
 
     def encode(

@@ -81,6 +81,24 @@ def has_file(model: str, name: str) -> bool:
     return _cached(model, name) is not None
 
 
+def has_weights(model: str) -> bool:
+    """Whether a model's weights are at hand, in one file or in all of those that an index lists."""
+    found = next((name for name in WEIGHTS if has_file(model, name)), None)
+    if found is None or not found.endswith(".json"):
+        return found is not None
+    try:
+        index = json.loads(file(model, found, purpose=model).read_text("utf-8"))
+        return all(has_file(model, name) for name in set(index["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # cut off, or no index
+        return False
+
+
+def require(model: str, *, purpose: str) -> None:
+    """Raise if the hub cannot be reached or does not have a model, for whoever lets its library download."""
+    with _explained(model, "config.json", purpose):
+        _reach(model, "config.json")
+
+
 def _cached(model: str, name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -93,13 +111,23 @@ def _cached(model: str, name: str) -> Path | None:
 
 
 def _downloaded(model: str, name: str, purpose: str) -> Path:
-    from huggingface_hub import errors, hf_hub_download
+    from huggingface_hub import hf_hub_download
+
+    with _explained(model, name, purpose):
+        _reach(model, name)
+        return Path(hf_hub_download(model, name))
+
+
+@contextmanager
+def _explained(model: str, name: str, purpose: str) -> Iterator[None]:
+    """Errors of asking the hub for a file, in a sentence; without noise."""
+    from huggingface_hub import errors
 
     page = f"https://huggingface.co/{model}"
     try:
         with quiet():
-            _reach(model, name)
-            return Path(hf_hub_download(model, name))
+            yield
+        return
     except errors.GatedRepoError:
         hint = f"accept its licence at {page}, then log in with `hf auth login` or set HF_TOKEN"
         raise ModelError(f"{model} is gated: its authors want to know who uses it", hint=hint) from None

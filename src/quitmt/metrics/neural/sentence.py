@@ -24,8 +24,10 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import hub, pretrained, sentence_files, tokenization
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import fingerprint
+from quitmt.metrics.neural.cuts import Cuts
 from quitmt.metrics.neural.encoder import assign
 from quitmt.metrics.neural.sentence_files import PURPOSE, SentenceModel
+from quitmt.metrics.neural.tokenization import overflow
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class SentenceEncoder:
         self.pooling = recipe.pooling
         self.longest = _longest(recipe, network)
         """Tokens of a text that are read, those at its start and end included; None: all."""
+        self.cuts = Cuts(self.longest)
         self._prompt = recipe.prompt
         self._tokenizer = _tokenizer(recipe, self.longest)
         after = nn.Sequential(*(_layer(model, kind, folder) for kind, folder in recipe.after))
@@ -62,6 +65,8 @@ class SentenceEncoder:
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
         """The tokens of texts, cut to what the model reads."""
         encodings = self._tokenizer.encode_batch([f"{self._prompt}{text}" for text in texts])
+        for text, encoding in zip(texts, encodings, strict=True):
+            self.cuts.note(text, overflow(encoding))
         return [tuple(encoding.ids) for encoding in encodings]
 
     def embed(self, sequences: Sequence[Ids], progress: Callable[[int], object] | None = None) -> Floats:

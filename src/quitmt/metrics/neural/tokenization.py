@@ -19,6 +19,11 @@ def file(model: str, sentencepiece: str, *, purpose: str) -> Path:
     return hub.either(model, FILE, sentencepiece, purpose=purpose)
 
 
+def overflow(encoding: Any) -> int:
+    """Tokens of a text that truncation left out, not counting its marks of start and end."""
+    return sum(len(part.ids) - sum(part.special_tokens_mask) for part in encoding.overflowing)
+
+
 def load(model: str, kind: str, sentencepiece: str, *, purpose: str, **settings: Any) -> Any:
     """A ``tokenizers.Tokenizer`` that neither pads nor cuts.
 
