@@ -75,7 +75,15 @@ def test_doubt_is_the_tail_of_a_beta(a: int, b: int) -> None:
 
 @pytest.mark.parametrize(
     ("votes", "expected"),
-    [("aab", (2, 1)), ("aabb", (2, 2)), ("aabbc", (2, 2)), ("aaaa", (4, 0)), ("abc", (1, 1)), ("a--", (1, 0))],
+    [
+        ("aab", (2, 1)),
+        ("aabb", (2, 2)),
+        ("aabbc", (2, 2)),
+        ("aaaa", (4, 0)),
+        ("abc", (1, 1)),
+        ("a--", (1, 0)),
+        ("--", (0, 0)),
+    ],
 )
 def test_votes_are_counted_from_shares(votes: str, expected: tuple[int, int]) -> None:
     shares = [0.0 if vote == "-" else votes.count(vote) / len(votes) for vote in votes]
