@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -98,6 +99,10 @@ def run_jobs(jobs: list[Job], core: Collection[str], warming: list[str], most: i
     jobs = [job for job in jobs if job.tests]
 
     def in_session(session: Any) -> None:
+        for path in core:  # some are imported late, and a function must be there to be changed
+            importlib.import_module(
+                "quitmt." + path.rpartition("/quitmt/")[2][:-3].replace("/", ".").removesuffix(".__init__")
+            )
         functions: dict[types.CodeType, list[Any]] = defaultdict(list)
         for one in gc.get_objects():
             if type(one) is types.FunctionType and one.__code__.co_filename in core:

@@ -24,8 +24,8 @@ from benchmarks.mutation.reach import Finder, Statements, run_pytest
 SLOWEST = 3.0
 STALLED = 30.0
 """Seconds in which a child used no processor at all: it waits for something that will never happen."""
-LIMIT = 60.0
-"""CPU seconds of a child: many more than its tests take, for some compile kernels or load models first."""
+LIMIT, COMPILING = 20.0, 40.0
+"""CPU seconds of a child, which are many more than its tests take, and those beyond that for one that compiles."""
 
 SURVIVED, KILLED, BROKEN = range(3)
 RESULTS = ("survived", "killed", "broken")
@@ -135,6 +135,7 @@ def run_patched(job: Job, core: Collection[str], session: Any, functions: dict[A
     """In a process that has collected all tests."""
     if job.compiles:
         compile_again(core)
+    assert any(old in functions for old in job.functions or ())
     for old, new in (job.functions or {}).items():
         for function in functions.get(old, ()):
             function.__code__ = new
@@ -172,7 +173,7 @@ def watch(jobs: Iterable[tuple[Job, Callable[[Path], int]]], most: int, record: 
         while waiting and len(running) < most:
             job, call = waiting.popleft()
             folder = Path(tempfile.mkdtemp(prefix="mutant-"))
-            running[pid := fork(call, folder, LIMIT)] = job, folder
+            running[pid := fork(call, folder, LIMIT + COMPILING * job.compiles)] = job, folder
             active[pid] = [], time.monotonic()
         time.sleep(0.02)
         for pid, (job, folder) in list(running.items()):
