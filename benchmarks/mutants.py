@@ -13,17 +13,20 @@ are measured by the same ones; keep ``--src`` the same for both. A run that was 
    then runs the tests that reach it, the cheapest first, up to ``--seconds`` of them, until one fails. Mutants of
    defaults, classes and constants take effect on import, so their child imports and collects everything itself.
 
-A mutant is killed, survived, or reached by no test ("untested"). One that hangs or computes without end is killed too.
+A mutant is killed, survived, or reached by no test ("untested"). One that hangs, computes without end or crashes the
+process ("timeout") counts as killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import types
 from collections import Counter, defaultdict
 from collections.abc import Collection
@@ -33,8 +36,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.mutation.changes import Mutant, sample
-from benchmarks.mutation.children import Job, Loop, Record, make_job, run_imported, run_patched, watch
-from benchmarks.mutation.reach import Statements, find_reached, run_pytest
+from benchmarks.mutation.children import Job, Loop, Record, fork, make_job, run_imported, run_items, run_patched, watch
+from benchmarks.mutation.reach import Statements, find_reached, run_pytest, warming
 
 
 def checkout(name: str) -> Path:
@@ -84,26 +87,37 @@ def run(args: argparse.Namespace) -> None:
         def record(job: Job, result: str, by: str) -> None:
             print(json.dumps({**asdict(job.mutant), "result": result, "by": by}), file=file, flush=True)
 
-        run_jobs(jobs, list(statements.trees), args, record)
+        run_jobs(jobs, list(statements.trees), warming(statements, found["tests"]), args.jobs, record)
 
 
-def run_jobs(jobs: list[Job], core: Collection[str], args: argparse.Namespace, record: Record) -> None:
+def run_jobs(jobs: list[Job], core: Collection[str], warming: list[str], most: int, record: Record) -> None:
+    """First those that take effect on import. Then, in a session that has collected all tests, those that leave kernels
+    as they are, which a few tests load beforehand. Last those whose children compile kernels again."""
     for job in jobs:
         if not job.tests:
             record(job, "untested", "")
     jobs = [job for job in jobs if job.tests]
 
     def in_session(session: Any) -> None:
+        for path in core:  # some are imported late, and a function must be there to be changed
+            importlib.import_module(
+                "quitmt." + path.rpartition("/quitmt/")[2][:-3].replace("/", ".").removesuffix(".__init__")
+            )
         functions: dict[types.CodeType, list[Any]] = defaultdict(list)
         for one in gc.get_objects():
             if type(one) is types.FunctionType and one.__code__.co_filename in core:
                 functions[one.__code__].append(one)
         patched = [(job, partial(run_patched, job, core, session, functions)) for job in jobs if job.functions]
-        watch(patched, args.jobs, args.seconds, record)
 
-    watch(
-        [(job, partial(run_imported, job, core)) for job in jobs if not job.functions], args.jobs, args.seconds, record
-    )
+        def warm(told: Path) -> int:
+            run_items(session, warming, told)
+            watch([one for one in patched if not one[0].compiles], most, record)
+            return 0
+
+        os.waitpid(fork(warm, Path(tempfile.gettempdir())), 0)
+        watch([one for one in patched if one[0].compiles], most, record)
+
+    watch([(job, partial(run_imported, job, core)) for job in jobs if not job.functions], most, record)
     run_pytest(Loop(in_session))
 
 

@@ -24,8 +24,8 @@ from benchmarks.mutation.reach import Finder, Statements, run_pytest
 SLOWEST = 3.0
 STALLED = 30.0
 """Seconds in which a child used no processor at all: it waits for something that will never happen."""
-COMPILING = 40.0
-"""CPU seconds that a child may take beyond its tests': kernels are compiled again, and fixtures are made again."""
+LIMIT, COMPILING = 20.0, 40.0
+"""CPU seconds of a child, which are many more than its tests take, and those beyond that for one that compiles."""
 
 SURVIVED, KILLED, BROKEN = range(3)
 RESULTS = ("survived", "killed", "broken")
@@ -135,13 +135,15 @@ def run_patched(job: Job, core: Collection[str], session: Any, functions: dict[A
     """In a process that has collected all tests."""
     if job.compiles:
         compile_again(core)
+    assert any(old in functions for old in job.functions or ())
     for old, new in (job.functions or {}).items():
         for function in functions.get(old, ()):
             function.__code__ = new
     return run_items(session, job.tests, told)
 
 
-def fork(run: Callable[[Path], int], folder: Path, seconds: float) -> int:
+def fork(run: Callable[[Path], int], folder: Path, seconds: float | None = None) -> int:
+    """A child process that has a folder of its own, and so many CPU seconds; its exit code is what ``run`` gives."""
     pid = os.fork()
     if pid:
         return pid
@@ -151,8 +153,8 @@ def fork(run: Callable[[Path], int], folder: Path, seconds: float) -> int:
         for number in range(3):
             os.dup2(null, number)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.tempdir = str(folder)
-        limit = int(seconds * 3 + COMPILING)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        if seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
         code = run(folder / "killed by")
     finally:
         os._exit(code)
@@ -162,7 +164,7 @@ def cpu_ticks(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
 
 
-def watch(jobs: Iterable[tuple[Job, Callable[[Path], int]]], most: int, seconds: float, record: Record) -> None:
+def watch(jobs: Iterable[tuple[Job, Callable[[Path], int]]], most: int, record: Record) -> None:
     """Run ``most`` jobs at a time, each in a child process of its own."""
     running: dict[int, tuple[Job, Path]] = {}
     active: dict[int, tuple[list[str], float]] = {}
@@ -171,7 +173,7 @@ def watch(jobs: Iterable[tuple[Job, Callable[[Path], int]]], most: int, seconds:
         while waiting and len(running) < most:
             job, call = waiting.popleft()
             folder = Path(tempfile.mkdtemp(prefix="mutant-"))
-            running[pid := fork(call, folder, seconds)] = job, folder
+            running[pid := fork(call, folder, LIMIT + COMPILING * job.compiles)] = job, folder
             active[pid] = [], time.monotonic()
         time.sleep(0.02)
         for pid, (job, folder) in list(running.items()):

@@ -146,3 +146,14 @@ def find_reached(statements: Statements, out: Path) -> None:
     run_pytest(plugin)
     fit = {name: found for name, found in plugin.tests.items() if name not in plugin.failed}
     out.write_text(json.dumps({"failed": sorted(plugin.failed), "tests": fit}), "utf-8")
+
+
+def warming(statements: Statements, tests: dict[str, Any]) -> list[str]:
+    """Cheap tests that together use every kernel."""
+    missing = set[int]().union(*(statements.mentions.get(name, set()) for name in statements.kernels))
+    found = []
+    for name, (seconds, hits) in sorted(tests.items(), key=lambda test: test[1][0]):
+        if seconds < 1 and not missing.isdisjoint(hits):
+            missing -= set(hits)
+            found.append(name)
+    return found

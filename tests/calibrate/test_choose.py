@@ -182,6 +182,7 @@ def test_other_files_are_no_profiles(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "name", "value"),
     [
+        (None, "profile", 9),
         (None, "rule", 5),
         (None, "rule", None),
         (None, "step", "8"),

@@ -72,6 +72,12 @@ def test_what_was_done_and_begun_comes_back(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_resumed_run_is_told_how_many_are_done(path: Path) -> None:
+    journal = Journal(path, SETTINGS)
+    assert journal.start(resume=True) == 5
+    journal.close(done=False)
+
+
 def test_a_segment_that_failed_keeps_its_candidates(path: Path) -> None:
     journal = begin(path, resume=True)
     journal.add(6, finished(6, Verdict.FAILED, "half of a pair: \ud83d"), 6)

@@ -49,6 +49,11 @@ def test_a_gzip_file_is_readable_while_it_is_written(tmp_path: Path) -> None:
     assert whole.startswith(found) and len(whole) - len(found) < READABLE_BYTES + 100
 
 
+def test_what_the_file_held_before_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("before\n" * 100)
+    assert written(tmp_path / "x", ["new"]).read_text() == "new\n"
+
+
 def test_half_of_a_surrogate_pair_is_written_as_unknown(tmp_path: Path) -> None:
     assert written(tmp_path / "x", ["a\ud83d"]).read_text() == "a\ufffd\n"
 
