@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def process(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(folder)])}
-    command = [sys.executable, "-m", "quitmt", "serve", "--port", "0", *words]
+    command = [sys.executable, "-m", "quitmt", "serve", "--port", "0", "--allow-functions", *words]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stderr is not None
         try:
