@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
@@ -17,6 +18,8 @@ from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, bad
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+PACKED = {"gzip": 31, "deflate": 15}
+"""Ways to pack a body, and what zlib calls them."""
 LONGEST_HEAD = 1024
 """Bytes of the headers of a part."""
 _CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
@@ -58,13 +61,14 @@ async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
     """
     try:
         async with asyncio.timeout(limits.body_seconds):
-            raw = await request.read()
+            packed = await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Refusal(413, "too_long", "the body is larger than this server reads; send it in parts") from None
+        raise _too_long() from None
     except TimeoutError:
         raise Refusal(408, "timeout", f"the body didn't arrive within {limits.body_seconds:g} s") from None
     except (web.RequestPayloadError, HttpProcessingError):
-        raise bad("the body isn't encoded as its headers say") from None
+        raise bad("the body isn't sent as its headers say") from None
+    raw = _unpacked(packed, request.headers.get("Content-Encoding", "identity").lower(), limits.body_bytes)
     if request.content_type not in (FORM, MULTIPART) or raw.lstrip().startswith(b"{"):
         return _of_json(raw)
     read_form = _of_form if request.content_type == FORM else _of_parts
@@ -72,6 +76,28 @@ async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
         return _collected(read_form(raw, request.headers["Content-Type"], limits.fields))
     except (ValueError, LookupError):
         raise bad(f"the form cannot be read, or has more than {limits.fields} fields") from None
+
+
+def _too_long() -> Refusal:
+    return Refusal(413, "too_long", "the body is larger than this server reads; send it in parts")
+
+
+def _unpacked(packed: bytes, encoding: str, most: int) -> bytes:
+    if encoding == "identity":
+        return packed
+    if encoding not in PACKED:
+        known = ", ".join(PACKED)
+        raise Refusal(415, "unsupported_encoding", f"this server reads bodies as they are, or packed by {known}")
+    unpacking = zlib.decompressobj(PACKED[encoding])
+    try:
+        found = unpacking.decompress(packed, most + 1)
+    except zlib.error:
+        raise bad(f"the body isn't {encoding}, which its headers say") from None
+    if len(found) > most:
+        raise _too_long()
+    if not unpacking.eof:
+        raise bad("the end of the body is missing")
+    return found
 
 
 def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
