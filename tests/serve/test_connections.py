@@ -244,6 +244,7 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
         post(b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--', PARTS),
         post(b"--x\r\n\r\nhi\r\n--x--", PARTS),
         post(b"q=&" * 2000, FORM),
+        post(b"q=a&target=pt", FORM + "; charset=punycode"),
     ],
 )
 def test_bodies_that_are_not_what_they_say_are_the_clients_mistake(

@@ -20,20 +20,14 @@ from quitmt.serve.refusals import Refusal, bad
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 PACKED = {"gzip": 31, "deflate": 15}
 """Ways to pack a body, and what zlib calls them."""
+CHARSETS = frozenset(("utf-8", "us-ascii", "iso-8859-1", "windows-1252"))
+"""Of forms. Python knows others that take time by the square of the length."""
 LONGEST_HEAD = 1024
 """Bytes of the headers of a part."""
 _CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
 _BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
 _NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
 _FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
-LONGEST_HEAD = 1024
-"""Bytes of the headers of a part."""
-_CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
-_BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
-_NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
-_FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
-UNREADABLE = (ValueError, LookupError, AssertionError, RuntimeError, HttpProcessingError, web.RequestPayloadError)
-"""What aiohttp raises when a body isn't what its headers say."""
 
 
 class Body(BaseModel):
@@ -52,6 +46,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """At its first mistake a long list is refused: to write down all of them would take seconds."""
 MOST_FIELDS = 256
+"""Of a JSON object, for the same reason."""
 
 
 async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
@@ -102,7 +97,9 @@ def _unpacked(packed: bytes, encoding: str, most: int) -> bytes:
 
 def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
     named = _CHARSET.search(kind)
-    charset = named[1] if named else "utf-8"
+    charset = named[1].lower() if named else "utf-8"
+    if charset not in CHARSETS:
+        raise LookupError(charset)
     return parse_qsl(
         raw.decode(charset), keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=most
     )
