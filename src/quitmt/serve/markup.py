@@ -210,27 +210,22 @@ def _spans(passage: Passage, tags: Sequence[_Tag], form: Format) -> tuple[dict[i
     """Pairs of tags within a sentence, by its piece; and the tokens where a sentence must be cut."""
     starts, spans, cuts = _starts(passage), dict[int, _Pairs](), set[int]()
 
-    def sentence(at: int) -> int | None:
-        """The piece whose text is on both sides."""
+    def inside(at: int) -> int | None:
+        """The sentence whose text is on both sides."""
         number = bisect_right(starts, at) - 1
-        piece = passage.pieces[min(number, len(passage.pieces) - 1)]
-        inside = number < len(passage.pieces) and piece.id is not None and starts[number] < at
-        return number if inside else None
+        within = number < len(passage.pieces) and starts[number] < at and passage.pieces[number].id is not None
+        return number if within else None
 
     for tag in tags:
-        if sentence(tag.at) is None and (tag.partner is None or sentence(tag.partner.at) is None):
+        own, partner = inside(tag.at), tag.partner
+        sentence = inside(partner.at) if own is None and partner is not None else own
+        if sentence is None:  # between sentences, or around whole ones
             continue
-        number = sentence(tag.at)
-        partner = tag.partner
-        if partner is not None and partner.at != tag.at:
-            first, last = sorted((tag.at, partner.at))
-            own = number if number is not None else sentence(partner.at)
-            assert own is not None
-            if starts[own] <= first and last <= starts[own + 1]:
-                if tag.token.kind == "open":
-                    spans.setdefault(own, []).append((tag, partner))
-                continue
-        if number is not None:
+        places = [tag.at] if partner is None else sorted({tag.at, partner.at})
+        if len(places) == 2 and starts[sentence] <= places[0] and places[1] <= starts[sentence + 1]:
+            if partner is not None and tag.token.kind == "open":
+                spans.setdefault(sentence, []).append((tag, partner))
+        elif own is not None:
             cuts.add(tag.place)
     for pairs in spans.values():
         names = [opening.token.name for opening, _ in pairs if form != "xml"]
