@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -138,6 +139,17 @@ def parts(target: Target) -> str:
     return status(target.send(post("/translate", body, "multipart/form-data; boundary=x")))
 
 
+def bomb(target: Target) -> str:
+    """Four bodies that are 950 MB when they are unpacked. The wait afterwards is for what is done after the answer."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = b"".join([*(packing.compress(bytes(10_000_000)) for _ in range(95)), packing.flush()])
+    request = post("/translate", packed, "application/json", "Content-Encoding: gzip")
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda _: status(target.send(request)), range(4)))
+    time.sleep(10)
+    return ", ".join(told)
+
+
 def idle(target: Target) -> str:
     """2,000 clients that connect and are silent, for ten seconds."""
     with ExitStack() as clients:
@@ -193,6 +205,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Target], str]]] = {
     "markup": ("49 KB of space in a tag", markup),
     "mistakes": ("200,000 numbers in place of texts", mistakes),
     "parts": ("a form of 15,000 parts", parts),
+    "bomb": ("4 × 950 MB, gzipped to 0.9 MB", bomb),
     "idle": ("2,000 silent connections, 10 s", idle),
     "slow": ("silent / half of the headers / kept alive", slow),
     "secrets": ("malformed headers with a key", secrets),
@@ -296,11 +309,9 @@ def attack(source: Path, name: str) -> None:
     with serving(source) as target:
         before = target.log.stat().st_size
         time.sleep(0.5)  # some healthy answers first
-        start = time.monotonic()
         result = act(target)
-        seconds = time.monotonic() - start
         size, written = target.megabytes(), target.log.stat().st_size - before
-    print(f"| {told} | {result} | {seconds:.1f} | {target.stall:.1f} | {size:.0f} | {written:,} |", flush=True)
+    print(f"| {told} | {result} | {target.stall:.1f} | {size:.0f} | {written:,} |", flush=True)
 
 
 def main() -> None:
@@ -314,9 +325,7 @@ def main() -> None:
         parser.error(f"unknown part {min(unknown)}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     if names := [name for name in ATTACKS if name in chosen]:
-        print(
-            "| attack | result | seconds | stall, s | peak MB | log bytes |\n|---|---|---:|---:|---:|---:|", flush=True
-        )
+        print("| attack | result | stall, s | peak MB | log bytes |\n|---|---|---:|---:|---:|", flush=True)
         for name in names:
             attack(args.source, name)
     sys.exit(0 if "fuzz" not in chosen or fuzz(args.source, args.requests) else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import resource
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -224,6 +226,7 @@ def test_what_is_no_http_is_one_line_of_log_without_its_bytes(
     assert not caplog.records
 
 
+JSON = b'{"q": "Tea.", "source": "en", "target": "pt"}'
 PARTS = "Content-Type: multipart/form-data; boundary=x"
 FORM = "Content-Type: application/x-www-form-urlencoded"
 
@@ -233,6 +236,7 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
     [
         post(b"not gzip", "Content-Encoding: gzip"),
         post(b"not deflate", "Content-Encoding: deflate"),
+        post(gzip.compress(JSON)[:-9], "Content-Encoding: gzip"),
         post(b"--x\r\n" + b"a: b\r\n" * 20_000 + b"\r\nhi\r\n--x--\r\n", PARTS),
         post(b"--x\r\na: " + b"b" * 200_000 + b"\r\n\r\nhi\r\n--x--\r\n", PARTS),
         post(b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nhi\r\n' * 2000 + b"--x--\r\n", PARTS),
@@ -240,12 +244,24 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
         post(b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--', PARTS),
         post(b"--x\r\n\r\nhi\r\n--x--", PARTS),
         post(b"q=&" * 2000, FORM),
+        post(b"q=a&target=pt", FORM + "; charset=punycode"),
     ],
 )
 def test_bodies_that_are_not_what_they_say_are_the_clients_mistake(
     shared: Running, clients: ExitStack, sent: bytes
 ) -> None:
     assert connect(clients, shared, sent).recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_packed_bodies_are_read_up_to_the_limit(shared: Running, clients: ExitStack) -> None:
+    for status, packed, way in (
+        (b"200", gzip.compress(JSON), "gzip"),
+        (b"200", zlib.compress(JSON), "deflate"),
+        (b"413", gzip.compress(b" " * 100_000_000), "gzip"),
+        (b"415", JSON, "br"),
+    ):
+        told = connect(clients, shared, post(packed, f"Content-Encoding: {way}")).recv(65536)
+        assert told.startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_form_in_parts_is_read(shared: Running) -> None:

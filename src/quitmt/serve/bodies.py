@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
@@ -17,20 +18,16 @@ from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, bad
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+PACKED = {"gzip": 31, "deflate": 15}
+"""Ways to pack a body, and what zlib calls them."""
+CHARSETS = frozenset(("utf-8", "us-ascii", "iso-8859-1", "windows-1252"))
+"""Of forms. Python knows others that take time by the square of the length."""
 LONGEST_HEAD = 1024
 """Bytes of the headers of a part."""
 _CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
 _BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
 _NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
 _FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
-LONGEST_HEAD = 1024
-"""Bytes of the headers of a part."""
-_CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
-_BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
-_NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
-_FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
-UNREADABLE = (ValueError, LookupError, AssertionError, RuntimeError, HttpProcessingError, web.RequestPayloadError)
-"""What aiohttp raises when a body isn't what its headers say."""
 
 
 class Body(BaseModel):
@@ -49,6 +46,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """At its first mistake a long list is refused: to write down all of them would take seconds."""
 MOST_FIELDS = 256
+"""Of a JSON object, for the same reason."""
 
 
 async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
@@ -58,13 +56,14 @@ async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
     """
     try:
         async with asyncio.timeout(limits.body_seconds):
-            raw = await request.read()
+            packed = await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Refusal(413, "too_long", "the body is larger than this server reads; send it in parts") from None
+        raise _too_long() from None
     except TimeoutError:
         raise Refusal(408, "timeout", f"the body didn't arrive within {limits.body_seconds:g} s") from None
     except (web.RequestPayloadError, HttpProcessingError):
-        raise bad("the body isn't encoded as its headers say") from None
+        raise bad("the body isn't sent as its headers say") from None
+    raw = _unpacked(packed, request.headers.get("Content-Encoding", "identity").lower(), limits.body_bytes)
     if request.content_type not in (FORM, MULTIPART) or raw.lstrip().startswith(b"{"):
         return _of_json(raw)
     read_form = _of_form if request.content_type == FORM else _of_parts
@@ -74,9 +73,33 @@ async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
         raise bad(f"the form cannot be read, or has more than {limits.fields} fields") from None
 
 
+def _too_long() -> Refusal:
+    return Refusal(413, "too_long", "the body is larger than this server reads; send it in parts")
+
+
+def _unpacked(packed: bytes, encoding: str, most: int) -> bytes:
+    if encoding == "identity":
+        return packed
+    if encoding not in PACKED:
+        known = ", ".join(PACKED)
+        raise Refusal(415, "unsupported_encoding", f"this server reads bodies as they are, or packed by {known}")
+    unpacking = zlib.decompressobj(PACKED[encoding])
+    try:
+        found = unpacking.decompress(packed, most + 1)
+    except zlib.error:
+        raise bad(f"the body isn't {encoding}, which its headers say") from None
+    if len(found) > most:
+        raise _too_long()
+    if not unpacking.eof:
+        raise bad("the end of the body is missing")
+    return found
+
+
 def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
     named = _CHARSET.search(kind)
-    charset = named[1] if named else "utf-8"
+    charset = named[1].lower() if named else "utf-8"
+    if charset not in CHARSETS:
+        raise LookupError(charset)
     return parse_qsl(
         raw.decode(charset), keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=most
     )

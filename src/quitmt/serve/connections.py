@@ -41,7 +41,8 @@ class Connection(web.RequestHandler):
     """
 
     def __init__(self, connections: Connections, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(manager, loop=loop, access_log=None)  # type: ignore[arg-type]
+        # aiohttp goes on unpacking a compressed body that was refused already; ``bodies`` knows when to stop.
+        super().__init__(manager, loop=loop, access_log=None, auto_decompress=False)  # type: ignore[arg-type]
         self._connections, self._clock = connections, loop
         self._wire: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -1,6 +1,6 @@
 """Documents with tags: what people read is translated, markup never.
 
-    tokens → runs of text with the tags of its words → sentences, and the spans of words that tags mark in them
+    tokens → stretches of text with the tags of its words → sentences, and the spans of words that tags mark in them
 
 Markup comes out as it went in. Text is unescaped before it is translated and escaped after, so a translation cannot
 become markup. Elements are left alone with all that is in them where their content isn't prose (``script``), where the
@@ -39,7 +39,7 @@ MOST_SPANS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Stretch:
     """Text between markup that ends a sentence."""
 
     passage: Passage
@@ -72,23 +72,23 @@ class Run:
 class Document:
     """Markup as it is, and text to translate, in turn."""
 
-    parts: tuple[str | Run, ...]
+    parts: tuple[str | Stretch, ...]
     escaped: bool = False
 
     @property
     def passages(self) -> list[Passage]:
-        return [part.passage for part in self.parts if isinstance(part, Run)]
+        return [part.passage for part in self.parts if isinstance(part, Stretch)]
 
     @property
     def spans(self) -> list[str]:
         """Words whose translation on their own is needed to put tags around them."""
-        runs = [part for part in self.parts if isinstance(part, Run)]
+        stretches = [part for part in self.parts if isinstance(part, Stretch)]
         found = (
-            words_of(run.passage.pieces[number].text, span)
-            for run in runs
-            for number, spans in run.spans.items()
+            words_of(each.passage.pieces[number].text, span)
+            for each in stretches
+            for number, spans in each.spans.items()
             for span in spans
-            if not is_all(run.passage.pieces[number].text, span)
+            if not is_all(each.passage.pieces[number].text, span)
         )
         return list(dict.fromkeys(words for words in found if any(map(str.isalpha, words))))
 
@@ -103,19 +103,19 @@ class Document:
 
 def parse(text: str, language: str | None, form: Format = "text", ignored: Collection[str] = ()) -> Document:
     if form == "text":
-        return Document((Run(split(text, language)),))
+        return Document((Stretch(split(text, language)),))
     tokens = list(_with_kept(TOKENS[form](text), {name.lower() for name in ignored}))
     within = _mixed(tokens) if form == "xml" else [token.name in INLINE for token in tokens]
-    parts, run, line = list[str | Run](), list[Token](), 1
+    parts, together, line = list[str | Stretch](), list[Token](), 1
     for token, is_within in zip([*tokens, Token("other", "")], [*within, False], strict=True):
         if token.kind == "text" or (is_within and token.kind in ("open", "close")):
-            run.append(token)
+            together.append(token)
             continue
-        for part in _runs(run, language, line, form):
+        for part in _stretches(together, language, line, form):
             parts.append(part)
-            line += part.passage.lines if isinstance(part, Run) else 0
+            line += part.passage.lines if isinstance(part, Stretch) else 0
         parts.append(token.source)
-        run = []
+        together = []
     return Document(tuple(part for part in parts if part), escaped=form != "strings")
 
 
@@ -156,15 +156,17 @@ def _mixed(tokens: Sequence[Token]) -> list[bool]:
 @dataclass(slots=True)
 class _Tag:
     at: int
-    """Where it is in the text of its run."""
+    """Where it is in the text of its stretch."""
     place: int
     """Which of the tokens it is."""
     token: Token
     partner: _Tag | None = None
 
 
-def _runs(tokens: Sequence[Token], language: str | None, line: int, form: Format, tries: int = 2) -> list[str | Run]:
-    """A run, or several where a tag in a sentence cannot be moved; that ends the sentence, and the tag stays there."""
+def _stretches(
+    tokens: Sequence[Token], language: str | None, line: int, form: Format, tries: int = 2
+) -> list[str | Stretch]:
+    """One, or several where a tag in a sentence cannot be moved: it stays where it is and ends the sentence."""
     text, tags = "".join(token.text for token in tokens), _tags(tokens)
     passage = split(text, language, first=line)
     if not passage.sentences:
@@ -173,14 +175,14 @@ def _runs(tokens: Sequence[Token], language: str | None, line: int, form: Format
     if not cuts:
         marks = {id(tag) for pairs in spans.values() for pair in pairs for tag in pair}
         outside = tuple((tag.at, tag.token.source) for tag in tags if id(tag) not in marks)
-        return [Run(passage, outside, _relative(passage, spans))]
+        return [Stretch(passage, outside, _relative(passage, spans))]
     if not tries:
         cuts = {tag.place for tag in tags}
-    found, start = list[str | Run](), 0
+    found, start = list[str | Stretch](), 0
     for place in [*sorted(cuts), len(tokens)]:
-        for part in _runs(tokens[start:place], language, line, form, tries - 1):
+        for part in _stretches(tokens[start:place], language, line, form, tries - 1):
             found.append(part)
-            line += part.passage.lines if isinstance(part, Run) else 0
+            line += part.passage.lines if isinstance(part, Stretch) else 0
         found.extend(token.source for token in tokens[place : place + 1])
         start = place + 1
     return found
@@ -208,27 +210,22 @@ def _spans(passage: Passage, tags: Sequence[_Tag], form: Format) -> tuple[dict[i
     """Pairs of tags within a sentence, by its piece; and the tokens where a sentence must be cut."""
     starts, spans, cuts = _starts(passage), dict[int, _Pairs](), set[int]()
 
-    def sentence(at: int) -> int | None:
-        """The piece whose text is on both sides."""
+    def inside(at: int) -> int | None:
+        """The sentence whose text is on both sides."""
         number = bisect_right(starts, at) - 1
-        piece = passage.pieces[min(number, len(passage.pieces) - 1)]
-        inside = number < len(passage.pieces) and piece.id is not None and starts[number] < at
-        return number if inside else None
+        within = number < len(passage.pieces) and starts[number] < at and passage.pieces[number].id is not None
+        return number if within else None
 
     for tag in tags:
-        if sentence(tag.at) is None and (tag.partner is None or sentence(tag.partner.at) is None):
+        own, partner = inside(tag.at), tag.partner
+        sentence = inside(partner.at) if own is None and partner is not None else own
+        if sentence is None:  # between sentences, or around whole ones
             continue
-        number = sentence(tag.at)
-        partner = tag.partner
-        if partner is not None and partner.at != tag.at:
-            first, last = sorted((tag.at, partner.at))
-            own = number if number is not None else sentence(partner.at)
-            assert own is not None
-            if starts[own] <= first and last <= starts[own + 1]:
-                if tag.token.kind == "open":
-                    spans.setdefault(own, []).append((tag, partner))
-                continue
-        if number is not None:
+        places = [tag.at] if partner is None else sorted({tag.at, partner.at})
+        if len(places) == 2 and starts[sentence] <= places[0] and places[1] <= starts[sentence + 1]:
+            if partner is not None and tag.token.kind == "open":
+                spans.setdefault(sentence, []).append((tag, partner))
+        elif own is not None:
             cuts.add(tag.place)
     for pairs in spans.values():
         names = [opening.token.name for opening, _ in pairs if form != "xml"]
