@@ -192,7 +192,7 @@ def _end(code: int, said: str, wall: float) -> str:
         return f"goes on after {MEMORY >> 30} GB of memory"
     if "File too large" in said or "no room" in said or code == -25:
         return f"goes on after {DISK >> 20} MB of disk"
-    return f"refused: {said.partition('Error: ')[2].partition(' (')[0][-90:]}"
+    return f"refused: {said.partition(' (')[0].rpartition(': ')[2]}"
 
 
 def main() -> None:
