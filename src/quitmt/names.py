@@ -281,7 +281,7 @@ def own_part(spec: str, known: Iterable[str] = ()) -> tuple[Any, str]:
 def is_function(spec: str, known: Container[str]) -> bool:
     """Whether a text names a function of somebody's module rather than a part that has a name. Nothing is imported."""
     name, colon, _ = spec.partition(":")
-    return bool(colon) and name not in known
+    return bool(colon) and name not in known and all(part.isidentifier() for part in name.split("."))
 
 
 def refuse_functions(named: Iterable[tuple[str, str]]) -> None:

@@ -58,6 +58,8 @@ _CODE = re.compile(r"[=_{}\\|`]|(?<!\S)--[a-z]|(?<!\S)-[a-zA-Z](?!\w)|\(\)|;\s*$
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SIGNS = frozenset("@#*\\/_|{}~^§†‡•")
 """Punctuation that a translation keeps as it is."""
+_CURRENCIES = {"€": ("eur",), "£": ("pound", "libra", "livre", "pfund", "sterl", "gbp"), "¥": ("yen", "iene", "yuan")}
+"""What a translation in Latin letters may write in their place. Of other currencies and scripts nothing is known."""
 _EDGES = "\"'“”‘’«»„()[]¿¡.,;:!?…–—-"
 
 
@@ -175,7 +177,7 @@ def unknown_characters(text: str, lacks: Callable[[str], bool]) -> str:
 def lost_characters(source: str, translation: str, unknown: str) -> str:
     """Those of the unknown characters that a translation should have and does not.
 
-    Languages put quotation marks, dashes, currencies and their own letters in different ways, so that these are no loss
+    Languages differ in quotation marks, dashes and letters, and write currencies as words, so that these are no loss
     where they are missing. Symbols, signs of addresses and code, and letters of another script than the source's are.
 
     >>> lost_characters("tea @ 5 € 🍵 «水»", "chá 5 euros", "@€🍵«水»")
@@ -183,19 +185,17 @@ def lost_characters(source: str, translation: str, unknown: str) -> str:
     """
     if not unknown:
         return ""
-    scripts = Counter(map(_script, filter(str.isalpha, source)))
-    own = max(scripts, key=scripts.__getitem__, default="")
-    foreign = {one for one in unknown if one.isalpha() and _script(one) != own}
-    kept = normalize("NFKC", translation)
-    return "".join(
-        one
-        for one in unknown
-        if (one in foreign or one in _SIGNS or category(one) in ("Sm", "So"))
-        and one not in translation
-        and normalize("NFKC", one) not in kept
-    )
+    script, latin, kept = _script(source), _script(translation) == "LATIN", normalize("NFKC", translation)
+
+    def counts(one: str) -> bool:
+        if one in _CURRENCIES:
+            return latin and not any(word in translation.casefold() for word in _CURRENCIES[one])
+        return one in _SIGNS or category(one) in ("Sm", "So") or (one.isalpha() and _script(one) != script)
+
+    return "".join(one for one in unknown if counts(one) and normalize("NFKC", one) not in kept)
 
 
-def _script(letter: str) -> str:
-    """LATIN, CJK, …: the first word of a character's name."""
-    return name(letter, "").partition(" ")[0]
+def _script(text: str) -> str:
+    """That of most of its letters (LATIN, CJK, …), by the first words of their names."""
+    found = Counter(name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    return max(found, key=found.__getitem__, default="")

@@ -172,13 +172,13 @@ def test_a_rule_of_ones_own_is_calibrated_and_used(
     )
     rule = ("--rule", "own_rule_to_calibrate:Careful:minimum=16", "--rule", "fixed")
     done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64, *rule, "-o", "p.json")
-    assert done.code == 0, done.err
+    assert done.code == 0 and "--profile p.json --allow-functions" in done.out, done.err
     found = json.loads(Path("p.json").read_text())
     curve = {point["rule"].partition("most=")[0] for point in found["curve"] if "own_rule" in point["rule"]}
     assert curve == {"own_rule_to_calibrate:Careful:minimum=16,"}
     by_rule = next(point["rule"] for point in found["curve"] if "own_rule" in point["rule"])
     Path("p.json").write_text(json.dumps({**found, "rule": by_rule}))
-    ran = quitmt("rerank", pools, "--profile", "p.json", "--jsonl")
+    ran = quitmt("rerank", pools, "--profile", "p.json", "--allow-functions", "--jsonl")
     assert ran.code == 0 and json.loads(ran.out.splitlines()[0])["signature"].startswith("loss|k:8|l:"), ran.err
 
 

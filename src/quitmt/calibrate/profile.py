@@ -156,6 +156,12 @@ class Profile:
         found = [one for one in self.curve if one.mean_size <= max_cost]
         return min(found, key=lambda one: (one.mean_loss, one.mean_size), default=None)
 
+    @property
+    def functions(self) -> list[str]:
+        """Those of its rules that are somebody's own: whoever reads it from a file must allow them."""
+        rules = (self.rule, *(point.rule for point in self.curve))
+        return [rule for rule in rules if is_function(rule, RULES)]
+
     def to_json(self) -> str:
         fields = {"profile": VERSION, **asdict(self)}
         if isinstance(self.promise, Promise):
@@ -199,8 +205,7 @@ def read(path: str, *, allow_functions: bool = False) -> Profile:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path} is not a profile", hint="quitmt calibrate writes them") from None
     if not allow_functions:
-        rules = (found.rule, *(point.rule for point in found.curve))
-        refuse_functions((f"{path}, rule", rule) for rule in rules if is_function(rule, RULES))
+        refuse_functions((f"{path}, rule", rule) for rule in found.functions)
     return found
 
 

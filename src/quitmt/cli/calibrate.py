@@ -154,7 +154,9 @@ def act(args: argparse.Namespace) -> int:
     if args.output:  # before the picture, which may fail
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with:")
-        words = ["quitmt", "translate", *_same(recipe, generator), "--profile", args.output, "INPUT", "-o", "OUTPUT"]
+        allowed = ["--allow-functions"] if found.functions else []
+        same = [*_same(recipe, generator), "--profile", args.output, *allowed]
+        words = ["quitmt", "translate", *same, "INPUT", "-o", "OUTPUT"]
         print(f"  {shlex.join(words)}")
     if args.plot:
         profile_figure.save(found, args.plot)

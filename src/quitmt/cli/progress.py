@@ -57,7 +57,8 @@ class Remarks:
             if count := self._counts[remark]:
                 first = [name for _, name in self._first[remark]]
                 more = ", …" if count > len(first) else ""
-                named = " ".join(name for name, _ in self._named[remark].most_common(NAMED))
+                lost = self._named[remark]
+                named = " ".join(sorted(lost, key=lambda one: (-lost[one], one))[:NAMED])
                 where = f"{remark}{f' ({named})' if named else ''} in {count} segment{'s' * (count > 1)}"
                 yield f"{where} ({', '.join(first)}{more}): {advice}"
 
