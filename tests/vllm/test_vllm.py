@@ -101,11 +101,11 @@ def test_a_prompt_that_is_too_long_fails_its_own_segment(generator: VllmGenerato
 
     (long, found) = sorted(asyncio.run(work()))
     assert found == ("x", None)
-    assert "more than the 512 the model takes (shorten it, or lower --max-tokens)" in str(long[1])
+    assert "more than the 512 the model takes (shorten it, or lower options['max_tokens'])" in str(long[1])
 
 
 def test_bad_settings(smollm2: str, tmp_path: object) -> None:
-    with pytest.raises(UsageError, match="vLLM cannot sample with epsilon"):
+    with pytest.raises(UsageError, match="vllm: cannot sample with epsilon"):
         generate.load(f"vllm:{smollm2}", Sampling(epsilon=0.02), languages=("en", "pt"))
     with pytest.raises(UsageError, match="must be told the languages"):
         generate.load(f"vllm:{smollm2}")
