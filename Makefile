@@ -6,15 +6,11 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-<<<<<<< HEAD
-.PHONY: demo batch-demo serve study check reference docs notebook test test-hard test-vllm test-comet test-serve test-browser test-trl test-batch lint format bench dist clean
-=======
 # Suites of their own, and the environments that they and make dist use: make test-all runs the suites, make lock pins the rest.
 SUITES := test-browser test-serve test-batch test-trl test-vllm test-comet
 ENVIRONMENTS := batch comet dist serve trl vllm
 
-.PHONY: demo batch-demo serve study check reference docs notebook test test-all $(SUITES) lint format dist lock $(ENVIRONMENTS:%=lock-%) clean
->>>>>>> 64215c38bd0a76d1684d8cfe0b17d0179356d900
+.PHONY: demo batch-demo serve study check reference docs notebook test test-hard test-all $(SUITES) lint format dist lock $(ENVIRONMENTS:%=lock-%) clean
 
 demo: $(VENV)/.core  ## a few sentences by greedy decoding, all candidates, QUIT and the default, side by side
 	$(BIN)/quitmt demo
@@ -59,18 +55,16 @@ notebook: $(VENV)/.dev  ## run the example notebook and write what its cells pri
 test: $(VENV)/.dev  ## run the whole test suite
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-<<<<<<< HEAD
 # Hours. Some of it only: make test-hard HARD='--only busy signals --runs 1 -- tests/serve'
 test-hard: $(VENV)/.dev  ## the whole suite in random order, where tests fail that count on luck (tests/hard.py)
 	$(BIN)/python -m tests.hard $(HARD)
-=======
+
 test-all:  ## make test, then every suite with an environment of its own; a failure doesn't stop the others
 	@passed= failed=; for suite in test $(SUITES); do \
 	  echo "== make $$suite"; \
 	  if $(MAKE) --no-print-directory $$suite; then passed="$$passed $$suite"; else failed="$$failed $$suite"; fi; \
 	done; \
 	echo "passed:$${passed:- none}"; echo "failed:$${failed:- none}"; test -z "$$failed"
->>>>>>> 64215c38bd0a76d1684d8cfe0b17d0179356d900
 
 test-vllm: $(VENV)-vllm/.done  ## the vLLM backend, in an environment of its own (minutes to install, CPU only)
 	$(VENV)-vllm/bin/python tests/vllm/smollm2.py .cache/smollm2
