@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def process(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(folder)])}
-    command = [sys.executable, "-m", "quitmt", "serve", "--port", "0", *words]
+    command = [sys.executable, "-m", "quitmt", "serve", "--allow-functions", "--port", "0", *words]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stderr is not None
         try:
@@ -139,7 +139,9 @@ def test_what_is_wrong_is_said_before_anything_is_served(
     (folder / "again.toml").write_text(RECIPE)
     (folder / "nowhere.toml").write_text('[model]\nname = "slow_model:sample"\n')
     (folder / "empty").write_text("# none\n")
-    ran = quitmt("serve", *(words if "--port" in words or "--host" in words else ["--port", "0", *words]))
+    ran = quitmt(
+        "serve", "--allow-functions", *(words if "--port" in words or "--host" in words else ["--port", "0", *words])
+    )
     assert ran.code == 2 and told in ran.err and "Traceback" not in ran.err and "serving" not in ran.err
 
 
