@@ -149,9 +149,10 @@ def test_a_tokenizer_from_sentencepiece_is_the_same_as_from_its_file(loaded):
 
 def test_texts_are_joined_and_cut_to_what_the_network_takes(loaded):
     encoder = Encoder(loaded["XLMRoberta"], CPU, pool="cls", layer=0)
-    assert encoder.join([0, 7, 2], [0, 8, 9, 2]) == [0, 7, 2, 2, 8, 9, 2]
-    assert encoder.join([0, 7, 2], [0, 2], [0, 1, 5, 2]) == [0, 7, 2, 2, 2, 2, 5, 2]
-    assert encoder.join([0, *[7] * 300, 2], [0, *[8] * 300, 2]) == [0, *[7] * 300, 2, 2, *[8] * 209]
+    assert encoder.join([0, 7, 2], [0, 8, 9, 2], of="a text") == [0, 7, 2, 2, 8, 9, 2]
+    assert encoder.join([0, 7, 2], [0, 2], [0, 1, 5, 2], of="a text") == [0, 7, 2, 2, 2, 2, 5, 2]
+    assert encoder.join([0, *[7] * 300, 2], [0, *[8] * 300, 2], of="a text") == [0, *[7] * 300, 2, 2, *[8] * 209]
+    assert encoder.cuts.among(["a text"]) == [92]
 
 
 @pytest.mark.parametrize(
