@@ -249,4 +249,4 @@ def test_a_program_ends_though_a_function_does_not() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD_SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "failed no candidate arrived before the run's deadline of 0.01 s\n"
+    assert done.stdout == "failed not begun before the run's deadline of 0.01 s\n"

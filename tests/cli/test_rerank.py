@@ -107,7 +107,7 @@ def test_a_bad_pool_midway_loses_nothing(quitmt: Quitmt, pools: Path, tmp_path: 
     bad.write_text(pools.read_text() + '{"id": "x", "candidates": []}\n')
     ran = quitmt("rerank", bad, "-o", tmp_path / "out")
     assert ran.code == 2
-    assert ran.err == f"quitmt: {bad}, line 21: the pool has no candidates\n"
+    assert ran.err.endswith(f"\nquitmt: {bad}, line 21: the pool has no candidates\n")
     assert (tmp_path / "out").read_text() == good
     # Mend the file and go on where it stopped.
     bad.write_text(pools.read_text() + '{"id": "x", "candidates": ["mended"]}\n')
@@ -121,8 +121,8 @@ def test_failed_segments_are_reported_and_retried(quitmt: Quitmt, tmp_path: Path
     path.write_text('{"id": 1, "candidates": ["a"], "scores": {"q": [1]}}\n{"id": 2, "candidates": ["b"]}\n')
     words = ("rerank", path, "--rerank", "qe:recorded:q", "--jsonl", tmp_path / "out", "-o", "/dev/null")
     ran = quitmt(*words)
-    assert ran.code == 1 and "1 segments failed, the first with: " in ran.err
-    assert "quitmt: to retry them: quitmt rerank" in ran.err
+    assert ran.code == 1 and "1 segment failed with: " in ran.err
+    assert "quitmt: to retry: quitmt rerank" in ran.err
     failed = outcomes((tmp_path / "out").read_text())[1]
     assert (failed["stop"], failed["error"]) == ("failed", "segment 2: no recorded score 'q' (its pool has none)")
     again = quitmt(*words, "--resume")
@@ -160,7 +160,7 @@ def test_a_closed_pipe(pools: Path) -> None:
     error = process.stderr.read().decode()
     process.stderr.close()
     assert process.wait() == 141
-    assert error == "quitmt: the program that read the output has closed the pipe\n"
+    assert error.splitlines()[1:] == ["quitmt: the program that read the output has closed the pipe"]
 
 
 def test_savings_are_counted_from_what_the_pools_have(quitmt: Quitmt, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_failed_segments_are_counted(quitmt: Quitmt, tmp_path: Path) -> None:
     )
     ran = quitmt("rerank", tmp_path / "p", "--rerank", "qe:recorded:q")
     assert (ran.code, ran.out) == (1, "a\n\n")
-    assert "1 segments failed, the first with: " in ran.err and "1 lines of the output are blank" in ran.err
+    assert "1 segment failed with: " in ran.err and "1 line of the output is blank" in ran.err
     assert "blank" not in quitmt("rerank", tmp_path / "p", "--rerank", "qe:recorded:q", "--jsonl").err
 
 
@@ -220,7 +220,7 @@ def test_half_of_a_surrogate_pair_in_an_error(quitmt: Quitmt, tmp_path: Path) ->
         words += ["--src", "en", "-n", 8, "-o", tmp_path / "out", "--jsonl", tmp_path / "j"]
         for resume in ([], ["--resume"], ["--resume"]):
             ran = quitmt(*words, *resume)
-            assert ran.code == 1 and "1 segments failed" in ran.err and "Traceback" not in ran.err
+            assert ran.code == 1 and "1 segment failed" in ran.err and "Traceback" not in ran.err
             lines = (tmp_path / "out").read_text().split("\n")
             assert lines[0] and not lines[1] and lines[2]
             assert "half of a pair: \ufffd" in json.loads((tmp_path / "j").read_text().splitlines()[1])["error"]

@@ -112,7 +112,7 @@ def test_gzip_outcomes_and_an_output_file(quitmt: Quitmt) -> None:
 def test_failed_outcomes_are_told_of(quitmt: Quitmt) -> None:
     Path("o.jsonl").write_text('{"translation": "", "stop": "failed"}\n' + '{"translation": "x"}\n' * 11)
     ran = quitmt("score", "-t", "o.jsonl", "-r", "ref")
-    assert ran.code == 0 and ran.err == "quitmt: o.jsonl: 1 segments failed and are scored with what they have\n"
+    assert ran.code == 0 and ran.err == "quitmt: o.jsonl: 1 segment failed; scored with what there is\n"
     assert quitmt("score", "-t", "o.jsonl", "-r", "ref", "-q").err == ""
 
 

@@ -164,7 +164,7 @@ SERVE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
 from quitmt.cli.main import main
-sys.exit(main(["serve", "--port", "0", "--recipe", "my.toml"]))
+sys.exit(main(["serve", "--port", "0", "--recipe", "my.toml", "--allow-functions"]))
 """
 
 

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_recipes_that_cannot_be_served(folder: Path, names: list[str], told: str) -> None:
     with pytest.raises(QuitmtError) as caught:
-        service.load(names)
+        service.load(names, allow_functions=True)
     assert told in str(caught.value)
 
 
@@ -90,5 +90,5 @@ def test_files_without_keys(tmp_path: Path, content: bytes | None, told: str) ->
 
 
 def test_the_command_says_so(folder: Path, quitmt: Callable[..., Any]) -> None:
-    ran = quitmt("serve", "--port", 0, "--recipe", "my.toml", "--recipe", "again.toml")
+    ran = quitmt("serve", "--port", 0, "--recipe", "my.toml", "--recipe", "again.toml", "--allow-functions")
     assert ran.code == 2 and "both translate" in ran.err and "serving" not in ran.err

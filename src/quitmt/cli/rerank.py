@@ -73,7 +73,6 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
-    results.tell(built, recipe.stop, quiet=args.quiet)
     asked, of = built.recipe.stop.max_cost, ("pools", name_of(args.pools))
     progress = Progress(built.rule.budget, quiet=args.quiet, of=of, asked=asked)
     results.check_nbest(args, built)
@@ -82,6 +81,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
     inputs = [path for path in (args.pools, args.sources, *args.support_from, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
+    outputs.opening = [*results.opening(built, recipe.stop), *outputs.opening]
     outputs.score_name = score_name(built.recipe.rerank.name)
     known = outputs.recorded if outputs.pools else None
     run = Run(driver, outputs, progress, journal, expected(args, built))

@@ -29,11 +29,9 @@ STOPPED_EARLY = (
 )
 
 
-def tell(built: Built, given: StopRecipe, *, quiet: bool) -> None:
-    """Print which rule the run stops by, unless the user chose it, and why: because of a target, with its guarantee if
-    that holds for this run, or by default."""
-    if quiet:
-        return
+def opening(built: Built, given: StopRecipe) -> list[str]:
+    """Which rule the run stops by, unless the user chose it, and why: because of a target, with its guarantee if that
+    holds for this run, or by default."""
     own, granted = built.recipe.stop, built.granted
     if granted and own.wishes:
         void = granted.promise and not _keeps_promise(built)
@@ -42,8 +40,8 @@ def tell(built: Built, given: StopRecipe, *, quiet: bool) -> None:
         rule = granted.spec if granted else own.rule
         told = f"{rule}, with at most {own.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
     else:
-        return
-    print(f"quitmt: stopping by {told}", file=sys.stderr)
+        return []
+    return [f"stopping by {told}"]
 
 
 def _keeps_promise(built: Built) -> bool:
@@ -177,7 +175,7 @@ def _open_journal(
     done = journal.start(resume=args.resume)
     if (done or journal.begun) and not args.quiet:
         begun = f", with the candidates of {journal.begun} unfinished ones" if journal.begun else ""
-        outputs.continuing = f"continuing after {done} finished segments{begun}"
+        outputs.opening.append(f"continuing after {done} finished segments{begun}")
     elif journal.started_over and not args.quiet:
         told = f"{PRODUCER} has changed since the run that {journal.path} held, which finished no segment"
         print(f"quitmt: {told}: starting from the beginning", file=sys.stderr)

@@ -49,9 +49,9 @@ class Outputs:
     nbest: Output | None = None
     lines: Lines | None = None
     """Of a run that was split into sentences, which are put together again."""
-    continuing: str | None = None
-    """What is said before the first segment that an earlier run did not finish: until then its input may turn out to be
-    another one."""
+    opening: list[str] = field(default_factory=list)
+    """Said before the first segment that an earlier run did not finish: until then something may turn out to be wrong
+    with the input."""
 
     def write(self, finished: Finished) -> None:
         outcome = finished.outcome
@@ -174,10 +174,10 @@ class Run:
                     self._kept[position] = len(begun.candidates)
                     self.journal.add_drawn(position, kept, begun, self._checks[position])
 
-    def _tell_continuing(self) -> None:
-        if self.outputs.continuing:
-            self.progress.say(self.outputs.continuing)
-            self.outputs.continuing = None
+    def _say_opening(self) -> None:
+        for line in self.outputs.opening:
+            self.progress.say(line)
+        self.outputs.opening.clear()
 
     async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item | Begun]:
         """The items: what an earlier run finished as it was then, what it had begun with the candidates it drew."""
@@ -188,7 +188,7 @@ class Run:
             elif self.journal and (done := self.journal.find(position, item, check)):
                 yield done
             else:
-                self._tell_continuing()
+                self._say_opening()
                 self._checks[position] = check
                 begun = self.journal.drawn(position, item, check) if self.journal else None
                 if begun:
@@ -200,4 +200,4 @@ class Run:
                 f"cannot resume: the input has {position} lines, fewer than the run that {self.journal.path} holds",
                 hint="give the same input, or delete that file to start over",
             )
-        self._tell_continuing()
+        self._say_opening()

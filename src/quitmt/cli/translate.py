@@ -95,7 +95,6 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if results.is_finished(args, lines):
         return None
     built = build(recipe)
-    results.tell(built, recipe.stop, quiet=args.quiet)
     segments = None if args.split else lines
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"
@@ -114,6 +113,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     inputs = [args.input, *beside, *([built.recipe.stop.profile] if built.recipe.stop.profile else [])]
     settings = results.settings_of(built, driver) | ({"--split": True} if args.split else {}) | part.settings
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs, before=part.lines.start)
+    outputs.opening = [*results.opening(built, recipe.stop), *outputs.opening]
     outputs.generator, outputs.score_name = built.generator.signature, score_name(built.recipe.rerank.name)
     context, run = built.recipe.model.context, Run(driver, outputs, progress, journal, segments)
     if args.split:

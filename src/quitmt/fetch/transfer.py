@@ -43,7 +43,7 @@ class TooSlow(TimeoutError):
         super().__init__(f"the server sends fewer than {SLOWEST:,} bytes per second")
 
 
-class Pace:
+class TimeBudget:
     """How long a transfer may take, with its retries."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -80,7 +80,7 @@ def opened(url: str, more: dict[str, str] | None = None) -> Any:
     return found
 
 
-def chunks(response: Any, pace: Pace, most: int) -> Iterator[bytes]:
+def chunks(response: Any, pace: TimeBudget, most: int) -> Iterator[bytes]:
     """What comes of an answer, as it comes."""
     arrived = 0
     while chunk := response.read1(CHUNK_BYTES):  # what is there, without waiting for more
