@@ -35,7 +35,7 @@ TRIES = 5
 """In a row without a single new byte."""
 PART = ".part"
 MOST_BYTES = 1 << 30
-"""Of an unpacked file, also if the index has no size for it or a larger one. Firefox's models have 17 to 60 MB."""
+"""Of an unpacked file, also if the index has no size for it or a larger one."""
 PACKING_BYTES = 1 << 16
 """That packing may add, and a thousandth of the file."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

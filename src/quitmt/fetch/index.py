@@ -35,7 +35,7 @@ VARIABLE = "QUITMT_MODELS_URL"
 PATH = "db/models.json"
 LAST = "index.json"
 MOST_BYTES = 16 << 20
-"""Of the index, packed or not. Mozilla's has less than one megabyte."""
+"""Of the index, packed or not."""
 ARCHITECTURES = ("base", "base-memory", "tiny")
 """From the best and slowest to the quickest."""
 _NAMES = {"model": "model.bin", "vocab": "vocab.spm", "srcVocab": "srcvocab.spm", "trgVocab": "trgvocab.spm"}
