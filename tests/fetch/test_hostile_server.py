@@ -148,7 +148,7 @@ def test_a_server_that_ends_after_each_byte_is_given_up(fetch: Fetch, time: Time
 
 def test_slow_but_steady_is_enough(time: Time) -> None:
     answer = Answer(b"x" * 8192, time, seconds=1.0, count=1000)
-    assert sum(map(len, transfer.chunks(answer, transfer.TimeBudget(time), 10**9))) == 8_192_000
+    assert sum(map(len, transfer.chunks(answer, transfer.Allowance(time), 10**9))) == 8_192_000
 
 
 def test_a_server_that_never_ends_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from urllib.error import HTTPError
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, OutputError, QuitmtError
 from quitmt.fetch.index import RemoteFile
-from quitmt.fetch.transfer import Clock, TimeBudget, TooMuch, TooSlow, chunks, opened, reason
+from quitmt.fetch.transfer import Allowance, Clock, TooMuch, TooSlow, chunks, opened, reason
 
 Bar = Callable[[str, int | None, int], Any]
 """Shows progress: of what, how many bytes there are if known, and how many are here. Has ``update`` and ``close``."""
@@ -35,7 +35,7 @@ TRIES = 5
 """In a row without a single new byte."""
 PART = ".part"
 MOST_BYTES = 1 << 30
-"""Of an unpacked file, also if the index has no size for it or a larger one. Firefox's models have 17 to 60 MB."""
+"""Of an unpacked file, also if the index has no size for it or a larger one."""
 PACKING_BYTES = 1 << 16
 """That packing may add, and a thousandth of the file."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -79,13 +79,13 @@ def download(
     continued = _size(packed) > 0
     try:
         try:
-            _fetch(file, packed, bar, pause, TimeBudget(clock))
+            _fetch(file, packed, bar, pause, Allowance(clock))
             _unpack(file, packed, target)
         except _WRONG:
             packed.unlink(missing_ok=True)
             if not continued:
                 raise
-            _fetch(file, packed, bar, pause, TimeBudget(clock))
+            _fetch(file, packed, bar, pause, Allowance(clock))
             _unpack(file, packed, target)
     except _WRONG as wrong:
         packed.unlink(missing_ok=True)
@@ -99,13 +99,13 @@ def most_bytes(file: RemoteFile) -> int:
     return min(file.size or MOST_BYTES, MOST_BYTES)
 
 
-def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause, pace: TimeBudget) -> None:
+def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause, allowance: Allowance) -> None:
     """All of the packed file, in as many attempts as bring something new."""
     failures = 0
     while True:
         before = _size(packed)
         try:
-            if _more(file, packed, bar, pace):
+            if _more(file, packed, bar, allowance):
                 return
             told = "the connection ended early"
         except QuitmtError:
@@ -124,7 +124,7 @@ def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause, pace: TimeBud
         pause(0.5 * 2**failures)
 
 
-def _more(file: RemoteFile, packed: Path, bar: Bar, pace: TimeBudget) -> bool:
+def _more(file: RemoteFile, packed: Path, bar: Bar, allowance: Allowance) -> bool:
     """Append what is missing; whether that is all of it."""
     have = _size(packed)
     try:
@@ -141,7 +141,7 @@ def _more(file: RemoteFile, packed: Path, bar: Bar, pace: TimeBudget) -> bool:
         most = most_bytes(file) + most_bytes(file) // 1000 + PACKING_BYTES
         if max(total or 0, start) > most:
             raise TooMuch(most)
-        _append(chunks(response, pace, most - start), packed, start, bar(file.name, total, start))
+        _append(chunks(response, allowance, most - start), packed, start, bar(file.name, total, start))
     return total is None or _size(packed) == total
 
 

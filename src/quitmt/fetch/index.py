@@ -27,7 +27,7 @@ from urllib.parse import quote, urlsplit
 
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, UsageError, unknown
-from quitmt.fetch.transfer import Clock, TimeBudget, TooMuch, chunks, opened, reason
+from quitmt.fetch.transfer import Allowance, Clock, TooMuch, chunks, opened, reason
 
 URL = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 VARIABLE = "QUITMT_MODELS_URL"
@@ -35,7 +35,7 @@ VARIABLE = "QUITMT_MODELS_URL"
 PATH = "db/models.json"
 LAST = "index.json"
 MOST_BYTES = 16 << 20
-"""Of the index, packed or not. Mozilla's has less than one megabyte."""
+"""Of the index, packed or not."""
 ARCHITECTURES = ("base", "base-memory", "tiny")
 """From the best and slowest to the quickest."""
 _NAMES = {"model": "model.bin", "vocab": "vocab.spm", "srcVocab": "srcvocab.spm", "trgVocab": "trgvocab.spm"}
@@ -106,7 +106,7 @@ def address(url: str | None = None) -> str:
 def read(url: str | None = None, clock: Clock = time.monotonic) -> Index:
     """The index as it is now."""
     base = address(url)
-    content = _content(f"{base}/{PATH}", TimeBudget(clock))
+    content = _content(f"{base}/{PATH}", Allowance(clock))
     index = _index(base, content)
     _keep(base, content)
     return index
@@ -121,10 +121,10 @@ def last_known() -> Index | None:
         return None
 
 
-def _content(url: str, pace: TimeBudget) -> bytes:
+def _content(url: str, allowance: Allowance) -> bytes:
     try:
         with opened(url) as response:
-            content = b"".join(chunks(response, pace, MOST_BYTES))
+            content = b"".join(chunks(response, allowance, MOST_BYTES))
         if content[:2] != b"\x1f\x8b":
             return content
         with gzip.open(BytesIO(content)) as unpacked:

@@ -43,8 +43,8 @@ class TooSlow(TimeoutError):
         super().__init__(f"the server sends fewer than {SLOWEST:,} bytes per second")
 
 
-class TimeBudget:
-    """How long a transfer may take, with its retries."""
+class Allowance:
+    """The time that a transfer may take, with its retries."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock, self._began, self._arrived = clock, clock(), 0
@@ -80,7 +80,7 @@ def opened(url: str, more: dict[str, str] | None = None) -> Any:
     return found
 
 
-def chunks(response: Any, pace: TimeBudget, most: int) -> Iterator[bytes]:
+def chunks(response: Any, allowance: Allowance, most: int) -> Iterator[bytes]:
     """What comes of an answer, as it comes."""
     arrived = 0
     while chunk := response.read1(CHUNK_BYTES):  # what is there, without waiting for more
@@ -88,7 +88,7 @@ def chunks(response: Any, pace: TimeBudget, most: int) -> Iterator[bytes]:
         if arrived > most:
             raise TooMuch(most)
         yield bytes(chunk)
-        pace.add(len(chunk))
+        allowance.add(len(chunk))
 
 
 def reason(error: Exception) -> str:
