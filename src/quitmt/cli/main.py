@@ -46,8 +46,8 @@ FAILED, BAD, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
 
 class _Parser(argparse.ArgumentParser):
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **settings)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         self.refuse(message, f"see {self.prog} --help")
