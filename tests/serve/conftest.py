@@ -150,7 +150,8 @@ class Running:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, _read(answer.read()), {k.lower(): v for k, v in answer.headers.items()}
         except urllib.error.HTTPError as error:
-            return error.code, _read(error.read()), {k.lower(): v for k, v in error.headers.items()}
+            with error:  # Python 3.14 warns of one that is left open
+                return error.code, _read(error.read()), {k.lower(): v for k, v in error.headers.items()}
 
     def post(self, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
         return self.send("POST", path, body, **more)[:2]

@@ -87,8 +87,9 @@ def test_a_signal_lets_requests_finish(folder: Path) -> None:
         running.send_signal(signal.SIGTERM)
         assert running.stderr is not None
         assert "1 requests have 30 s to finish" in running.stderr.readline()
-        with pytest.raises(urllib.error.HTTPError, match="503"):
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
             urllib.request.urlopen(f"{url}/ready", timeout=60)
+        refused.value.close()
         (folder / "go").touch()
         assert under_way.result() == "PLEASE WAIT"
         assert running.wait() == 0
