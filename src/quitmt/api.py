@@ -125,7 +125,7 @@ class Translator:
     @classmethod
     def from_recipe(cls, recipe: str | PathLike[str] | Recipe, *, allow_functions: bool = False) -> Self:
         """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``. A file may
-        name functions of yours only with ``allow_functions``."""
+        name your own functions only with ``allow_functions``."""
         if not isinstance(recipe, str | PathLike | Recipe):
             hint = "quitmt.recipe.Recipe.from_fields makes one of a dictionary"
             raise TypeError(f"a recipe must be the path of a file or a Recipe, not {recipe!r:.80} ({hint})")

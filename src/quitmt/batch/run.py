@@ -158,7 +158,7 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
 
 
 def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
-    """Which rule the job stops by, if the user did not choose one. What is promised of it is not told: only workers
+    """Say which rule the job stops by, unless the user chose it. A guarantee isn't repeated here, because only workers
     know whether it holds for their model."""
     own, whole = job.recipe.stop, effective(job.recipe)
     if own.rule is None and not own.of_quit:

@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 @dataclass(slots=True)
 class Draft:
-    """What was drawn for one segment: its anchors, or one sample."""
+    """The anchors of one segment, or one sample of it."""
 
     candidates: tuple[Candidate, ...] = ()
     anchors: tuple[Candidate, ...] | None = None

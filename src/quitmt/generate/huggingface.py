@@ -136,8 +136,8 @@ def _transformers() -> Any:
 
 
 def _is_here(path: str) -> bool:
-    """Whether a model is in a folder or whole in the cache, so that nobody need be asked. If it is not, the hub must be
-    within reach: transformers would try for half a minute, and then say that there is no such model."""
+    """Whether a model is in a folder or complete in the cache, so that the hub isn't needed. If it is not, the hub must
+    be reachable: transformers would try for half a minute, and then say that there is no such model."""
     _transformers()
     if hub.is_folder(path):
         return True

@@ -82,7 +82,7 @@ def has_file(model: str, name: str) -> bool:
 
 
 def has_weights(model: str) -> bool:
-    """Whether a model's weights are at hand, in one file or in all of those that an index lists."""
+    """Whether all weights of a model are on this machine, in one file or in those that its index lists."""
     found = next((name for name in WEIGHTS if has_file(model, name)), None)
     if found is None or not found.endswith(".json"):
         return found is not None
