@@ -140,3 +140,27 @@ def test_workers_elsewhere_get_what_engines_read_from_the_environment(monkeypatc
     assert os.environ["OPENAI_API_KEY"] == "secret" and "OPENAI_BASE_URL" not in os.environ
     monkeypatch.setenv("OPENAI_API_KEY", "")
     assert started(monkeypatch, elsewhere, ONES).started["runtime_env"] == {"working_dir": "."}
+
+
+@pytest.mark.parametrize(("failures", "address", "tries"), [(2, None, 3), (3, None, 3), (1, "auto", 1)])
+def test_a_ray_of_our_own_that_starts_too_slowly_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, address: str | None, tries: int
+) -> None:
+    class Slow(LocalRay):
+        tried = 0
+
+        def init(self, **settings: Any) -> Any:
+            self.tried += 1
+            if self.tried <= failures:
+                raise RuntimeError("The current node timed out during startup. This could happen because")
+            return super().init(**settings)
+
+    ray = Slow()
+    monkeypatch.setattr(cluster, "ray_of", lambda: ray)
+    if failures < tries:
+        with connected(WorkerPool(address=address)):
+            assert ray.tried == tries
+    else:
+        with pytest.raises(UsageError, match="The current node timed out"), connected(WorkerPool(address=address)):
+            pass
+        assert ray.tried == tries

@@ -21,6 +21,8 @@ from quitmt.errors import InputError, MissingExtra, UsageError, counted, setting
 
 CONNECT_SECONDS = 5.0
 START_SECONDS = "300"
+STARTS = 3
+"""Tries to start a Ray of our own."""
 OBJECT_STORE_BYTES = 100 << 20
 """Here. Only numbers of parts and their tallies go through it."""
 
@@ -107,9 +109,8 @@ def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
             # One more than the workers take, so that whatever else Ray runs is never starved by them.
             cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
             more |= {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
-        with _without(GREETING):
-            # Here always a new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
-            found = ray.init(address=pool.address or "local", **more)
+        # Here always a new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
+        found = _started(ray, STARTS if pool.address is None else 1, address=pool.address or "local", **more)
     except Exception as error:  # Ray has many, and some are plain exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
         hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
@@ -120,6 +121,19 @@ def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
         yield ray, found.dashboard_url
     finally:
         ray.shutdown()
+
+
+def _started(ray: Any, tries: int, **settings: Any) -> Any:
+    """Ray waits 30 seconds for its own processes, whatever the settings: too little on a very busy machine."""
+    for left in reversed(range(tries)):
+        try:
+            with _without(GREETING):
+                return ray.init(**settings)
+        except Exception:
+            ray.shutdown()
+            if not left:
+                raise
+    raise AssertionError("tries must be at least 1")
 
 
 def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
