@@ -178,8 +178,11 @@ def test_more_idle_clients_than_open_files(tmp_path: Path, clients: ExitStack) -
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
     command = [sys.executable, "-c", SERVE]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        clients.callback(server.kill)
+    with (
+        subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as server,
+        ExitStack() as ending,
+    ):
+        ending.callback(server.kill)  # or leaving would wait for it
         assert server.stderr is not None
         started = ""
         while " at http://" not in started:
@@ -189,7 +192,7 @@ def test_more_idle_clients_than_open_files(tmp_path: Path, clients: ExitStack) -
         assert "because of the limit of open files" in started
         url = started.split()[-1]
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        idle = [clients.enter_context(socket.create_connection(address)) for _ in range(400)]
+        idle = [clients.enter_context(socket.create_connection(address)) for _ in range(120)]
         with urllib.request.urlopen(f"{url}/health", timeout=60) as answer:
             assert answer.status == 200
         idle[0].settimeout(60)
