@@ -91,13 +91,14 @@ def serving(source: Path) -> Iterator[Target]:
         if "allow_functions" in (source / "src" / "quitmt" / "serve" / "running.py").read_text():  # not so before
             command.append("--allow-functions")
         paths = os.pathsep.join([str(source.resolve() / "src"), name])
+        files = min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(
                 command,
                 cwd=folder,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": paths, "QUITMT_KEYS": KEY},
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES)),
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
             )
         try:
             while not (found := re.search(r" at http://127\.0\.0\.1:(\d+)", (folder / "log").read_text())):
