@@ -44,6 +44,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> LocalRay:
     local = LocalRay()
     monkeypatch.setattr(cluster, "check_installed", lambda: None)
     monkeypatch.setattr(cluster, "ray_of", lambda: local)
+    monkeypatch.setattr(cluster, "cores", lambda: 8)
     monkeypatch.setattr(actor, "RayCounters", NoCounters)
     return local
 
