@@ -9,9 +9,9 @@ made from the first sample by leaving out a word, so that none of them is a samp
 - *all, as many texts*: the same with the anchors as further samples.
 - *others*: anchors judged by the samples, samples by the others.
 
-Each figure is the ratio of two sums of CPU seconds over the pools, from strings to the last standing. Rounds are
+Each figure is the ratio of two sums of CPU seconds over the pools, from strings to the last snapshot. Rounds are
 interleaved, pool by pool, and each pool counts with the least of its rounds. Growing: 8 samples at a time; at once: all
-samples in one update, with standings at the same sizes.
+samples in one update, with snapshots at the same sizes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def seconds(reranker: Any, samples: Sequence[str], anchors: Sequence[str], step:
     state = reranker.open(Segment("s"))
     for start in range(0, len(candidates), step):
         update = Update(state, candidates[start : start + step], stride, first if start == 0 else ())
-        [standings] = reranker.extend([update])
+        [snapshots] = reranker.extend([update])
     took = time.process_time() - began
-    assert standings[-1].size == len(samples)
+    assert snapshots[-1].size == len(samples)
     return took
 
 

@@ -100,7 +100,7 @@ import json
 from quitmt.recipe import Recipe
 fields = {"profile": 2, "rule": "os:abort", "step": 4, "budget": 8, "generator": "", "reranker": "x", "spread": 1.0,
           "source_language": None, "target_language": None, "curve": [],
-          "promise": {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 10}}
+          "guarantee": {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 10}}
 open("profile.json", "w").write(json.dumps(fields))
 Recipe().changed({"stop.profile": "profile.json"}).check()
 """

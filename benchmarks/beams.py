@@ -23,7 +23,7 @@ from quitmt import rerank
 from quitmt.protocols import Update
 from quitmt.recipe.build import build_generator
 from quitmt.recipe.recipe import ModelRecipe
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.types import Candidate, Request, Segment
 
 KINDS = {"plain": "exact", "weighted": "model"}
 
@@ -60,7 +60,7 @@ async def measured(
     spent, before = 0.0, 0
     for size in sizes:
         began = time.process_time()
-        async for draw in generator.draw([Ask(segment, before, size) for segment in segments]):
+        async for draw in generator.draw([Request(segment, before, size) for segment in segments]):
             pools[draw.segment.id] += draw.candidates
         spent, before = spent + time.process_time() - began, size
         if name == "beams" and size == sizes[0]:
@@ -79,10 +79,10 @@ def chosen(pools: dict[str, list[Candidate]], segments: list[Segment], variant: 
     found = []
     for segment in segments:
         pool = pools[segment.id]
-        [standings] = reranker.extend([Update(reranker.open(segment), pool, len(pool))])
-        if not isinstance(standings, list):
-            raise standings
-        found.append(pool[standings[-1].best].text)
+        [snapshots] = reranker.extend([Update(reranker.open(segment), pool, len(pool))])
+        if not isinstance(snapshots, list):
+            raise snapshots
+        found.append(pool[snapshots[-1].best].text)
     return found
 
 

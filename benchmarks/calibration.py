@@ -1,11 +1,11 @@
-"""Whether calibrated promises are kept: calibrate on random samples of segments, measure on others.
+"""Whether calibrated guarantees are kept: calibrate on random samples of segments, measure on others.
 
     python benchmarks/calibration.py POOLS.jsonl [POOLS …] [--rerank mbr:chrf] [--max-loss 0.01] [--splits 200]
 
 Two ways. *Halves*: calibrate on some, measure on the others, whose own share is a noisy estimate of the risk and
 exceeds it by chance now and then. *Samples*: all segments are taken for the whole world, calibration sets are drawn
-from it with replacement, and the risk of the chosen rule in that world is known exactly: the promise is broken or not.
-The share of broken promises comes with its 95% interval (Clopper-Pearson).
+from it with replacement, and the risk of the chosen rule in that world is known exactly: the guarantee holds or not.
+The share of broken guarantees comes with its 95% interval (Clopper-Pearson).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
 from quitmt.types import RecordedPool
 
-PROMISES = ((0.1, 0.9), (0.2, 0.9), (0.1, 0.8), (0.1, None))
+GUARANTEES = ((0.1, 0.9), (0.2, 0.9), (0.1, 0.8), (0.1, None))
 """Risk and confidence."""
 
 
@@ -63,9 +63,11 @@ def main() -> None:
     base = Request(loss_in(args.max_loss, spread), 0.1, 0.9, budget=args.budget, rules=rules)
     found = choose.replayed(observed, base)
     print(f"{args.rerank}, {len(pools)} segments, max loss {base.max_loss:.4g} ({base.max_loss / spread:.3g} sd)\n")
-    print("| promise | calibrated on | candidates | broken in halves | broken in samples |\n|---|---:|---:|---:|---:|")
+    print(
+        "| guarantee | calibrated on | candidates | broken in halves | broken in samples |\n|---|---:|---:|---:|---:|"
+    )
     rng = np.random.default_rng(0)
-    for risk, confidence in PROMISES:
+    for risk, confidence in GUARANTEES:
         request = replace(base, risk=risk, confidence=confidence)
         half = len(pools) // 2
         for size in sorted({half, min(100, half)}):

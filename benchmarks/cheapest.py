@@ -146,7 +146,7 @@ def stopped(seen: Observed, spec: str, step: int, budget: int) -> int:
     watch, size = rule.open(), 0
     while size < budget:
         size = min(budget, watch.horizon(size))
-        if watch.observe(seen.standings[size - 1]) is not None:
+        if watch.observe(seen.snapshots[size - 1]) is not None:
             return size
     return budget
 

@@ -37,7 +37,7 @@ BLOCK = 64
 """Rows compared at once in the one-shot run: small matrices stay in the cache and in memory the process already has."""
 SENTENCE = (
     "The council will decide next week whether the new bridge across the river can be opened "
-    "to traffic before the end of the year, as the mayor promised"
+    "to traffic before the end of the year, as the mayor guaranteed"
 )
 SYNONYMS = {
     "council": ["committee", "city council", "board"],
@@ -52,7 +52,7 @@ SYNONYMS = {
     "traffic": ["cars", "vehicles", "the public"],
     "before": ["prior to", "ahead of", "by"],
     "end": ["close", "turn"],
-    "promised": ["pledged", "announced", "had said"],
+    "guaranteed": ["pledged", "announced", "had said"],
     "mayor": ["head of the city", "governor"],
 }
 
@@ -124,9 +124,9 @@ def winner(texts: list[str], batch: int) -> int:
     pool, best = reranker.open(Segment("benchmark")), 0
     candidates = [Candidate(text) for text in texts]
     for start in range(0, len(texts), batch):
-        [standings] = reranker.extend([Update(pool, candidates[start : start + batch], stride=8)])
-        assert isinstance(standings, list)
-        best = standings[-1].best
+        [snapshots] = reranker.extend([Update(pool, candidates[start : start + batch], stride=8)])
+        assert isinstance(snapshots, list)
+        best = snapshots[-1].best
     return best
 
 

@@ -64,8 +64,8 @@ reranker = rerank.load("mbr:comet:" + task["folder"])
 def decode():
     state = reranker.open(Segment("1", task["source"]))
     candidates = [Candidate(text) for text in task["candidates"]]
-    (standings,) = reranker.extend([Update(state, candidates, len(candidates))])
-    return standings[-1].best, standings[-1].score
+    (snapshots,) = reranker.extend([Update(state, candidates, len(candidates))])
+    return snapshots[-1].best, snapshots[-1].score
 
 measured(decode)
 """

@@ -26,7 +26,7 @@ from tests.servers.hostile_openai import POISONS, HostileServer, hostile_server
 from quitmt.api import Translator
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Outcome, Segment, Verdict
+from quitmt.types import Outcome, Segment, StopReason
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Ran:
         return [(o.id, o.translation, o.index, o.score, o.size, o.stop, o.trajectory) for o in chosen]
 
     def failed(self, of: Callable[[int], bool]) -> int:
-        return sum(one.stop is Verdict.FAILED for index, one in enumerate(self.outcomes) if of(index))
+        return sum(one.stop is StopReason.FAILED for index, one in enumerate(self.outcomes) if of(index))
 
 
 def translate(soak: Soak, server: HostileServer, requests: int | None = None) -> Ran:

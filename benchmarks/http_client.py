@@ -27,7 +27,7 @@ from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.client import Client
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 SOURCE = "She lost her keys on the way to the office, so she had to call her sister."
 MESSAGES = [{"role": "user", "content": f"Translate from English into German:\n\n{SOURCE}"}]
@@ -76,7 +76,7 @@ async def with_our_generator(url: str, requests: int, in_flight: int, choices: i
     generator = OpenAIGenerator(
         "m", Sampling(), languages=("en", "de"), base_url=url, concurrency=in_flight, choices_a_request=choices
     )
-    asks = [Ask(Segment(str(index), SOURCE), 0, choices) for index in range(requests)]
+    asks = [Request(Segment(str(index), SOURCE), 0, choices) for index in range(requests)]
     found = 0
     async for draw in generator.draw(asks):
         found += len(draw.candidates)

@@ -38,15 +38,15 @@ def main() -> None:
     pools = asyncio.run(collected(args.pools))
     support, shape = (None, (8, 512)) if args.rerank == "qe:likelihood" else ("anchor", (AUTO_STEP, AUTO_BUDGET))
     scored = rerank.load("qe:recorded:likelihood" if support is None else args.rerank, support=support)
-    asked = Request(1.0, 0.1, 0.9, *shape, rules=choose.default_rules(args.rerank))
-    rules = [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
-    seen = [one.without_standings(rules) for p in pools for one in observe(scored, [p])]
+    requested = Request(1.0, 0.1, 0.9, *shape, rules=choose.default_rules(args.rerank))
+    rules = [requested.rule(spec) for spec in requested.rules if spec != "fixed"]
+    seen = [one.without_snapshots(rules) for p in pools for one in observe(scored, [p])]
     max_loss = auto.loss_in(MAX_LOSS[args.rerank], choose.spread(seen))
     signature = rerank.load(args.rerank, languages=("en", "pt"), support=support).signature
     source = Source(pools[0].generator, signature, "en", "pt")
-    found = choose.calibrate(seen, replace(asked, max_loss=max_loss), source)
+    found = choose.calibrate(seen, replace(requested, max_loss=max_loss), source)
     profile.write(found, str(FOLDER / auto.KNOWN[args.rerank]))
-    print(found.rule, found.promise, found.spread, len(found.curve))
+    print(found.rule, found.guarantee, found.spread, len(found.curve))
 
 
 if __name__ == "__main__":

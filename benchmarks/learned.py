@@ -2,7 +2,7 @@
 
     python benchmarks/learned.py POOLS.jsonl … [--plain] [--anchors beam:4] [--orders 2] [--splits 20]
 
-A small boosted regression (numpy) on 20 features of the standing foretells, without references, what stopping now would
+A small boosted regression (numpy) on 20 features of the snapshot foretells, without references, what stopping now would
 lose (*learned, loss*), or what the next doubling of the pool would gain for each candidate (*learned, gain*). It is
 fitted on one random half of the segments. The same half chooses all thresholds, by their mean cost. The other half
 judges. A cell is the regret as a share of that of a fixed N of exactly the same mean cost, with the 5th and 95th
@@ -25,7 +25,7 @@ from quitmt.files.pools import read_pools
 from quitmt.lab.replay import frontier
 from quitmt.lab.replay.frontier import Curve, Halved
 from quitmt.stop.loss import expected_shortfall
-from quitmt.types import RecordedPool, Standing
+from quitmt.types import RecordedPool, Snapshot
 
 FORMULAS = ("loss", "loss:new=0.1,scale=1", "race", "headroom")
 COSTS = (24, 32, 48, 64, 100, 150, 200)
@@ -162,7 +162,7 @@ class World:
 
 
 def features(pool: RecordedPool, one: Observed, size: int, budget: int) -> list[float]:
-    now, half, quarter = (one.standings[part - 1] for part in (size, size // 2, size // 4))
+    now, half, quarter = (one.snapshots[part - 1] for part in (size, size // 2, size // 4))
     texts = [candidate.text for candidate in pool.candidates[:size]]
     counts = np.unique(texts, return_counts=True)[1]
     best = pool.candidates[now.best].text if now.best >= 0 else pool.anchors[-1 - now.best].text
@@ -183,8 +183,8 @@ def features(pool: RecordedPool, one: Observed, size: int, budget: int) -> list[
     ]
 
 
-def _scores(standing: Standing) -> Any:
-    return np.array([standing.score]) if standing.scores is None else standing.scores()
+def _scores(snapshot: Snapshot) -> Any:
+    return np.array([snapshot.score]) if snapshot.scores is None else snapshot.scores()
 
 
 class Boosted:

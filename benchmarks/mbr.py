@@ -129,12 +129,12 @@ def run(utility: Utility[Any], method: str, name: str, texts: Sequence[str], tim
         candidates = [Candidate(text) for text in texts]
         began = time.process_time()
         state = reranker.open(Segment(name, "source"))
-        [standings] = reranker.extend([Update(state, candidates, len(candidates))])
+        [snapshots] = reranker.extend([Update(state, candidates, len(candidates))])
         least = min(least, time.process_time() - began)
-        if not isinstance(standings, list):
-            raise standings
+        if not isinstance(snapshots, list):
+            raise snapshots
         effort: Effort = reranker.effort(state)
-    return Run(standings[-1].best, least, effort.evaluations)
+    return Run(snapshots[-1].best, least, effort.evaluations)
 
 
 def problem(utility: Utility[Any], name: str, texts: list[str]) -> Problem:
@@ -188,9 +188,9 @@ def beside(mbrs: str, problems: list[Problem], ours: dict[str, list[Run]]) -> No
     """The same pools through mbrs."""
     rows: list[tuple[str, list[Run]]] = []
     for fast, called in ((False, "mbrs"), (True, "mbrs with fastchrf")):
-        asked = json.dumps({"fast": fast, "pools": [one.texts for one in problems]})
+        requested = json.dumps({"fast": fast, "pools": [one.texts for one in problems]})
         command = [mbrs, "-W", "ignore", "-c", PEER]
-        answer = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=True).stdout
+        answer = subprocess.run(command, input=requested, stdout=subprocess.PIPE, text=True, check=True).stdout
         for line in answer.splitlines():
             told = json.loads(line)
             runs = [Run(*one) for one in zip(told["best"], told["seconds"], told["evaluations"], strict=True)]

@@ -31,7 +31,7 @@ from quitmt.calibrate.observe import Observed, observe
 from quitmt.files.pools import read_pools
 from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.stop.steering import Aimed, Steered
-from quitmt.types import Outcome, RecordedPool, Verdict
+from quitmt.types import Outcome, RecordedPool, StopReason
 
 
 def overlap(hypothesis: str, reference: str) -> float:
@@ -64,11 +64,11 @@ class Seen:
 
     @classmethod
     def of(cls, one: Observed, steered: Steered, looks: list[int], anchors: int) -> Seen:
-        standings = [one.standings[size - 1] for size in looks]
-        signals = np.array([steered.rule.signal(standing) for standing in standings])
-        means = [standing.score if standing.mean is None else standing.mean for standing in standings]
+        snapshots = [one.snapshots[size - 1] for size in looks]
+        signals = np.array([steered.rule.signal(snapshot) for snapshot in snapshots])
+        means = [snapshot.score if snapshot.mean is None else snapshot.mean for snapshot in snapshots]
         losses = one.final[one.best[-1]] - one.final[one.best]
-        return cls(signals, np.array([standing.score for standing in standings]), np.array(means), losses, anchors)
+        return cls(signals, np.array([snapshot.score for snapshot in snapshots]), np.array(means), losses, anchors)
 
     def under(self, aimed: Aimed, looks: Any) -> Any:
         rule: Any = aimed.rule
@@ -164,12 +164,12 @@ def replayed(aimed: Aimed, row: Seen, ends: list[int], places: Any) -> Outcome:
     signals, step = row.under(aimed, places), aimed.rule.step
     stops = [size for size, signal in zip(places, signals, strict=True) if signal <= aimed.rule.threshold]
     size = min([*stops, aimed.most, ends[-1]])
-    verdict = Verdict.DECIDED if size in stops else Verdict.BUDGET
+    stop_reason = StopReason.DECIDED if size in stops else StopReason.BUDGET
     seen = int((places <= size).sum())
     trajectory = np.zeros(size // step)
     trajectory[[one // step - 1 for one in ends[:seen]]] = row.scores[:seen]
     kept = (row.means if aimed.records_mean else signals)[:seen]
-    found = Outcome("", "s", "t", 0, float(row.scores[seen - 1]), size, verdict, tuple(trajectory.tolist()))
+    found = Outcome("", "s", "t", 0, float(row.scores[seen - 1]), size, stop_reason, tuple(trajectory.tolist()))
     return replace(found, budget=aimed.budget, anchors=row.anchors, signals=tuple(kept.tolist()))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from quitmt import rerank, stop
 from quitmt.files.pools import read_pools
 from quitmt.protocols import RerankerTraits, Update, ranked, traits_of
-from quitmt.types import RecordedPool, Standing
+from quitmt.types import RecordedPool, Snapshot
 
 STEP = 8
 COSTS = (24, 48, 96, 160)
@@ -40,17 +40,17 @@ class Walked:
     def __init__(self, reranker: Any, pool: RecordedPool, order: np.ndarray) -> None:
         candidates = [pool.candidates[place] for place in order]
         state = reranker.open(pool.segment)
-        self.standings: list[Standing] = []
+        self.snapshots: list[Snapshot] = []
         self.pairs: list[tuple[int, int]] = []
         self.margins: list[float] = []
         for start in range(0, len(candidates), STEP):
             [found] = reranker.extend([Update(state, candidates[start : start + STEP], STEP)])
-            [standing] = found
-            if standing.rivals:  # its numbers are wanted when it is watched, and they are of now
-                told = standing.rivals()
-                standing = replace(standing, rivals=lambda told=told: told)
+            [snapshot] = found
+            if snapshot.rivals:  # its numbers are wanted when it is watched, and they are of now
+                told = snapshot.rivals()
+                snapshot = replace(snapshot, rivals=lambda told=told: told)
             scores = ranked(reranker, state)
-            self.standings.append(standing)
+            self.snapshots.append(snapshot)
             self.pairs.append((scores[0][0], scores[-1][0]))
             self.margins.append(scores[0][1] - scores[-1][1])
         self.final = dict(scores)
@@ -65,7 +65,7 @@ class Walked:
         chosen, rejected = (self.judged[index] for index in self.pairs[step])
         whole = self.best - self.worst
         share = (chosen - rejected) / whole if whole > 0 else 1.0
-        return self.standings[step].size, self.best - chosen, rejected - self.worst, share
+        return self.snapshots[step].size, self.best - chosen, rejected - self.worst, share
 
     def stop(self, spec: str, budget: int) -> int:
         """The step at which a rule stops."""
@@ -74,10 +74,10 @@ class Walked:
             return _windows(self.margins, 4, float(value))
         rule = stop.load("quit", w=int(value), n=budget) if name == "quit" else stop.load(spec, n=budget, k=STEP)
         watch = rule.open()
-        for step, standing in enumerate(self.standings):
-            if watch.observe(standing) is not None:
+        for step, snapshot in enumerate(self.snapshots):
+            if watch.observe(snapshot) is not None:
                 return step
-        return len(self.standings) - 1
+        return len(self.snapshots) - 1
 
 
 def _windows(values: list[float], width: int, alpha: float) -> int:
@@ -90,8 +90,8 @@ def _windows(values: list[float], width: int, alpha: float) -> int:
 
 def fixed(walks: list[Walked], cost: float) -> np.ndarray:
     """The mean figures of a fixed N: between two sizes, in proportion."""
-    low = min(max(int(cost // STEP), 1), len(walks[0].standings)) - 1
-    high = min(low + 1, len(walks[0].standings) - 1)
+    low = min(max(int(cost // STEP), 1), len(walks[0].snapshots)) - 1
+    high = min(low + 1, len(walks[0].snapshots) - 1)
     one, other = (np.mean([walk.at(step) for walk in walks], axis=0) for step in (low, high))
     share = (cost - one[0]) / (other[0] - one[0]) if other[0] > one[0] else 0.0
     return one + min(max(share, 0.0), 1.0) * (other - one)

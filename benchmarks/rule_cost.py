@@ -35,16 +35,16 @@ def run(reranker: Reranker, rule: StoppingRule, pools: list[RecordedPool]) -> tu
     scoring = ruling = size = 0.0
     for pool in pools:
         state, watch, done = reranker.open(pool.segment), rule.open(), 0
-        verdict = None
-        while verdict is None and done < len(pool.candidates):
+        stop_reason = None
+        while stop_reason is None and done < len(pool.candidates):
             stop_at = min(watch.horizon(done), len(pool.candidates))
             began = time.process_time()
-            [standings] = reranker.extend([Update(state, pool.candidates[done:stop_at], rule.step)])
+            [snapshots] = reranker.extend([Update(state, pool.candidates[done:stop_at], rule.step)])
             scored = time.process_time()
-            assert isinstance(standings, list)
-            for standing in standings:
-                verdict = watch.observe(standing)
-                if verdict:
+            assert isinstance(snapshots, list)
+            for snapshot in snapshots:
+                stop_reason = watch.observe(snapshot)
+                if stop_reason:
                     break
             ruling += time.process_time() - scored
             scoring += scored - began

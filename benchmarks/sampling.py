@@ -27,7 +27,7 @@ from quitmt.bergamot.sampling import Sampler
 from quitmt.bergamot.sources import LENGTH_EXTRA, LENGTH_FACTOR
 from quitmt.bergamot.trie import Slots
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "bergamot"))
 from plain_network import PlainNetwork
@@ -99,31 +99,31 @@ class UnsharedSampler(Sampler):
         return np.array([self._nodes.add(trie[slot], slot, token, step) for slot, token, step in steps], np.int64)
 
 
-def at_once(segments: list[Segment], count: int) -> Iterator[list[Ask]]:
+def at_once(segments: list[Segment], count: int) -> Iterator[list[Request]]:
     for segment in segments:
-        yield [Ask(segment, 0, count)]
+        yield [Request(segment, 0, count)]
 
 
-def by_windows(segments: list[Segment], count: int, window: int = 64) -> Iterator[list[Ask]]:
+def by_windows(segments: list[Segment], count: int, window: int = 64) -> Iterator[list[Request]]:
     for segment in segments:
         for start in range(0, count, window):
-            yield [Ask(segment, start, start + window)]
+            yield [Request(segment, start, start + window)]
 
 
-def side_by_side(segments: list[Segment], count: int, window: int = 64) -> Iterator[list[Ask]]:
+def side_by_side(segments: list[Segment], count: int, window: int = 64) -> Iterator[list[Request]]:
     for start in range(0, count, window):
-        yield [Ask(segment, start, start + window) for segment in segments]
+        yield [Request(segment, start, start + window) for segment in segments]
 
 
 def ours(
-    name: str, model: Model, rounds: Iterator[list[Ask]], temperature: float, kind: type[Sampler] = Sampler
+    name: str, model: Model, rounds: Iterator[list[Request]], temperature: float, kind: type[Sampler] = Sampler
 ) -> Measured:
     """The sampler of quitmt, asked round by round."""
     sampler, measured = kind(model, Sampling(temperature)), Measured(name)
     started = time.process_time()
-    for asks in rounds:
-        for ask in asks:
-            sampler.admit(ask)
+    for requests in rounds:
+        for request in requests:
+            sampler.admit(request)
         while sampler.busy:
             measured.candidates += sum(len(task.candidates) for _, task in sampler.step())
     measured.seconds = time.process_time() - started

@@ -21,7 +21,7 @@ from tests.servers.fake_openai import Faults, fake_server
 
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def measure(delays: list[float], requests: int, concurrency: int) -> tuple[float
         )
 
         async def work() -> float:
-            asks = [Ask(Segment(str(number), "Good morning."), 0, 1) for number in range(requests)]
+            asks = [Request(Segment(str(number), "Good morning."), 0, 1) for number in range(requests)]
             start = time.perf_counter()
             async for draw in generator.draw(asks):
                 assert draw.error is None

@@ -4,7 +4,7 @@
     python benchmarks/simulate.py --pools POOLS.jsonl.gz --fleet --least 300    # many GPUs, fed with batches
 
 Compares three schedulings of QUIT: k at a time (generate a step, rerank, look), window at once (everything up to the
-next verdict), and speculative windows (the next window before the verdict on the last). Segments are the recorded
+next stop reason), and speculative windows (the next window before the stop reason on the last). Segments are recorded
 pools, each as often as the others, in shuffled rounds. The server is fitted to published figures
 (``simulation/server.py``); nothing here was measured on a GPU. Candidates have their recorded tokens, else
 characters / 4. Progress goes to stderr.

@@ -28,7 +28,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.openai import CHOICES_A_REQUEST, OpenAIGenerator
 from quitmt.protocols import StoppingRule
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 from simulation.replay import StepAtATime
 
 SUBJECTS = (
@@ -90,12 +90,15 @@ class Bench:
     async def plain(self, sizes: list[int]) -> tuple[float, float]:
         """Tokens and seconds of a client that knows beforehand what it wants, and asks for all of it."""
         generator, outstanding = self.generator(), asyncio.Semaphore(4 * SEQUENCES // CHOICES_A_REQUEST)
-        asks = [
-            Ask(segment, start, min(start + CHOICES_A_REQUEST, size))
+        requests = [
+            Request(segment, start, min(start + CHOICES_A_REQUEST, size))
             for segment, size in zip(self.segments, sizes, strict=True)
             for start in range(0, size, CHOICES_A_REQUEST)
         ]
-        bodies = [generator._bodies.body(ask.segment, ask.start, ask.stop - ask.start, {}) for ask in asks]
+        bodies = [
+            generator._bodies.body(request.segment, request.start, request.stop - request.start, {})
+            for request in requests
+        ]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
             async def post(body: object) -> None:

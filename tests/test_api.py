@@ -70,9 +70,9 @@ def test_watching_sees_every_step_and_agrees_with_the_outcome() -> None:
     settings = {"reranker": quitmt.qe(lambda source, text: len(text)), "k": 2, "w": 2, "n": 12}
     moments = list(quitmt.watch("abc", sample, **settings))
     [outcome] = quitmt.translate(["abc"], sample, **settings)
-    assert tuple(moment.standing.score for moment in moments) == outcome.trajectory
-    assert [moment.verdict for moment in moments[:-1]] == [None] * (len(moments) - 1)
-    assert moments[-1].verdict is outcome.stop
+    assert tuple(moment.snapshot.score for moment in moments) == outcome.trajectory
+    assert [moment.stop_reason for moment in moments[:-1]] == [None] * (len(moments) - 1)
+    assert moments[-1].stop_reason is outcome.stop
     assert moments[-1].translation == outcome.translation
     assert sum(len(moment.new) for moment in moments) == outcome.size
     assert [len(moment.new) for moment in moments] == [2] * len(moments)
@@ -80,7 +80,7 @@ def test_watching_sees_every_step_and_agrees_with_the_outcome() -> None:
 
 def test_watching_may_end_early() -> None:
     watching = quitmt.watch("abc", sample, k=8)
-    assert next(watching).standing.size == 8
+    assert next(watching).snapshot.size == 8
     watching.close()
 
 
@@ -89,7 +89,7 @@ def test_objects_of_ones_own() -> None:
     utility = quitmt.mbr(lambda hypothesis, reference: -abs(len(hypothesis) - len(reference)), name="length")
     translator = quitmt.Translator(sample, reranker=utility, rule=rule)
     [outcome] = translator.translate(["x"])
-    assert (outcome.size, outcome.stop) == (4, quitmt.Verdict.STABLE)
+    assert (outcome.size, outcome.stop) == (4, quitmt.StopReason.STABLE)
     assert outcome.signature.startswith("quit|k:2|w:2|a:10|n:8|gen:function:sample|rerank:mbr:function:length,code:")
 
 
@@ -134,10 +134,10 @@ def test_deadlines_return_the_best_so_far() -> None:
     """The budget is so much more than the time that no machine is too fast."""
     endless = {"rule": "full", "n": 1_000_000, "reranker": quitmt.qe(lambda source, text: len(text)), "deadline": 0.02}
     outcomes = quitmt.translate(["one", "two"], sample, run_deadline=3600, **endless)
-    assert [outcome.stop for outcome in outcomes] == [quitmt.Verdict.DEADLINE] * 2
+    assert [outcome.stop for outcome in outcomes] == [quitmt.StopReason.DEADLINE] * 2
     assert all(outcome.translation for outcome in outcomes)
     *_, last = quitmt.watch("one", sample, **endless)
-    assert last.verdict is quitmt.Verdict.DEADLINE and last.translation.startswith("one")
+    assert last.stop_reason is quitmt.StopReason.DEADLINE and last.translation.startswith("one")
     assert quitmt.rerank_pool(["a", "b", "b"], deadline=3600).translation == "b"
 
 
@@ -230,7 +230,7 @@ def test_one_pool_that_fails_has_its_outcome() -> None:
     with pytest.raises(AllFailed, match="ZeroDivisionError") as caught:
         quitmt.rerank_pool(["x"], reranker=reward)
     [outcome] = caught.value.outcomes
-    assert outcome.stop is quitmt.Verdict.FAILED
+    assert outcome.stop is quitmt.StopReason.FAILED
 
 
 def test_languages_find_the_model() -> None:

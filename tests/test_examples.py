@@ -1,4 +1,4 @@
-"""The programs in examples/ run and print what they promise; small here, so that it takes no time."""
+"""The programs in examples/ run and print what they guarantee; small here, so that it takes no time."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 
 import quitmt
 from quitmt.errors import QuitmtError
-from quitmt.types import Ask, Draw, Outcome, Segment, Standing, Verdict
+from quitmt.types import Draw, Outcome, Request, Segment, Snapshot, StopReason
 
 GUARD_SECONDS = 120
 KINDS: list[type[BaseException]] = [
@@ -116,11 +116,11 @@ class _Generator:
     def __init__(self, part: Part) -> None:
         self.part = part
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            self.part("generator", ask.segment.source)
-            texts = self.part.sample(ask.segment.source, ask.start, ask.stop)
-            yield Draw(ask.segment, ask.start, tuple(map(quitmt.Candidate, texts)))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            self.part("generator", request.segment.source)
+            texts = self.part.sample(request.segment.source, request.start, request.stop)
+            yield Draw(request.segment, request.start, tuple(map(quitmt.Candidate, texts)))
 
     def close(self, segment: Segment) -> None:
         pass
@@ -145,9 +145,9 @@ class _Watch:
     def __init__(self, part: Part, source: str) -> None:
         self.part, self.source = part, source
 
-    def observe(self, standing: Standing) -> Verdict | None:
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
         self.part("observe", self.source)
-        return Verdict.BUDGET if standing.size >= 16 else None
+        return StopReason.BUDGET if snapshot.size >= 16 else None
 
     def horizon(self, size: int) -> int:
         self.part("horizon", self.source)
@@ -176,7 +176,7 @@ def test_it_costs_its_segment_or_reaches_the_caller(part: str, kind: type[BaseEx
             guarded(work)
         return
     outcomes = guarded(work)
-    assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
+    assert [outcome.stop for outcome in outcomes] == [StopReason.BUDGET, StopReason.FAILED, StopReason.BUDGET]
     error = outcomes[1].error or ""
     assert kind.__name__ in error
     assert error.startswith("generating failed" if part == "generator" else "segment 2: ")

@@ -70,7 +70,7 @@ def test_values_that_are_none(option: Option, text: str) -> None:
 
 MODULE = """
 from dataclasses import dataclass
-from quitmt import Verdict
+from quitmt import StopReason
 from quitmt.stop.fixed import Fixed
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Every:
     @property
     def signature(self): return f"every|k:{self.step}|{self.each}|n:{self.budget}"
     def open(self): return self
-    def observe(self, standing): return Verdict.STABLE if standing.size >= self.each * self.step else None
+    def observe(self, snapshot): return StopReason.STABLE if snapshot.size >= self.each * self.step else None
     def horizon(self, size): return self.each * self.step
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Told:
 
 ready = Fixed(5, 5)
 number = 3
-def judge(standing): return None
+def judge(snapshot): return None
 def fails(step): raise ZeroDivisionError("at once")
 """
 
@@ -168,7 +168,7 @@ def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
         ),
         (
             "own_rules_of_a_test:judge",
-            "own_rules_of_a_test:judge is a function of standing, and a stopping rule is a class, or a function that "
+            "own_rules_of_a_test:judge is a function of snapshot, and a stopping rule is a class, or a function that "
             "makes one (docs/extending.md",
         ),
         ("own_rules_of_a_test:number", "own_rules_of_a_test:number is no stopping rule: it has no signature"),

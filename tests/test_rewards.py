@@ -92,17 +92,17 @@ def length(source: str, candidate: str) -> float:
 
 
 def test_where_the_source_is_found() -> None:
-    def asked(where: Any, prompts: Any, **columns: Any) -> list[float]:
+    def requested(where: Any, prompts: Any, **columns: Any) -> list[float]:
         return quitmt.reward(length, source=where)(prompts=prompts, completions=["ab"], **columns)
 
-    assert asked(None, ["1234"]) == [4.02]
-    assert asked(None, ["1234"], source=["1"]) == [1.02]
-    assert asked("text", ["1234"], source=["1"], text=["12"]) == [2.02]
-    assert asked(lambda prompt: prompt[:3], ["1234"], source=["1"]) == [3.02]
+    assert requested(None, ["1234"]) == [4.02]
+    assert requested(None, ["1234"], source=["1"]) == [1.02]
+    assert requested("text", ["1234"], source=["1"], text=["12"]) == [2.02]
+    assert requested(lambda prompt: prompt[:3], ["1234"], source=["1"]) == [3.02]
     system = {"role": "system", "content": "Translate."}
-    assert asked(None, [[system, {"role": "user", "content": "12345"}]]) == [5.02]
+    assert requested(None, [[system, {"role": "user", "content": "12345"}]]) == [5.02]
     parts = [{"type": "text", "source_lang_code": "en", "text": "123456"}]
-    assert asked(None, [[{"role": "user", "content": parts}]]) == [6.02]
+    assert requested(None, [[{"role": "user", "content": parts}]]) == [6.02]
 
 
 def test_chats_are_read_as_texts() -> None:

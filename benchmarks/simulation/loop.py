@@ -22,7 +22,7 @@ import numpy as np
 from quitmt.engine.driver import LOOKAHEAD
 from quitmt.engine.engine import Engine
 from quitmt.protocols import StoppingRule, Update
-from quitmt.types import Ask, Draw, Segment, Standing
+from quitmt.types import Draw, Request, Segment, Snapshot
 from simulation.replay import CHARACTERS_PER_TOKEN, Position, Recording, ReplayReranker
 from simulation.server import Replica, Server
 
@@ -50,7 +50,7 @@ class Result:
     latencies: list[float] = field(default_factory=list)
     tokens: int = 0
     used_tokens: int = 0
-    asked: int = 0
+    requested: int = 0
     arrived: int = 0
     aborted: int = 0
     """Candidates asked for and dropped before they were complete."""
@@ -111,9 +111,9 @@ class Simulation:
         ]
         self._used = np.cumsum(recording.tokens, axis=1)
         self._open: dict[str, _Open] = {}
-        self._asked: dict[tuple[int, int], tuple[_Open, int, int]] = {}
+        self._requested: dict[tuple[int, int], tuple[_Open, int, int]] = {}
         """(replica, request) → whose it is and which candidates."""
-        self._reranking: tuple[Sequence[Update[Position]], Sequence[list[Standing]], float] | None = None
+        self._reranking: tuple[Sequence[Update[Position]], Sequence[list[Snapshot]], float] | None = None
         self._rerank_end = math.inf
         self._submitted = 0
         self._progress = array("d")
@@ -140,7 +140,7 @@ class Simulation:
     def _end_step(self, number: int, horizon: float) -> None:
         replica = self._replicas[number]
         for request in replica.run(horizon):
-            opened, start, stop = self._asked.pop((number, request))
+            opened, start, stop = self._requested.pop((number, request))
             opened.running.discard((number, request))
             candidates = self._recording.pools[opened.pool].candidates[start:stop]
             self._result.arrived += stop - start
@@ -151,9 +151,9 @@ class Simulation:
     def _end_reranking(self) -> None:
         now, self._rerank_end = self._rerank_end, math.inf
         assert self._reranking is not None
-        updates, standings, seconds = self._reranking
+        updates, snapshots, seconds = self._reranking
         self._reranking = None
-        self._engine.settle(updates, standings, seconds)
+        self._engine.settle(updates, snapshots, seconds)
         for update in updates:
             after = update.state.size
             self._progress.extend((now, update.state.number, after - len(update.candidates), after))
@@ -164,11 +164,11 @@ class Simulation:
         while True:
             self._close_finished(now)
             self._admit(now)
-            asks = self._engine.asks()
-            if not asks:
+            requests = self._engine.requests()
+            if not requests:
                 break
-            for ask in asks:
-                self._send(ask)
+            for request in requests:
+                self._send(request)
         if self._reranking is None and self._engine.has_updates:
             self._rerank(now)
         for replica in self._replicas:
@@ -196,12 +196,12 @@ class Simulation:
         self._open[segment.id] = _Open(segment, pool, position, now)
         self._engine.admit(segment)
 
-    def _send(self, ask: Ask) -> None:
-        opened, step = self._open[ask.segment.id], self._rule.step
+    def _send(self, request: Request) -> None:
+        opened, step = self._open[request.segment.id], self._rule.step
         prompt, width = self._prompts[opened.pool], self._recording.tokens.shape[1]
-        self._result.asked += ask.stop - ask.start
-        for start in range(ask.start, ask.stop, step):
-            stop = min(start + step, ask.stop)
+        self._result.requested += request.stop - request.start
+        for start in range(request.start, request.stop, step):
+            stop = min(start + step, request.stop)
             number = min(range(len(self._replicas)), key=lambda n: self._replicas[n].outstanding)
             each = self._server.uncached_tokens(prompt)
             first = each if number in opened.prefilled else prompt
@@ -211,7 +211,7 @@ class Simulation:
             offset = opened.pool * width + start
             request = self._replicas[number].submit(key, offset, stop - start, prompt, first, each)
             opened.running.add((number, request))
-            self._asked[number, request] = (opened, start, stop)
+            self._requested[number, request] = (opened, start, stop)
 
     def _rerank(self, now: float) -> None:
         updates = self._engine.updates()
@@ -231,7 +231,7 @@ class Simulation:
                     del self._left[number]
             for number, request in opened.running:
                 self._replicas[number].abort(request)
-                _, start, stop = self._asked.pop((number, request))
+                _, start, stop = self._requested.pop((number, request))
                 self._result.aborted += stop - start
             size = finished.outcome.size
             self._result.sizes[opened.position] = size

@@ -1,6 +1,6 @@
-"""What is replayed: recorded pools with their standings computed once, and rules that ask for less at a time.
+"""What is replayed: recorded pools with their snapshots computed once, and rules that ask for less at a time.
 
-Standings come from the real rerankers, so a simulated run stops exactly where a live run over the same pools does.
+Snapshots come from the real rerankers, so a simulated run stops exactly where a live run over the same pools does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError
 from quitmt.files.pools import read_pools
 from quitmt.protocols import Reranker, StoppingRule, Update, Watch
-from quitmt.types import Candidate, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, Snapshot, StopReason
 
 CHARACTERS_PER_TOKEN = 4
 """For pools that do not say how many tokens their candidates have, and for sources."""
@@ -27,13 +27,13 @@ class Recording:
 
     pools: list[RecordedPool]
     tokens: npt.NDArray[np.int64]
-    standings: list[list[Standing]]
+    snapshots: list[list[Snapshot]]
     """Of each pool, after each ``stride`` candidates."""
     stride: int
 
     @property
     def scores(self) -> npt.NDArray[np.float64]:
-        return np.array([[standing.score for standing in trajectory] for trajectory in self.standings])
+        return np.array([[snapshot.score for snapshot in trajectory] for trajectory in self.snapshots])
 
 
 def read(path: str) -> list[RecordedPool]:
@@ -103,20 +103,20 @@ class ReplayReranker:
     signature = "replay"
 
     def __init__(self, recording: Recording) -> None:
-        self._standings = recording.standings
+        self._snapshots = recording.snapshots
         self._stride = recording.stride
 
     def open(self, segment: Segment) -> Position:
         number, pool = segment.id.split(":")
         return Position(int(number), int(pool))
 
-    def extend(self, updates: Sequence[Update[Position]]) -> list[list[Standing]]:
+    def extend(self, updates: Sequence[Update[Position]]) -> list[list[Snapshot]]:
         return [self._extend_one(update) for update in updates]
 
-    def _extend_one(self, update: Update[Position]) -> list[Standing]:
+    def _extend_one(self, update: Update[Position]) -> list[Snapshot]:
         position = update.state
         start, position.size = position.size, position.size + len(update.candidates)
-        known = self._standings[position.pool]
+        known = self._snapshots[position.pool]
         every, first = update.stride // self._stride, (start + update.stride) // self._stride - 1
         return known[first : position.size // self._stride : every]
 
@@ -148,8 +148,8 @@ class _OneStep:
     watch: Watch
     rule: StoppingRule
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        return self.watch.observe(standing)
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        return self.watch.observe(snapshot)
 
     def horizon(self, size: int) -> int:
         return min(self.rule.budget, (size // self.rule.step + 1) * self.rule.step)

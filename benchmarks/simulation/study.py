@@ -12,7 +12,7 @@ import numpy as np
 from quitmt.protocols import StoppingRule
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
-from quitmt.types import Candidate, RecordedPool, Segment, Standing
+from quitmt.types import Candidate, RecordedPool, Segment, Snapshot
 from simulation.loop import RerankCost, Result, simulate
 from simulation.replay import CHARACTERS_PER_TOKEN, Recording, StepAtATime
 from simulation.server import Server
@@ -62,7 +62,7 @@ class Study:
 
     def run(self, case: Case, scheduling: str, in_flight: int, replicas: int = 1, oldest_first: bool = False) -> Result:
         if case.alpha is None and scheduling == SPECULATIVE:
-            scheduling = WINDOW  # the full budget has no verdict to run ahead of
+            scheduling = WINDOW  # the full budget has no stop reason to run ahead of
         key = (case.key, scheduling, in_flight, replicas, oldest_first)
         if key not in self._known:
             start = time.perf_counter()
@@ -102,7 +102,7 @@ class Study:
 def published_workload(server: Server, concurrency: int, prompt: int = 128, output: int = 128) -> float:
     """Tokens a second of the closed loop that benchmarks publish: so many requests under way, no shared prompt."""
     pool = RecordedPool(Segment("0"), (Candidate("x", tokens=output),))
-    recording = Recording([pool], np.array([[output]]), [[Standing(1, 0, 0.0)]], 1)
+    recording = Recording([pool], np.array([[output]]), [[Snapshot(1, 0, 0.0)]], 1)
     alone = server.changed({"template_tokens": str(prompt)})
     result = simulate([0] * (5 * concurrency + 45), recording, Fixed(1, 1), alone, RerankCost(), in_flight=concurrency)
     return result.tokens / result.seconds

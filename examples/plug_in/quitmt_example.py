@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from quitmt import Ask, Candidate, Draw, Segment, Standing, Verdict
+from quitmt import Candidate, Draw, Request, Segment, Snapshot, StopReason
 from quitmt.sampling import Sampling
 
 
@@ -24,10 +24,10 @@ class Shuffle:
         self._separator, self._sampling, self._capitals = model, sampling, capitals
         self.signature = f"shuffle:{model}|capitals:{capitals}|{sampling.signature}"
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            texts = (self._text(ask.segment, index) for index in range(ask.start, ask.stop))
-            yield Draw(ask.segment, ask.start, tuple(map(Candidate, texts)))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            texts = (self._text(request.segment, index) for index in range(request.start, request.stop))
+            yield Draw(request.segment, request.start, tuple(map(Candidate, texts)))
 
     def close(self, segment: Segment) -> None:
         """Nothing is kept."""
@@ -73,12 +73,12 @@ class Waiting:
     def __init__(self, rule: Patience) -> None:
         self._rule, self._best, self._waited = rule, float("-inf"), 0
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        self._waited = 0 if standing.score > self._best else self._waited + 1
-        self._best = max(self._best, standing.score)
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        self._waited = 0 if snapshot.score > self._best else self._waited + 1
+        self._best = max(self._best, snapshot.score)
         if self._waited >= self._rule.steps:
-            return Verdict.STABLE
-        return Verdict.BUDGET if standing.size >= self._rule.budget else None
+            return StopReason.STABLE
+        return StopReason.BUDGET if snapshot.size >= self._rule.budget else None
 
     def horizon(self, size: int) -> int:
         """The next size at which it could stop: everything up to it may be generated at once."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quitmt.rewards import group_reward, reward
     from quitmt.stop.fixed import Fixed
     from quitmt.stop.window import Quit
-    from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Standing, Verdict
+    from quitmt.types import Candidate, Draw, Outcome, Request, Segment, Snapshot, StopReason
 
 _HOMES = {
     "quitmt.api": (
@@ -48,12 +48,11 @@ _HOMES = {
     "quitmt.rewards": ("group_reward", "reward"),
     "quitmt.stop.fixed": ("Fixed",),
     "quitmt.stop.window": ("Quit",),
-    "quitmt.types": ("Ask", "Candidate", "Draw", "Outcome", "Segment", "Standing", "Verdict"),
+    "quitmt.types": ("Request", "Candidate", "Draw", "Outcome", "Segment", "Snapshot", "StopReason"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Ask",
     "Candidate",
     "Draw",
     "Fixed",
@@ -61,10 +60,11 @@ __all__ = [
     "Outcome",
     "Quit",
     "QuitmtError",
+    "Request",
     "Segment",
-    "Standing",
+    "Snapshot",
+    "StopReason",
     "Translator",
-    "Verdict",
     "__version__",
     "best_of",
     "best_of_async",

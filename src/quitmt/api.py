@@ -43,7 +43,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
 from quitmt.recipe import Recipe, files, keywords
 from quitmt.recipe.build import build
-from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Standing, Verdict, at
+from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Snapshot, StopReason, at
 
 Source = str | Segment
 Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | QualityEstimator
@@ -54,12 +54,12 @@ Reward = Callable[[str, str], float] | Callable[[str, str], Awaitable[float]] | 
 class Moment:
     """One step of a run that is watched."""
 
-    standing: Standing
+    snapshot: Snapshot
     translation: str
     """The best candidate so far."""
     new: tuple[Candidate, ...]
     """The candidates of this step, at the first one also the anchors."""
-    verdict: Verdict | None
+    stop_reason: StopReason | None
     """Why it stopped, at the last step."""
 
 
@@ -197,15 +197,15 @@ class Translator:
 
         def observe(
             _: Segment,
-            standing: Standing,
+            snapshot: Snapshot,
             anchors: Sequence[Candidate],
             pool: Sequence[Candidate],
-            verdict: Verdict | None,
+            stop_reason: StopReason | None,
         ) -> None:
             nonlocal last
-            seen, new = (last.standing.size, ()) if last else (0, tuple(anchors))
-            best = at(standing.best, anchors, pool)
-            last = Moment(standing, best.text, (*new, *pool[seen:]), verdict)
+            seen, new = (last.snapshot.size, ()) if last else (0, tuple(anchors))
+            best = at(snapshot.best, anchors, pool)
+            last = Moment(snapshot, best.text, (*new, *pool[seen:]), stop_reason)
             moments.put_nowait(last)
 
         async def work() -> None:
@@ -214,8 +214,8 @@ class Translator:
                 await driver.warm()
                 async for _, finished in driver.run(_items([source], driver.signature, self.recipe.model.context)):
                     _raise_failure(finished)
-                    if last and last.verdict is None:  # only the next ask showed that there are no more
-                        moments.put_nowait(replace(last, new=(), verdict=finished.outcome.stop))
+                    if last and last.stop_reason is None:  # only the next ask showed that there are no more
+                        moments.put_nowait(replace(last, new=(), stop_reason=finished.outcome.stop))
             finally:
                 moments.put_nowait(None)
 
@@ -280,8 +280,8 @@ async def best_of_async(
 
 
 def _answers(outcomes: list[Outcome]) -> list[Outcome]:
-    """Without remarks, which compare a translation with its source: an answer need not say what its prompt says."""
-    return [replace(outcome, remarks=()) for outcome in outcomes]
+    """Without warnings, which compare a translation with its source: an answer need not say what its prompt says."""
+    return [replace(outcome, warnings=()) for outcome in outcomes]
 
 
 def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def watch(source: Source, model: str | Generator | Sample | None = None, **setti
     >>> def sample(source, start, stop):
     ...     return ["one", "two", "two", "two"][start:stop]
     >>> for moment in quitmt.watch("x", sample, k=2, w=2):
-    ...     print(moment.standing.size, moment.translation, moment.verdict)
+    ...     print(moment.snapshot.size, moment.translation, moment.stop_reason)
     2 one None
     4 two None
     4 two exhausted

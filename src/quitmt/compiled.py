@@ -1,7 +1,7 @@
 """Loops compiled by numba: without the GIL, and kept on disk so that only the first process compiles them.
 
-numba takes long to import, and many a process never needs it. So a decorated function is only a promise: its first call
-imports numba and puts what numba makes of the function in its place, for good. Until then it stands as ``_Promise``
+numba takes long to import, and many a process never needs it. So a decorated function is only a stub: its first call
+imports numba and puts what numba makes of the function in its place, for good. Until then it stands as ``_Stub``
 under its name in every module that imported it.
 
 Invariant: when numba looks at a function, the kernels that it calls are real ones already. They are found by their
@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _making = RLock()  # two threads may make the first call at once, and making one kernel makes others
 
 
-class _Promise:
+class _Stub:
     def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
         update_wrapper(self, function)
         self._function = function
@@ -39,7 +39,7 @@ class _Promise:
                 made = self._make(self._function)
                 for name in self._function.__code__.co_names:
                     found = names.get(name)
-                    if isinstance(found, _Promise) and found is not self:
+                    if isinstance(found, _Stub) and found is not self:
                         names[name] = found.made()
                 if names.get(self._function.__name__) is self:  # a call by that name costs no detour any more
                     names[self._function.__name__] = made
@@ -79,7 +79,7 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
             return njit(**settings)(function)
 
     def decorate(function: Function) -> Function:
-        return cast(Function, _Promise(function, make))
+        return cast(Function, _Stub(function, make))
 
     return decorate
 
@@ -90,4 +90,4 @@ def intrinsic(function: Callable[..., Any]) -> Any:
     def make(function: Callable[..., Any]) -> Any:
         return _numba().extending.intrinsic(function)
 
-    return _Promise(function, make)
+    return _Stub(function, make)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.types import Ask, Candidate, Draw, Effort, Outcome, Segment, Standing, Verdict
+from quitmt.types import Candidate, Draw, Effort, Outcome, Request, Segment, Snapshot, StopReason
 
 State = TypeVar("State")
 Arena = TypeVar("Arena")
@@ -56,7 +56,7 @@ class Generator(Protocol):
     @property
     def signature(self) -> str: ...
 
-    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Yield the asked candidates as they come, in any order and in any number of draws an ask.
 
         A segment that cannot be drawn yields a draw with ``error``; the others go on.
@@ -74,7 +74,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[State]):
-    """New samples for one segment; a standing is wanted after each ``stride`` of them and after the last. Anchors come
+    """New samples for one segment; a snapshot is wanted after each ``stride`` of them and after the last. Anchors come
     with the first update of a segment, or never."""
 
     state: State
@@ -90,11 +90,11 @@ class RerankerTraits:
     needs_source: bool = False
     """Scores mean nothing without a source: a segment that has none fails."""
     gives_rivals: bool = False
-    """Standings tell how the best candidate stands against each other one, as exact MBR can."""
+    """Snapshots tell how the best candidate stands against each other one, as exact MBR can."""
     running_best: bool = False
     """The best score is a running maximum: no candidate's score changes as the pool grows."""
-    standings_cost: bool = False
-    """Each standing is computed anew, so none is asked for that no rule looks at."""
+    snapshots_cost: bool = False
+    """Each snapshot is computed anew, so none is asked for that no rule looks at."""
     segments_at_once: int | None = None
     """Reranked in one call at most, where each takes long; None is no limit."""
     takes_anchors: bool = False
@@ -102,7 +102,7 @@ class RerankerTraits:
     judges_itself: bool = False
     """A sample is among its own judges, as in the paper: rules then need more candidates before they look."""
     gives_scores: bool = False
-    """Standings tell the scores of all samples so far, and not only the best one."""
+    """Snapshots tell the scores of all samples so far, and not only the best one."""
     votes: bool = False
     """The score of a sample is the share of samples that give its answer."""
     comparable: bool = True
@@ -114,7 +114,7 @@ class Reranker(Protocol[State]):
     """Scores pools as they grow; higher is better, ties go to anchors in their order, then to the lowest index.
 
     Optional: ``traits``; ``effort(state)``, which tells what was computed for a segment; ``ranked(state)``, the index
-    and the score of each distinct candidate as of the last standing, the best first; ``apart``, a best score below
+    and the score of each distinct candidate as of the last snapshot, the best first; ``apart``, a best score below
     which the candidates have little in common.
     """
 
@@ -125,19 +125,19 @@ class Reranker(Protocol[State]):
         """The empty pool of a segment."""
         ...
 
-    def extend(self, updates: Sequence[Update[State]]) -> Sequence[list[Standing] | QuitmtError]:
-        """Add candidates to several pools at once; for each, the standings, or why this one segment failed."""
+    def extend(self, updates: Sequence[Update[State]]) -> Sequence[list[Snapshot] | QuitmtError]:
+        """Add candidates to several pools at once; for each, the snapshots, or why this one segment failed."""
         ...
 
 
 class Watch(Protocol):
-    """A rule at work on one segment; it sees the trajectory of standings and nothing else.
+    """A rule at work on one segment; it sees the trajectory of snapshots and nothing else.
 
     Optional: ``kept_signals``, numbers that the segment's outcome is to have, for the steering of later segments.
     """
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        """Called once a step, in order; a verdict ends the segment."""
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        """Called once a step, in order; a stop reason ends the segment."""
         ...
 
     def horizon(self, size: int) -> int:
@@ -189,7 +189,7 @@ class StoppingRule(Protocol):
 
     @property
     def step(self) -> int:
-        """Candidates from one standing to the next (k)."""
+        """Candidates from one snapshot to the next (k)."""
         ...
 
     @property

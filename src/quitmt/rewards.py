@@ -114,12 +114,12 @@ class GroupReward(_Scored):
             for state, places in zip(states, groups, strict=True)
         ]
         found = [0.0] * len(texts)
-        for places, update, standings in zip(groups, updates, self._reranker.extend(updates), strict=True):
-            if isinstance(standings, QuitmtError):
-                raise standings
+        for places, update, snapshots in zip(groups, updates, self._reranker.extend(updates), strict=True):
+            if isinstance(snapshots, QuitmtError):
+                raise snapshots
             scores = {texts[places[index]]: score for index, score in ranked(self._reranker, update.state)}
             if len(places) == 1:  # nobody to compare with: what the reranker says of a single candidate
-                scores = {texts[places[0]]: standings[-1].score}
+                scores = {texts[places[0]]: snapshots[-1].score}
             for place in places:
                 if texts[place] not in scores:
                     raise RerankError(f"{self.__name__} gave completion {place} no score")

@@ -74,7 +74,7 @@ def at(index: int, anchors: Sequence[Candidate], candidates: Sequence[Candidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """A request for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. A request that starts
     at 0 includes the segment's anchors, if the generator makes any, unless ``anchors`` is false. It may include
     nothing else: then ``stop`` is 0."""
@@ -116,7 +116,7 @@ class Rivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Snapshot:
     """Where a reranker stands after a step: all that a stopping rule sees of a segment."""
 
     size: int
@@ -136,7 +136,7 @@ class Standing:
         return None if self.scores is None else float(self.scores().mean())
 
 
-class Verdict(StrEnum):
+class StopReason(StrEnum):
     """Why a segment stopped."""
 
     STABLE = "stable"
@@ -197,7 +197,7 @@ class Outcome:
     index: int | None
     score: float | None
     size: int
-    stop: Verdict
+    stop: StopReason
     trajectory: tuple[float, ...]
     """R_1, R_2, …: the best score after each step."""
     seconds: Seconds = field(default_factory=Seconds)
@@ -210,8 +210,8 @@ class Outcome:
     that was never begun."""
     recipe: Mapping[str, Any] | None = None
     """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
-    remarks: tuple[str, ...] = ()
-    """What the translation may have lost, in the words of ``quitmt.remarks``: "several sentences", "much shorter", …"""
+    warnings: tuple[str, ...] = ()
+    """What the translation may have lost, as in ``quitmt.warnings``: "several sentences", "much shorter", …"""
     origin: str = ""
     """Where the translation comes from, if it is an anchor: ``greedy``, ``beam:4``, ``given``."""
     anchors: int = 0
@@ -251,7 +251,7 @@ class Finished:
 
     @classmethod
     def without_candidates(
-        cls, segment: Segment, stop: Verdict, signature: str, error: QuitmtError | None = None
+        cls, segment: Segment, stop: StopReason, signature: str, error: QuitmtError | None = None
     ) -> Finished:
         """One that needed none, or that was never begun."""
         told = None if error is None else str(error)
@@ -280,9 +280,9 @@ class RecordedPool:
     """The signature of what sampled it, if that is known."""
     anchors: tuple[Candidate, ...] = ()
     stop: str = ""
-    """Why it has no more candidates, if that is known: a ``Verdict`` of the run that kept it."""
+    """Why it has no more candidates, if that is known: a ``StopReason`` of the run that kept it."""
 
     @property
     def stopped_early(self) -> bool:
         """Whether there might have been more candidates, of which it tells nothing."""
-        return self.stop not in ("", Verdict.BUDGET, Verdict.EXHAUSTED)
+        return self.stop not in ("", StopReason.BUDGET, StopReason.EXHAUSTED)

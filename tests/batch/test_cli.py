@@ -14,7 +14,7 @@ from quitmt.batch.plan import Plan
 from quitmt.batch.run import BatchSummary
 from quitmt.batch.tally import PartTally
 from quitmt.cli.batch import BatchProgress, summary_lines
-from quitmt.remarks import COPIED
+from quitmt.warnings import COPIED
 from tests.batch.jobs import FUNCTIONS
 from tests.conftest import Ran
 
@@ -52,7 +52,7 @@ def test_bad_input_is_one_sentence(quitmt: Callable[..., Ran], tmp_path: Path, w
 def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:
     total = PartTally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
     total.stops.update({"decided": 79, "failed": 1})
-    total.remarks[COPIED] = 1
+    total.warnings[COPIED] = 1
     plan = Plan((60, 40), 90, ())
     lines = summary_lines(plan, total, 7200.0, 4, 2.0)
     assert lines == [

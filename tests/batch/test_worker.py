@@ -23,7 +23,7 @@ from quitmt.batch.worker import Broken, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
 from quitmt.recipe import Recipe
-from quitmt.types import Outcome, Seconds, Verdict
+from quitmt.types import Outcome, Seconds, StopReason
 from tests.batch import functions
 from tests.batch.jobs import files_of, planned, recipe, results, worked
 
@@ -238,14 +238,14 @@ def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob
 def test_every_field_of_an_outcome_has_a_column() -> None:
     """Whoever adds a field to outcomes is told of the schema here."""
     whole = Outcome(
-        "1", "s", "t", 0, 0.5, 8, Verdict.BUDGET, (0.5,), Seconds(), "sig", "err", None, 8, None, ("r",), "greedy", 1
+        "1", "s", "t", 0, 0.5, 8, StopReason.BUDGET, (0.5,), Seconds(), "sig", "err", None, 8, None, ("r",), "greedy", 1
     )
     assert to_fields(whole).keys() - set(TIMED) - {"recipe"} <= SCHEMA.keys()
 
 
 def test_tallies_add_up() -> None:
     rows = [
-        {"size": 8, "budget": 16, "anchors": 2, "stop": "decided", "signature": "s", "remarks": ["much shorter"]},
+        {"size": 8, "budget": 16, "anchors": 2, "stop": "decided", "signature": "s", "warnings": ["much shorter"]},
         {"size": 0, "stop": "stable", "signature": "s"},
         {"size": 0, "stop": "failed", "signature": "s", "error": "no"},
     ]

@@ -1,4 +1,4 @@
-"""The fuzz of the server, in its quick form: one command, and what it promises."""
+"""The fuzz of the server, in its quick form: one command, and what it guarantees."""
 
 from __future__ import annotations
 

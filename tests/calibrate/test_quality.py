@@ -1,4 +1,4 @@
-"""Promises about quality: chains of rules, what is scored, and whether they are kept where the truth is known."""
+"""Guarantees about quality: chains of rules, what is scored, and whether they are kept where the truth is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counting:
     name, needs_source, needs_reference, lower_is_better = "counted", True, True, False
 
     def __init__(self) -> None:
-        self.asked = list[tuple[str, str, str]]()
+        self.requested = list[tuple[str, str, str]]()
 
     def signature_for(self, references: int) -> str:
         return f"counted|refs:{references}"
@@ -42,7 +42,7 @@ class Counting:
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
     ) -> list[Scores]:
         assert test_set.sources is not None
-        self.asked += zip(test_set.sources, systems[0], test_set.references[0], strict=True)
+        self.requested += zip(test_set.sources, systems[0], test_set.references[0], strict=True)
         values = np.array([float(text.partition(" ")[0]) for text in systems[0]])
         return [Scores(values, float(values.mean()))]
 
@@ -91,8 +91,8 @@ def test_chains_share_the_error() -> None:
     assert REQUEST.error == pytest.approx(0.05)
 
 
-def test_the_promise_is_kept_where_the_truth_is_known() -> None:
-    """Rules get worse one after the other, and from the fourth on they break the promise. What only looks good breaks
+def test_the_guarantee_is_kept_where_the_truth_is_known() -> None:
+    """Rules get worse one after the other, and from the fourth on they break the guarantee. What only looks good breaks
     it often, so the test could fail."""
     means, noise = [0, -0.2, -0.6, -1.05, -1.1, -1.2], [0.5, 2, 4, 5, 5, 5]
     broken = careless = 0
@@ -101,7 +101,7 @@ def test_the_promise_is_kept_where_the_truth_is_known() -> None:
         [found] = quality.tested([one], [None], REQUEST)
         broken += found.passed > 3
         careless += bool((found.differences["m"][3:] > -0.1).any())
-    assert broken <= 15  # 7.5 are promised; the 99.5th percentile of a binomial
+    assert broken <= 15  # 7.5 are guaranteed; the 99.5th percentile of a binomial
     assert careless > 56
 
 
@@ -114,10 +114,10 @@ def test_each_translation_is_scored_once() -> None:
     found = choose.replayed(seen, replace(REQUEST, rules=("headroom:top=999", "fixed")))
     metric = Counting()
     one = winners(seen, own, found).judged(metric, [[f"r{i}" for i in range(6)]])
-    assert len(metric.asked) == len(set(metric.asked))
-    assert [text for source, text, _ in metric.asked if source == "s0"] == [own[0].candidates[0].text]
-    assert [text for source, text, _ in metric.asked if source == "s1"] == ["99 best"]
-    assert all(reference == f"r{source[1:]}" for source, _, reference in metric.asked)
+    assert len(metric.requested) == len(set(metric.requested))
+    assert [text for source, text, _ in metric.requested if source == "s0"] == [own[0].candidates[0].text]
+    assert [text for source, text, _ in metric.requested if source == "s1"] == ["99 best"]
+    assert all(reference == f"r{source[1:]}" for source, _, reference in metric.requested)
     fixed = one.chosen[1]
     for segment, pool in enumerate(own):
         first = max(pool.candidates[:4], key=lambda c: (c.scores or {})["q"])
@@ -143,14 +143,14 @@ def test_the_cheapest_that_is_proven(tmp_path: Path) -> None:
     assert found.rule == min(proven, key=lambda point: point.mean_size).rule
     chosen = next(point for point in found.curve if point.rule == found.rule)
     assert chosen.mean_size < 16 and abs((chosen.quality or {})["counted"]) < 0.1
-    assert str(found.promise) == (
+    assert str(found.guarantee) == (
         "with 95% confidence, the mean quality is equivalent to the whole pool's within 0.1 sd by counted"
     )
     path = str(tmp_path / "p.json")
     profile.write(found, path)
     assert profile.read(path) == found
     granted = auto.rule("qe:recorded:q", RerankerTraits("qe", running_best=True), Wish(), found, k=4, n=16)
-    assert str(granted) == f"{found.rule}: {found.promise}"
+    assert str(granted) == f"{found.rule}: {found.guarantee}"
 
 
 def test_better_is_no_failure() -> None:
@@ -158,11 +158,11 @@ def test_better_is_no_failure() -> None:
     sure, enough = (calibrated(150, replace(REQUEST, not_worse=not_worse)) for not_worse in (False, True))
     sizes = {point.rule: point.mean_size for point in sure.curve}
     assert sizes[enough.rule] <= sizes[sure.rule]
-    assert "is not worse than the whole pool's by more than 0.1 sd by counted" in str(enough.promise)
+    assert "is not worse than the whole pool's by more than 0.1 sd by counted" in str(enough.guarantee)
 
 
 def test_segments_without_a_score_are_left_out() -> None:
-    assert calibrated(60, REQUEST, gap=True).promise.segments == 59
+    assert calibrated(60, REQUEST, gap=True).guarantee.segments == 59
 
 
 def test_too_few_segments() -> None:
@@ -221,12 +221,12 @@ def test_references_go_by_the_numbers_of_lines() -> None:
 @pytest.mark.parametrize(
     ("where", "name", "value"),
     [
-        ("promise", "margin", "x"),
-        ("promise", "not_worse", 1),
-        ("promise", "confidence", None),
-        ("promise", "metrics", {"m": "15"}),
-        ("promise", "metrics", {"m": float("inf")}),
-        ("promise", "signatures", {"m": 1}),
+        ("guarantee", "margin", "x"),
+        ("guarantee", "not_worse", 1),
+        ("guarantee", "confidence", None),
+        ("guarantee", "metrics", {"m": "15"}),
+        ("guarantee", "metrics", {"m": float("inf")}),
+        ("guarantee", "signatures", {"m": 1}),
         ("curve", "quality", {"m": None}),
         ("curve", "segments", 3.5),
     ],

@@ -1,4 +1,4 @@
-"""The promises: exact tail probabilities, and what they come to over many calibration sets."""
+"""The guarantees: exact tail probabilities, and what they come to over many calibration sets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rising(rng: np.random.Generator, segments: int) -> np.ndarray:
     return np.linspace(0, 0.38, 20)[:, None] > rng.random(segments)
 
 
-def test_learn_then_test_errs_no_more_often_than_promised() -> None:
+def test_learn_then_test_errs_no_more_often_than_guaranteed() -> None:
     """The risk of the chosen rule is above 0.1 for at most a tenth of 2,000 calibration sets, up to chance."""
     rng = np.random.default_rng(3)
     chosen = [risk.learn_then_test(rising(rng, 100), 0.1, 0.1) for _ in range(2000)]

@@ -30,7 +30,7 @@ def pools(tmp_path: Path, make_pool: Callable[[int, int], list[str]]) -> Path:
     return path
 
 
-def test_from_pools_to_a_run_that_keeps_the_promise(
+def test_from_pools_to_a_run_that_keeps_the_guarantee(
     quitmt: Quitmt, pools: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     profile = tmp_path / "chrf.json"
@@ -64,7 +64,7 @@ def test_from_pools_to_a_run_that_keeps_the_promise(
     assert other.code == 0
     told = f"they are for the candidates of {MODEL}|t:1.2, not of {MODEL}|t:0.7"
     assert f"the figures of this rule need not hold here: {told}" in caplog.text
-    assert f"stopping by {found['rule']}, without the promise of its profile\n" in other.err
+    assert f"stopping by {found['rule']}, without the guarantee of its profile\n" in other.err
     assert "confidence" not in other.err
     caplog.clear()
     same = quitmt("translate", text, *OLD, "--profile", profile, "--seed", 8)
@@ -91,7 +91,7 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
         (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
 )
-def test_what_cannot_be_promised(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_guaranteed(quitmt: Quitmt, pools: Path, words: list[str], said: str) -> None:
     done = quitmt("calibrate", pools, "-n", 64, *words, "-q")
     assert done.code == 2
     assert done.err.startswith(f"quitmt: {said}") and done.err.count("\n") == 1

@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.conftest import Ran
 
 from quitmt.cli.demo import Shown, closing, described, summary
-from quitmt.types import Outcome, Verdict
+from quitmt.types import Outcome, StopReason
 
 
 def shown(way: str, translation: str, size: int, seconds: float) -> Shown:
-    return Shown(way, Outcome("1", "source", translation, 0, 1.0, size, Verdict.BUDGET, (1.0,)), seconds)
+    return Shown(way, Outcome("1", "source", translation, 0, 1.0, size, StopReason.BUDGET, (1.0,)), seconds)
 
 
 def row(greedy: str, reranked: str, default: str) -> list[Shown]:

@@ -20,7 +20,7 @@ LANGUAGES = ("--src", "en", "--tgt", "pt")
 NAME = "GEMBA-MQM:m"
 
 
-def verdict(translation: str) -> str:
+def stop_reason(translation: str) -> str:
     """As many minor errors as there are x; nothing that can be read for a question mark."""
     if "?" in translation:
         return "What a nice translation."
@@ -37,7 +37,7 @@ def body_of(request: dict[str, Any]) -> dict[str, Any]:
 def server() -> Iterator[Server]:
     async def answer(_: int, request: web.Request) -> web.StreamResponse:
         last = (await request.json())["messages"][-1]["content"]
-        said = verdict(re.findall(r"<text>(.*?)</text>", last, re.DOTALL)[1])
+        said = stop_reason(re.findall(r"<text>(.*?)</text>", last, re.DOTALL)[1])
         return web.json_response({"choices": [{"message": {"content": said}, "finish_reason": "stop"}]})
 
     with scripted_server(answer) as one:

@@ -66,7 +66,7 @@ class Rule:
     budget: int = 8
     signature = "rule"
     def open(self): return self
-    def observe(self, standing): raise LookupError("which one?")
+    def observe(self, snapshot): raise LookupError("which one?")
     def horizon(self, size): return 8
 """
 LINES = 200

@@ -6,13 +6,23 @@ import pytest
 
 from quitmt.cli.progress import UNIT, Bar, Bill, Progress
 from quitmt.errors import GenerationError
-from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, Verdict
+from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, StopReason
 
 
 def finished(generate: float, size: int, *, tokens: int | None = 5, kept: int | None = None) -> Finished:
     segment = Segment("1", "a source")
     outcome = Outcome(
-        "1", "a source", "a text", 0, 0.5, size, Verdict.DECIDED, (0.5,), Seconds(generate, 0.25), budget=20, anchors=1
+        "1",
+        "a source",
+        "a text",
+        0,
+        0.5,
+        size,
+        StopReason.DECIDED,
+        (0.5,),
+        Seconds(generate, 0.25),
+        budget=20,
+        anchors=1,
     )
     pool = [Candidate("a text", tokens=tokens)] * (size if kept is None else kept)
     return Finished(segment, outcome, pool, anchors=[Candidate("an anchor", tokens=7)])
@@ -56,7 +66,8 @@ def test_the_first_failure_is_the_first_of_the_input() -> None:
     for position in (5, 2, 9):
         segment = Segment(str(position), "a source")
         progress.add(
-            Finished.without_candidates(segment, Verdict.FAILED, "", GenerationError(f"error of {position}")), position
+            Finished.without_candidates(segment, StopReason.FAILED, "", GenerationError(f"error of {position}")),
+            position,
         )
     assert (progress.failed, progress.first_error) == (3, "error of 2")
 

@@ -35,7 +35,7 @@ def timeless(text: str) -> list[dict[str, Any]]:
     return [{**fields, "seconds": None} for fields in outcomes(text)]
 
 
-def test_an_outcome_line_has_what_is_promised(quitmt: Quitmt, pools: Path) -> None:
+def test_an_outcome_line_has_what_is_guaranteed(quitmt: Quitmt, pools: Path) -> None:
     ran = quitmt("rerank", pools, "--jsonl", "-k", 4, "-w", 2, "-n", 32)
     first = outcomes(ran.out)[0]
     assert list(first) == [

@@ -21,7 +21,7 @@ from tests.servers.fake_openai import scripted_server, text_of
 from quitmt.cli.run import Outputs
 from quitmt.files import journal
 from quitmt.files.outputs import Output
-from quitmt.types import Candidate, Finished, Outcome, Segment, Verdict
+from quitmt.types import Candidate, Finished, Outcome, Segment, StopReason
 
 Quitmt = Callable[..., Ran]
 HALF = "half of a pair: \ud83d"
@@ -182,7 +182,7 @@ def test_outputs_are_on_the_disk_before_the_journal_goes(
 def test_a_failed_segment_is_a_blank_line(tmp_path: Path) -> None:
     """Also one that had a translation when it failed; its outcome keeps that."""
     outputs = Outputs(8, text=Output(str(tmp_path / "t")), outcomes=Output(str(tmp_path / "j")))
-    outcome = Outcome("1", "s", "the best so far", 0, 0.5, 4, Verdict.FAILED, (0.5,), error="the server died")
+    outcome = Outcome("1", "s", "the best so far", 0, 0.5, 4, StopReason.FAILED, (0.5,), error="the server died")
     outputs.write(Finished(Segment("1", "s"), outcome, (Candidate("the best so far"),)))
     outputs.close()
     assert (tmp_path / "t").read_text() == "\n"

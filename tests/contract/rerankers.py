@@ -1,6 +1,6 @@
 """The one contract of rerankers, as classes: a test class with a fixture ``make`` inherits its tests.
 
-``make()`` gives a reranker, equal ones each time; its scope is the class. What is promised bit for bit is compared so:
+``make()`` gives a reranker, equal ones each time; its scope is the class. Scores guaranteed bit for bit are compared:
 a class whose scores depend on their batches in rounding says so by a method ``assert_same`` of its own.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from quitmt.errors import QuitmtError, RerankError
 from quitmt.protocols import Reranker, RerankerTraits, Update, traits_of
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 SEGMENTS = [Segment("a", "The old cat slept near the house."), Segment("b", "A dog ate little today.")]
 WORDS = "o a um gato cão casa rua velha nova viu comeu dormiu perto longe de da do muito pouco hoje".split()
@@ -62,7 +62,7 @@ def extend(
     candidates: Sequence[Candidate],
     stride: int = STRIDE,
     anchors: Sequence[Candidate] = (),
-) -> list[Standing]:
+) -> list[Snapshot]:
     [found] = reranker.extend([Update(state, candidates, stride, anchors)])
     assert not isinstance(found, QuitmtError), found
     return found
@@ -75,8 +75,8 @@ def grow(
     segment: Segment = SEGMENTS[0],
     stride: int = STRIDE,
     anchors: Sequence[Candidate] = (),
-) -> list[Standing]:
-    """The standings of a pool that grows at some sizes."""
+) -> list[Snapshot]:
+    """The snapshots of a pool that grows at some sizes."""
     state, found = reranker.open(segment), []
     for start, stop in zip([0, *cuts], [*cuts, len(pool)], strict=True):
         found += extend(reranker, state, pool[start:stop], stride, anchors if start == 0 else ())
@@ -84,7 +84,7 @@ def grow(
 
 
 class RerankerContract:
-    """What every reranker promises."""
+    """What every reranker guarantees."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -93,33 +93,33 @@ class RerankerContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def every(cls, reranker: Reranker[Any]) -> list[Standing]:
+    def every(cls, reranker: Reranker[Any]) -> list[Snapshot]:
         """After every candidate of the first pool, which came all at once."""
         return grow(reranker, POOLS[0], stride=1)
 
-    def assert_same(self, found: object, expected: Sequence[Standing]) -> None:
+    def assert_same(self, found: object, expected: Sequence[Snapshot]) -> None:
         assert found == list(expected)
 
-    def test_the_best_is_one_of_those_there(self, every: list[Standing]) -> None:
+    def test_the_best_is_one_of_those_there(self, every: list[Snapshot]) -> None:
         assert [one.size for one in every] == list(range(1, len(POOLS[0]) + 1))
-        for standing in every:
-            assert 0 <= standing.best < standing.size and np.isfinite(standing.score)
-        assert len({standing.score for standing in every}) > 1  # winners change, or what follows would hold for nothing
+        for snapshot in every:
+            assert 0 <= snapshot.best < snapshot.size and np.isfinite(snapshot.score)
+        assert len({snapshot.score for snapshot in every}) > 1  # winners change, or what follows would hold for nothing
 
-    def test_a_standing_after_each_stride_and_after_the_last(self, reranker: Reranker[Any]) -> None:
+    def test_a_snapshot_after_each_stride_and_after_the_last(self, reranker: Reranker[Any]) -> None:
         state = reranker.open(SEGMENTS[0])
         assert [one.size for one in extend(reranker, state, POOLS[0][:10])] == [4, 8, 10]
         assert [one.size for one in extend(reranker, state, POOLS[0][10:13])] == [13]
         assert [one.size for one in extend(reranker, state, POOLS[0][13:21])] == [17, 21]
 
-    def test_growing_in_any_steps_changes_nothing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+    def test_growing_in_any_steps_changes_nothing(self, reranker: Reranker[Any], every: list[Snapshot]) -> None:
         for cuts, stride in GROWTHS:
             found = grow(reranker, POOLS[0], cuts, stride=stride)
             assert {*cuts, len(POOLS[0])} <= {one.size for one in found}
             self.assert_same(found, [every[one.size - 1] for one in found])
 
-    def test_a_standing_is_that_of_the_candidates_so_far_alone(
-        self, reranker: Reranker[Any], every: list[Standing]
+    def test_a_snapshot_is_that_of_the_candidates_so_far_alone(
+        self, reranker: Reranker[Any], every: list[Snapshot]
     ) -> None:
         for size in (1, 2, 9, 17, 24):
             self.assert_same(grow(reranker, POOLS[0][:size])[-1:], [every[size - 1]])
@@ -131,7 +131,7 @@ class RerankerContract:
 
     def test_segments_may_grow_unevenly(self, reranker: Reranker[Any]) -> None:
         states = [reranker.open(segment) for segment in SEGMENTS]
-        found: list[list[Standing]] = [[], []]
+        found: list[list[Snapshot]] = [[], []]
         for spans in ({0: (0, 3), 1: (0, 20)}, {1: (20, 21)}, {1: (21, 32), 0: (3, 21)}, {0: (21, 32)}):
             updates = [Update(states[place], POOLS[place][start:stop], 1) for place, (start, stop) in spans.items()]
             for place, result in zip(spans, reranker.extend(updates), strict=True):
@@ -140,16 +140,16 @@ class RerankerContract:
         for place, pool in enumerate(POOLS):
             self.assert_same(found[place], grow(reranker, pool, segment=SEGMENTS[place], stride=1))
 
-    def test_two_runs_of_one_segment_share_nothing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+    def test_two_runs_of_one_segment_share_nothing(self, reranker: Reranker[Any], every: list[Snapshot]) -> None:
         one, other = reranker.open(SEGMENTS[0]), reranker.open(SEGMENTS[0])
         extend(reranker, other, POOLS[1])
         self.assert_same(extend(reranker, one, POOLS[0], 1), every)
 
     def test_identical_candidates_tie_to_the_first(self, reranker: Reranker[Any]) -> None:
         pool = [Candidate("o gato dormiu", scores={"q": 1.0, "r": 0.5})] * 9
-        assert [standing.best for standing in grow(reranker, pool, [4])] == [0, 0, 0]
+        assert [snapshot.best for snapshot in grow(reranker, pool, [4])] == [0, 0, 0]
 
-    def test_nothing_new_is_no_standing(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+    def test_nothing_new_is_no_snapshot(self, reranker: Reranker[Any], every: list[Snapshot]) -> None:
         assert list(reranker.extend([])) == []
         state = reranker.open(SEGMENTS[0])
         assert extend(reranker, state, []) == []
@@ -176,40 +176,40 @@ class RerankerContract:
 
 
 class AnchoredContract(RerankerContract):
-    """What a reranker promises that takes anchors. ``tells_good`` is False for one that may like none of them."""
+    """What a reranker guarantees that takes anchors. ``tells_good`` is False for one that may like none of them."""
 
     tells_good = True
 
     @pytest.fixture(scope="class")
     @classmethod
-    def anchored(cls, reranker: Reranker[Any]) -> list[Standing]:
+    def anchored(cls, reranker: Reranker[Any]) -> list[Snapshot]:
         """After every candidate of a pool, which came all at once with its anchors."""
         return grow(reranker, APART, stride=1, anchors=ANCHORS)
 
     def test_the_best_is_an_anchor_or_one_of_the_samples_there(
-        self, reranker: Reranker[Any], anchored: list[Standing]
+        self, reranker: Reranker[Any], anchored: list[Snapshot]
     ) -> None:
         assert traits_of(reranker, RerankerTraits).takes_anchors
         assert [one.size for one in anchored] == list(range(1, len(APART) + 1))
-        for standing in anchored:
-            assert -len(ANCHORS) <= standing.best < standing.size and np.isfinite(standing.score)
-            assert standing.best != -4  # which is the same text as -3
+        for snapshot in anchored:
+            assert -len(ANCHORS) <= snapshot.best < snapshot.size and np.isfinite(snapshot.score)
+            assert snapshot.best != -4  # which is the same text as -3
         assert any(one.best < 0 for one in anchored) or not self.tells_good
 
     def test_growing_anchored_in_any_steps_changes_nothing(
-        self, reranker: Reranker[Any], anchored: list[Standing]
+        self, reranker: Reranker[Any], anchored: list[Snapshot]
     ) -> None:
         for cuts, stride in GROWTHS:
             found = grow(reranker, APART, cuts, stride=stride, anchors=ANCHORS)
             self.assert_same(found, [anchored[one.size - 1] for one in found])
 
-    def test_an_anchored_standing_is_that_of_the_candidates_so_far_alone(
-        self, reranker: Reranker[Any], anchored: list[Standing]
+    def test_an_anchored_snapshot_is_that_of_the_candidates_so_far_alone(
+        self, reranker: Reranker[Any], anchored: list[Snapshot]
     ) -> None:
         for size in (1, 2, 9, 17, 28):
             self.assert_same(grow(reranker, APART[:size], anchors=ANCHORS)[-1:], [anchored[size - 1]])
 
-    def test_anchors_of_one_segment_are_not_another_s(self, reranker: Reranker[Any], anchored: list[Standing]) -> None:
+    def test_anchors_of_one_segment_are_not_another_s(self, reranker: Reranker[Any], anchored: list[Snapshot]) -> None:
         states = [reranker.open(SEGMENTS[0]) for _ in range(3)]
         first, second, third = reranker.extend(
             [
@@ -222,7 +222,7 @@ class AnchoredContract(RerankerContract):
         self.assert_same(second, grow(reranker, APART, stride=1))
         self.assert_same(third, grow(reranker, APART, stride=1, anchors=ANCHORS[:2]))
 
-    def test_anchors_may_come_before_the_first_sample(self, reranker: Reranker[Any], anchored: list[Standing]) -> None:
+    def test_anchors_may_come_before_the_first_sample(self, reranker: Reranker[Any], anchored: list[Snapshot]) -> None:
         state = reranker.open(SEGMENTS[0])
         assert extend(reranker, state, [], anchors=ANCHORS) == []
         self.assert_same(extend(reranker, state, APART, 1), anchored)
@@ -245,11 +245,11 @@ class AnchoredContract(RerankerContract):
 
 
 class FailingContract(RerankerContract):
-    """What a reranker promises that fails with some texts; ``bad`` is a candidate it fails with."""
+    """What a reranker guarantees that fails with some texts; ``bad`` is a candidate it fails with."""
 
     bad = Candidate(UNENCODABLE)
 
-    def test_a_segment_that_fails_fails_alone(self, reranker: Reranker[Any], every: list[Standing]) -> None:
+    def test_a_segment_that_fails_fails_alone(self, reranker: Reranker[Any], every: list[Snapshot]) -> None:
         segments = [SEGMENTS[0], Segment("culprit", "It rains."), SEGMENTS[1]]
         states = [reranker.open(segment) for segment in segments]
         pools = [POOLS[0][:20], [*POOLS[1][:5], self.bad, *POOLS[1][5:]], POOLS[1]]
@@ -260,7 +260,7 @@ class FailingContract(RerankerContract):
         self.assert_same(extend(reranker, states[0], POOLS[0][20:], 1), every[20:])
 
     def test_a_segment_that_fails_with_an_anchor_fails_alone(
-        self, reranker: Reranker[Any], every: list[Standing]
+        self, reranker: Reranker[Any], every: list[Snapshot]
     ) -> None:
         fine, culprit = reranker.open(SEGMENTS[0]), reranker.open(Segment("culprit", "It rains."))
         bad = Update(culprit, POOLS[1], 1, [ANCHORS[0], self.bad])
@@ -274,7 +274,7 @@ class CloseContract(RerankerContract):
 
     tolerance = 1e-5
 
-    def assert_same(self, found: object, expected: Sequence[Standing]) -> None:
+    def assert_same(self, found: object, expected: Sequence[Snapshot]) -> None:
         assert isinstance(found, list)
         assert [one.size for one in found] == [one.size for one in expected]
         # Two candidates judge each other: where a utility is the same both ways, only rounding tells them apart.
@@ -284,7 +284,7 @@ class CloseContract(RerankerContract):
 
 
 class ExactContract(RerankerContract):
-    """What exact MBR promises: the mean over all candidates, added up in the order of the pool, duplicates counted."""
+    """What exact MBR guarantees: the mean over all candidates, added up in the order of the pool, with duplicates."""
 
     def plain(self, reranker: Any, pool: Sequence[Candidate]) -> list[tuple[int, float]]:
         """The best index and its score after each candidate, by the definition, in plain Python."""
@@ -304,7 +304,7 @@ class ExactContract(RerankerContract):
             found.append((sums.index(max(sums)), max(sums) / size))
         return found
 
-    def test_scores_are_means_in_the_order_of_the_pool(self, reranker: Any, every: list[Standing]) -> None:
+    def test_scores_are_means_in_the_order_of_the_pool(self, reranker: Any, every: list[Snapshot]) -> None:
         assert [(one.best, one.score) for one in every] == self.plain(reranker, POOLS[0])
 
     def test_duplicates_count_and_cost_nothing(self, reranker: Any) -> None:
@@ -314,7 +314,7 @@ class ExactContract(RerankerContract):
         assert (first.best, last.best) == (0, 1)
         assert (reranker.effort(state).evaluations, reranker.effort(state).encoded) == (4, 2)
 
-    def test_rivals_are_told_the_same_in_any_steps_and_at_any_time(self, reranker: Any, every: list[Standing]) -> None:
+    def test_rivals_are_told_the_same_in_any_steps_and_at_any_time(self, reranker: Any, every: list[Snapshot]) -> None:
         stepwise = grow(reranker, POOLS[0], range(1, len(POOLS[0])), stride=1)
         for one, other in zip(stepwise, every, strict=True):
             assert one.rivals is not None and other.rivals is not None

@@ -1,7 +1,7 @@
 """The one contract of stopping rules, as classes: a test class with a fixture ``make`` inherits its tests.
 
 ``make()`` gives a rule; ``make(k=…, n=…)`` one with another step and budget. A class says with ``settled`` and
-``unsettled`` which standings its rule stops at, and at which it goes on.
+``unsettled`` which snapshots its rule stops at, and at which it goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from quitmt import rerank
 from quitmt.protocols import StoppingRule, Update, Watch
-from quitmt.types import Candidate, Rivals, Segment, Standing, Verdict
+from quitmt.types import Candidate, Rivals, Segment, Snapshot, StopReason
 from tests.contract.rerankers import make_pool
 
 Make = Callable[..., StoppingRule]
@@ -42,38 +42,38 @@ POOLS = make_pools()
 
 
 def steps(rule: StoppingRule) -> list[int]:
-    """The sizes after which a rule sees a standing."""
+    """The sizes after which a rule sees a snapshot."""
     return [*range(rule.step, rule.budget, rule.step), rule.budget]
 
 
 @cache
-def trajectories_of(step: int, budget: int) -> list[list[Standing]]:
-    """The standings of all pools after each step up to the budget."""
+def trajectories_of(step: int, budget: int) -> list[list[Snapshot]]:
+    """The snapshots of all pools after each step up to the budget."""
     loaded: Any = rerank.load("mbr:chrf")
     return loaded.extend([Update(loaded.open(SOURCE), pool[:budget], step) for pool in POOLS])  # type: ignore[no-any-return]
 
 
-def verdicts(watch: Watch, seen: Sequence[Standing]) -> list[Verdict | None]:
-    """What is said of each standing, until the segment ends."""
-    found: list[Verdict | None] = []
-    for standing in seen:
-        found.append(watch.observe(standing))
+def stop_reasons(watch: Watch, seen: Sequence[Snapshot]) -> list[StopReason | None]:
+    """What is said of each snapshot, until the segment ends."""
+    found: list[StopReason | None] = []
+    for snapshot in seen:
+        found.append(watch.observe(snapshot))
         if found[-1] is not None:
             break
     return found
 
 
 class RuleContract:
-    """What every stopping rule promises."""
+    """What every stopping rule guarantees."""
 
-    early: Verdict | None = None
+    early: StopReason | None = None
     """What it says when it stops before its budget; None if it never does."""
 
-    def settled(self, size: int) -> Standing:
+    def settled(self, size: int) -> Snapshot:
         """One at which it stops, when it looks."""
         raise NotImplementedError
 
-    def unsettled(self, size: int) -> Standing:
+    def unsettled(self, size: int) -> Snapshot:
         """One at which it does not."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class RuleContract:
         return make(k=k, n=n)
 
     @pytest.fixture
-    def trajectories(self, rule: StoppingRule) -> list[list[Standing]]:
+    def trajectories(self, rule: StoppingRule) -> list[list[Snapshot]]:
         """Of real pools."""
         found = trajectories_of(rule.step, rule.budget)
         assert all([one.size for one in seen] == steps(rule) for seen in found)
@@ -92,21 +92,21 @@ class RuleContract:
     def test_has_a_step_and_a_budget(self, rule: StoppingRule) -> None:
         assert type(rule.step) is type(rule.budget) is int and rule.step >= 1 and rule.budget >= 1
 
-    def test_a_verdict_comes_at_a_horizon_and_by_the_budget(
-        self, rule: StoppingRule, trajectories: list[list[Standing]]
+    def test_a_stop_reason_comes_at_a_horizon_and_by_the_budget(
+        self, rule: StoppingRule, trajectories: list[list[Snapshot]]
     ) -> None:
         for seen in trajectories:
             watch, size, horizon = rule.open(), 0, 0
-            for standing in seen:
+            for snapshot in seen:
                 if horizon == size:
                     horizon = watch.horizon(size)
                     assert size < horizon <= rule.budget
-                verdict, size = watch.observe(standing), standing.size
+                stop_reason, size = watch.observe(snapshot), snapshot.size
                 assert size <= horizon and horizon in steps(rule)
-                if verdict is not None:
+                if stop_reason is not None:
                     break
-            assert size == horizon and verdict is not None
-            assert verdict is self.early or (size == rule.budget and verdict is Verdict.BUDGET)
+            assert size == horizon and stop_reason is not None
+            assert stop_reason is self.early or (size == rule.budget and stop_reason is StopReason.BUDGET)
 
     def test_a_horizon_is_where_it_can_stop(self, rule: StoppingRule) -> None:
         """Restless up to one horizon and settled from there: it stops at the next one, whichever that is."""
@@ -117,7 +117,7 @@ class RuleContract:
             first = watch.horizon(quiet_from)
             if self.horizon_begins(rule, quiet_from):
                 rest = [self.settled(size) for size in steps(rule) if size > quiet_from]
-                found = verdicts(watch, rest)
+                found = stop_reasons(watch, rest)
                 assert rest[len(found) - 1].size == first and found[-1] is not None
                 assert found[-1] is self.early or first == rule.budget
 
@@ -126,29 +126,29 @@ class RuleContract:
         return True
 
     def test_the_budget_ends_the_most_restless_segment(self, rule: StoppingRule) -> None:
-        found = verdicts(rule.open(), [self.unsettled(size) for size in steps(rule)])
-        assert found == [None] * (len(steps(rule)) - 1) + [Verdict.BUDGET]
+        found = stop_reasons(rule.open(), [self.unsettled(size) for size in steps(rule)])
+        assert found == [None] * (len(steps(rule)) - 1) + [StopReason.BUDGET]
 
     def test_watches_are_independent_and_deterministic(
-        self, rule: StoppingRule, trajectories: list[list[Standing]]
+        self, rule: StoppingRule, trajectories: list[list[Snapshot]]
     ) -> None:
-        expected = [verdicts(rule.open(), seen) for seen in trajectories]
-        assert [verdicts(rule.open(), seen) for seen in trajectories] == expected
-        watches, found = [rule.open() for _ in trajectories], [list[Verdict | None]() for _ in trajectories]
+        expected = [stop_reasons(rule.open(), seen) for seen in trajectories]
+        assert [stop_reasons(rule.open(), seen) for seen in trajectories] == expected
+        watches, found = [rule.open() for _ in trajectories], [list[StopReason | None]() for _ in trajectories]
         for place in range(len(steps(rule))):  # all segments at once, a step of each
             for watch, seen, said in zip(watches, trajectories, found, strict=True):
                 if not said or said[-1] is None:
                     said.append(watch.observe(seen[place]))
         assert found == expected
 
-    def test_asking_for_horizons_changes_nothing(self, rule: StoppingRule, trajectories: list[list[Standing]]) -> None:
+    def test_asking_for_horizons_changes_nothing(self, rule: StoppingRule, trajectories: list[list[Snapshot]]) -> None:
         """An engine asks often, and for sizes that are not observed yet."""
         for seen in trajectories:
-            expected, watch = verdicts(rule.open(), seen), rule.open()
-            found: list[Verdict | None] = []
-            for standing in seen[: len(expected)]:
+            expected, watch = stop_reasons(rule.open(), seen), rule.open()
+            found: list[StopReason | None] = []
+            for snapshot in seen[: len(expected)]:
                 assert len({tuple(watch.horizon(size) for size in range(rule.budget)) for _ in range(2)}) == 1
-                found.append(watch.observe(standing))
+                found.append(watch.observe(snapshot))
             assert found == expected
 
     def test_the_signature_tells_every_setting(self, make: Make) -> None:
@@ -157,7 +157,7 @@ class RuleContract:
         for rule, settings in zip(rules, self.settings(), strict=True):
             assert rule.signature == make(**settings).signature
             watch = rule.open()
-            verdicts(watch, [self.settled(size) for size in steps(rule)])
+            stop_reasons(watch, [self.settled(size) for size in steps(rule)])
             assert rule.signature == make(**settings).signature  # also after it was used
 
     def settings(self) -> list[dict[str, Any]]:
@@ -166,45 +166,45 @@ class RuleContract:
 
 
 class RivalsContract(RuleContract):
-    """What a rule promises that looks at the best candidate's rivals."""
+    """What a rule guarantees that looks at the best candidate's rivals."""
 
-    early = Verdict.DECIDED
+    early = StopReason.DECIDED
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, 1.0, lambda: rivals(1.0, 0.0))
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0, lambda: rivals(1.0, 0.0))
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, 1.0, lambda: rivals(-1.0, 1.0))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0, lambda: rivals(-1.0, 1.0))
 
     def test_the_pools_have_segments_of_both_kinds(self, make: Make) -> None:
         rule = make(k=8, n=64)
-        ends = {verdicts(rule.open(), seen)[-1] for seen in trajectories_of(8, 64)}
-        assert ends == {Verdict.DECIDED, Verdict.BUDGET}
+        ends = {stop_reasons(rule.open(), seen)[-1] for seen in trajectories_of(8, 64)}
+        assert ends == {StopReason.DECIDED, StopReason.BUDGET}
 
     def test_rivals_are_only_asked_for_where_it_could_stop(
-        self, rule: StoppingRule, trajectories: list[list[Standing]]
+        self, rule: StoppingRule, trajectories: list[list[Snapshot]]
     ) -> None:
         """They cost something."""
-        asked: list[int] = []
+        requested: list[int] = []
 
-        def counted(standing: Standing) -> Standing:
-            def ask() -> Rivals:
-                asked.append(standing.size)
-                assert standing.rivals is not None
-                return standing.rivals()
+        def counted(snapshot: Snapshot) -> Snapshot:
+            def request() -> Rivals:
+                requested.append(snapshot.size)
+                assert snapshot.rivals is not None
+                return snapshot.rivals()
 
-            return replace(standing, rivals=ask)
+            return replace(snapshot, rivals=request)
 
         for seen in trajectories:
             watch = rule.open()
-            verdicts(watch, [counted(standing) for standing in seen])
-            assert set(asked) <= {watch.horizon(size) for size in range(rule.budget)}
-            assert len(asked) == len(set(asked))
-            asked.clear()
+            stop_reasons(watch, [counted(snapshot) for snapshot in seen])
+            assert set(requested) <= {watch.horizon(size) for size in range(rule.budget)}
+            assert len(requested) == len(set(requested))
+            requested.clear()
 
     def test_without_rivals_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
         alone = [replace(self.settled(size), rivals=None) for size in steps(rule)]
-        assert verdicts(rule.open(), alone) == [None] * (len(alone) - 1) + [Verdict.BUDGET]
+        assert stop_reasons(rule.open(), alone) == [None] * (len(alone) - 1) + [StopReason.BUDGET]
 
 
 def rivals(mean: float, error: float) -> Rivals:

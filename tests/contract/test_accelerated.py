@@ -12,7 +12,7 @@ from quitmt import rerank
 from quitmt.metrics.devices import Hardware
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 from tests.comet.folders import make_folder
 from tests.contract.rerankers import SEGMENTS, AnchoredContract, CloseContract, Make, grow
 from tests.metrics.neural.tiny_sentence import make_sentence_model
@@ -23,7 +23,7 @@ EMBEDDING = ["centroid:centroids=6", "aggregate:top=4"]
 
 
 class AcceleratedContract(AnchoredContract):
-    """What accelerated MBR promises besides."""
+    """What accelerated MBR guarantees besides."""
 
     def test_the_winner_after_n_is_that_of_the_method_on_those_n(
         self, reranker: Accelerated[Any], make_pool: Callable[[int, int], list[str]]
@@ -31,22 +31,22 @@ class AcceleratedContract(AnchoredContract):
         """With a pool of its own for each n, by the method itself."""
         texts = make_pool(7, 40)
         pool = [Candidate(text) for text in texts]
-        for standing in grow(reranker, pool, [8, 20]):
+        for snapshot in grow(reranker, pool, [8, 20]):
             cells: Cells[Any] = Cells(SEGMENTS[0], reranker.utility, others=reranker.support == "others")
-            cells.add(pool[: standing.size])
+            cells.add(pool[: snapshot.size])
             reranker.utility.encode([(cells.arena, cells.new)])
             cells.made_room()
-            estimates = reranker.method.estimate(cells, standing.size)
-            assert len(estimates) == len(set(texts[: standing.size]))
-            expected = Standing(standing.size, cells.first[int(estimates.argmax())], float(estimates.max()))
-            self.assert_same([standing], [expected])
+            estimates = reranker.method.estimate(cells, snapshot.size)
+            assert len(estimates) == len(set(texts[: snapshot.size]))
+            expected = Snapshot(snapshot.size, cells.first[int(estimates.argmax())], float(estimates.max()))
+            self.assert_same([snapshot], [expected])
 
     def test_the_segment_s_id_decides_the_random_numbers_and_nothing_else_does(
         self, reranker: Accelerated[Any], make_pool: Callable[[int, int], list[str]]
     ) -> None:
         pool = [Candidate(text) for text in make_pool(3, 40)]
 
-        def found(name: str) -> list[Standing]:
+        def found(name: str) -> list[Snapshot]:
             return grow(reranker, pool, segment=Segment(name, SEGMENTS[0].source))
 
         assert found("x") == found("x")

@@ -1,4 +1,4 @@
-"""The contract of rerankers for those without scoring models, and what utilities promise them."""
+"""The contract of rerankers for those without scoring models, and what utilities guarantee them."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ class TestRecorded(AnchoredContract, FailingContract):
 def test_a_filter_is_exact_mbr_among_those_kept_bit_for_bit(keep: int) -> None:
     filtered, exact = rerank.load("mbr:chrf", filter="qe:recorded:q", keep=keep), rerank.load("mbr:chrf")
     for pool in POOLS:
-        for standing in grow(filtered, pool, stride=1):
-            order = sorted(range(standing.size), key=lambda index: (-(pool[index].scores or {})["q"], index))
+        for snapshot in grow(filtered, pool, stride=1):
+            order = sorted(range(snapshot.size), key=lambda index: (-(pool[index].scores or {})["q"], index))
             kept = sorted(order[:keep])
             [*_, expected] = grow(exact, [pool[index] for index in kept])
-            assert (standing.best, standing.score) == (kept[expected.best], expected.score)
+            assert (snapshot.best, snapshot.score) == (kept[expected.best], expected.score)
 
 
 class TestCounted:
@@ -143,10 +143,10 @@ class TestCounted:
 
     @pytest.mark.parametrize("filtered", [False, True])
     def test_each_text_is_scored_once(self, filtered: bool) -> None:
-        asked: list[str] = []
+        requested: list[str] = []
 
         def score(source: str, text: str) -> float:
-            asked.append(text)
+            requested.append(text)
             return float(len(text))
 
         reranker: Reranker[Any] = rerank.qe(score)
@@ -155,7 +155,7 @@ class TestCounted:
         state = reranker.open(SEGMENTS[0])
         extend(reranker, state, [Candidate(text) for text in ("a", "bb", "a", "ccc", "bb")])
         [last] = extend(reranker, state, [Candidate(text) for text in ("bb", "a", "ccc")])
-        assert asked == ["a", "bb", "ccc"] and last.size == 8
+        assert requested == ["a", "bb", "ccc"] and last.size == 8
 
 
 VARIANTS = [

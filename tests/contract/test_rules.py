@@ -10,8 +10,8 @@ import pytest
 
 from quitmt import stop
 from quitmt.protocols import StoppingRule
-from quitmt.types import Standing, Verdict
-from tests.contract.rules import Make, RivalsContract, RuleContract, steps, verdicts
+from quitmt.types import Snapshot, StopReason
+from tests.contract.rules import Make, RivalsContract, RuleContract, steps, stop_reasons
 
 
 def named(spec: str) -> Make:
@@ -25,18 +25,18 @@ def named(spec: str) -> Make:
 
 
 class TestQuit(RuleContract):
-    early = Verdict.STABLE
+    early = StopReason.STABLE
     w = 3
 
     @pytest.fixture
     def make(self) -> Make:
         return lambda **settings: stop.load("quit", **{"k": 8, "w": self.w, "n": 64, "alpha": 0.02, **settings})
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, 0.5)
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 0.5)
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, float(size))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, float(size))
 
     def horizon_begins(self, rule: StoppingRule, size: int) -> bool:
         """A window must be quiet as a whole; a last one that the budget cuts off is not tested."""
@@ -54,11 +54,11 @@ class TestQuitByAdvantage(TestQuit):
         rule = "quit:watch=advantage"
         return lambda **settings: stop.load(rule, **{"k": 8, "w": self.w, "n": 64, "alpha": 0.02, **settings})
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, size + 1.0, scores=lambda: np.array([size + 1.0, size - 1.0]))
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, size + 1.0, scores=lambda: np.array([size + 1.0, size - 1.0]))
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, 1.0, scores=lambda: np.array([1.0, *np.zeros(size)]))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0, scores=lambda: np.array([1.0, *np.zeros(size)]))
 
 
 class TestFull(RuleContract):
@@ -66,11 +66,11 @@ class TestFull(RuleContract):
     def make(self) -> Make:
         return named("full")
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, 0.5)
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 0.5)
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, float(size))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, float(size))
 
 
 class TestFixed(TestFull):
@@ -80,17 +80,17 @@ class TestFixed(TestFull):
 
 
 class TestHeadroom(RuleContract):
-    early = Verdict.DECIDED
+    early = StopReason.DECIDED
 
     @pytest.fixture(params=["minimum=16", "minimum=1,looks=1", "minimum=20,looks=4"])
     def make(self, request: pytest.FixtureRequest) -> Make:
         return named(f"headroom:top=1,{request.param}")
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, 1.0)
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0)
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, -1000.0)
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, -1000.0)
 
     def settings(self) -> list[dict[str, Any]]:
         options = (",share=0.1", ",top=2", ",minimum=17", ",looks=3", ",share=0.1,top=2")
@@ -123,17 +123,17 @@ class TestRace(RivalsContract):
 class OfScores(RuleContract):
     """Rules of others, which look at the scores of all samples."""
 
-    early = Verdict.DECIDED
+    early = StopReason.DECIDED
 
-    def settled(self, size: int) -> Standing:
-        return Standing(size, 0, 1.0, scores=lambda: np.ones(size))
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0, scores=lambda: np.ones(size))
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, 0.0, scores=lambda: np.linspace(-5.0, 0.0, size))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 0.0, scores=lambda: np.linspace(-5.0, 0.0, size))
 
     def test_without_scores_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
         alone = [replace(self.settled(size), scores=None) for size in steps(rule)]
-        assert verdicts(rule.open(), alone) == [None] * (len(alone) - 1) + [Verdict.BUDGET]
+        assert stop_reasons(rule.open(), alone) == [None] * (len(alone) - 1) + [StopReason.BUDGET]
 
 
 class TestPandora(OfScores):
@@ -161,8 +161,8 @@ class TestConsistency(OfScores):
     def make(self, request: pytest.FixtureRequest) -> Make:
         return named(f"consistency:doubt=0.1,{request.param}")
 
-    def unsettled(self, size: int) -> Standing:
-        return Standing(size, 0, 0.5, scores=lambda: np.full(size, 0.5))
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 0.5, scores=lambda: np.full(size, 0.5))
 
     def settings(self) -> list[dict[str, Any]]:
         options = (",doubt=0.2", ",minimum=17", ",looks=3")

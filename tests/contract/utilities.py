@@ -11,7 +11,7 @@ from tests.contract.rerankers import SEGMENTS
 
 
 class UtilityContract:
-    """What every utility promises; its fixture is ``utility``."""
+    """What every utility guarantees; its fixture is ``utility``."""
 
     TEXTS = ("o gato", "o gato velho", "", "casa", "a casa nova", "o")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quitmt import rerank, stop
 from quitmt.engine.engine import Engine
 from quitmt.protocols import Reranker, RerankerTraits, Update
-from quitmt.types import Candidate, Draw, Finished, Segment, Standing, Verdict
+from quitmt.types import Candidate, Draw, Finished, Segment, Snapshot, StopReason
 
 SEGMENT = Segment("s", "source")
 ANCHORS = (Candidate("o gato dorme", origin="greedy"), Candidate("um gato dorme", origin="beam:2"))
@@ -41,19 +41,19 @@ def started(spec: str = "fixed:8", reranker: str = "mbr:chrf", segment: Segment 
 def test_whenever_anchors_arrive(shuffle: random.Random, seed: int) -> None:
     pool = samples(8, seed)
     engine, scorer = started()
-    [ask] = engine.asks()
+    [request] = engine.requests()
     draws = [Draw(SEGMENT, index, (one,)) for index, one in enumerate(pool)]
     draws.insert(shuffle.randrange(9), Draw(SEGMENT, 0, (), anchors=ANCHORS))
     finished: list[Finished] = []
     for number, draw in enumerate(draws):
-        assert not engine.served(ask)
+        assert not engine.served(request)
         engine.feed(draw)
         finished += crank(engine, scorer)
         assert number == 8 or not finished
-    assert engine.served(ask)
+    assert engine.served(request)
     [one] = finished
     [(*_, last)] = scorer.extend([Update(scorer.open(SEGMENT), pool, 8, ANCHORS)])
-    assert isinstance(last, Standing)
+    assert isinstance(last, Snapshot)
     assert (one.outcome.index, one.outcome.score) == (last.best, last.score)
     assert one.anchors == ANCHORS and one.candidates == pool
     assert one.outcome.anchors == 2 and one.outcome.cost == 10
@@ -64,7 +64,7 @@ def test_whenever_anchors_arrive(shuffle: random.Random, seed: int) -> None:
 def test_the_users_own_come_after_the_generators_and_cost_nothing() -> None:
     segment = Segment("s", "source", anchors=("mine", "and mine"))
     engine, scorer = started(segment=segment)
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(segment, 0, tuple(samples(8)), anchors=ANCHORS))
     [one] = crank(engine, scorer)
     assert [anchor.origin for anchor in one.anchors] == ["greedy", "beam:2", "given", "given"]
@@ -76,7 +76,7 @@ def test_the_users_own_without_any_of_the_generators() -> None:
     engine = Engine(scorer, stop.load("fixed:4", k=4, n=4))
     segment = Segment("s", "source", anchors=("the longest of all of them",))
     engine.admit(segment)
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(segment, 0, tuple(samples(4))))
     [one] = crank(engine, scorer)
     assert (one.outcome.index, one.outcome.origin, one.outcome.anchors) == (-1, "given", 0)
@@ -85,18 +85,18 @@ def test_the_users_own_without_any_of_the_generators() -> None:
 
 def test_time_is_up_and_only_anchors_are_there() -> None:
     engine, _ = started()
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(SEGMENT, 0, (), anchors=ANCHORS))
     assert engine.expire("s")
     [one] = engine.finished()
-    assert (one.outcome.stop, one.outcome.translation, one.outcome.index) == (Verdict.DEADLINE, "o gato dorme", -1)
+    assert (one.outcome.stop, one.outcome.translation, one.outcome.index) == (StopReason.DEADLINE, "o gato dorme", -1)
     assert one.outcome.score is None and one.outcome.size == 0 and one.outcome.origin == "greedy"
 
 
 @pytest.mark.parametrize("scoring", [False, True])
 def test_time_is_up_while_samples_are_scored(scoring: bool) -> None:
     engine, _ = started()
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(SEGMENT, 0, tuple(samples(4)), anchors=ANCHORS))
     assert engine.updates()
     engine.expire("s")
@@ -109,8 +109,8 @@ def test_what_an_earlier_run_drew_is_of_no_use_without_its_anchors() -> None:
         scorer = rerank.load("mbr:chrf")
         engine = Engine(scorer, stop.load("fixed:8", k=4, n=8), anchored=True)
         engine.admit(SEGMENT, samples(4), anchors=anchors)
-        [ask] = engine.asks()
-        assert (ask.start, ask.stop) == (start, 8)
+        [request] = engine.requests()
+        assert (request.start, request.stop) == (start, 8)
 
 
 class Unaware:
@@ -122,14 +122,14 @@ class Unaware:
     def open(self, segment: Segment) -> None:
         return None
 
-    def extend(self, updates: list[Update[None]]) -> list[list[Standing]]:
+    def extend(self, updates: list[Update[None]]) -> list[list[Snapshot]]:
         raise AssertionError("nothing can be scored")
 
 
 def test_anchors_that_a_reranker_knows_nothing_of_are_refused() -> None:
     engine: Engine[None] = Engine(Unaware(), stop.load("fixed:8", k=4, n=8), anchored=True)  # type: ignore[arg-type]
     engine.admit(SEGMENT)
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(SEGMENT, 0, tuple(samples(8)), anchors=ANCHORS))
     [one] = engine.finished()
     assert one.outcome.error == ("segment s has anchors, and unaware scores samples only (give anchors='none')")

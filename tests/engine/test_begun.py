@@ -16,7 +16,7 @@ from quitmt import rerank, stop
 from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.function import FunctionGenerator
-from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Segment, StopReason
 
 WORDS = "o gato viu a casa velha na rua".split()
 
@@ -28,10 +28,10 @@ def text(source: str, index: int) -> str:
 
 def run(spec: str, known: dict[str, int], segments: int, **options: object) -> tuple[list[Finished], dict[str, int]]:
     """What comes out, and the lowest index that was asked for of each segment."""
-    asked: dict[str, int] = {}
+    requested: dict[str, int] = {}
 
     def sample(source: str, start: int, stop: int) -> list[str]:
-        asked[source] = min(start, asked.get(source, start))
+        requested[source] = min(start, requested.get(source, start))
         return [text(source, index) for index in range(start, stop)]
 
     rule = stop.load(spec, k=4, w=2, n=30)
@@ -46,7 +46,7 @@ def run(spec: str, known: dict[str, int], segments: int, **options: object) -> t
     async def work() -> list[Finished]:
         return [one async for one in in_order(driver.run([item(number) for number in range(segments)]))]
 
-    return asyncio.run(work()), asked
+    return asyncio.run(work()), requested
 
 
 def timeless(finished: Sequence[Finished]) -> list[object]:
@@ -74,9 +74,9 @@ def undisturbed(spec: str, way: int) -> list[object]:
 @given(counts=st.lists(st.integers(0, 40), min_size=3, max_size=3))
 def test_the_same_as_if_nothing_had_happened(spec: str, options: dict[str, object], counts: list[int]) -> None:
     known = {f"source {number}": count for number, count in enumerate(counts)}
-    resumed, asked = run(spec, known, 3, **options)
+    resumed, requested = run(spec, known, 3, **options)
     assert timeless(resumed) == undisturbed(spec, WAYS.index(options))
-    for source, start in asked.items():
+    for source, start in requested.items():
         assert start >= known[source] - known[source] % 4 and known[source] < 30
 
 
@@ -94,7 +94,7 @@ def test_what_is_in_flight_can_be_looked_at(make_pool: Callable[[int, int], list
     driver = Driver(FunctionGenerator(sample), rerank.load("mbr:chrf"), stop.load("quit", k=4, w=2, alpha=0.0, n=64))
 
     async def work() -> None:
-        run = driver.run([Finished.without_candidates(Segment("0"), Verdict.STABLE, ""), Segment("1", "slow")])
+        run = driver.run([Finished.without_candidates(Segment("0"), StopReason.STABLE, ""), Segment("1", "slow")])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 async for _ in run:

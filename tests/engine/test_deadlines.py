@@ -15,7 +15,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import Reranker, Update
-from quitmt.types import Ask, Candidate, Draw, Finished, Outcome, RecordedPool, Segment, Verdict
+from quitmt.types import Candidate, Draw, Finished, Outcome, RecordedPool, Request, Segment, StopReason
 
 
 class FakeTimer:
@@ -57,15 +57,19 @@ class Taking:
 
     def __init__(self, clock: FakeClock, seconds: float) -> None:
         self.clock, self.seconds = clock, seconds
-        self.asked, self.closed = list[str](), list[str]()
+        self.requested, self.closed = list[str](), list[str]()
         self._gone = list[Segment]()
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            self.asked.append(ask.segment.id)
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            self.requested.append(request.segment.id)
             self.clock.advance(self.seconds)
-            if not any(ask.segment is one for one in self._gone):
-                yield Draw(ask.segment, ask.start, tuple(candidate(index) for index in range(ask.start, ask.stop)))
+            if not any(request.segment is one for one in self._gone):
+                yield Draw(
+                    request.segment,
+                    request.start,
+                    tuple(candidate(index) for index in range(request.start, request.stop)),
+                )
 
     def close(self, segment: Segment) -> None:
         self.closed.append(segment.id)
@@ -111,7 +115,7 @@ def is_best(outcome: Outcome) -> bool:
 def test_every_segment_ends_at_its_deadline_with_the_best_so_far(seconds: float) -> None:
     taking = Taking(FakeClock(), seconds)
     outcomes = run(driver_of(taking, deadline=10, in_flight=3), segments(7))
-    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 7
+    assert [outcome.stop for outcome in outcomes] == [StopReason.DEADLINE] * 7
     assert all(is_best(outcome) and outcome.size <= 10 / seconds * 32 + 32 for outcome in outcomes)
     assert set(taking.closed) == {outcome.id for outcome in outcomes}
     assert taking.clock.pending == []
@@ -160,28 +164,28 @@ def test_a_generator_is_told_as_soon_as_time_is_up() -> None:
 
     loop: asyncio.AbstractEventLoop
     [outcome] = asyncio.run(work())
-    assert outcome.stop is Verdict.DEADLINE and is_best(outcome)
+    assert outcome.stop is StopReason.DEADLINE and is_best(outcome)
     assert closed_meanwhile == [["0"]]
 
 
 def test_when_the_run_is_over_the_rest_is_not_begun() -> None:
     taking = Taking(FakeClock(), 1.0)
-    blank = Finished(Segment("blank"), Outcome("blank", "", "", None, None, 0, Verdict.STABLE, ()), ())
+    blank = Finished(Segment("blank"), Outcome("blank", "", "", None, None, 0, StopReason.STABLE, ()), ())
     items = [*segments(2), *[Segment(f"late {number}", "x") for number in range(40)], blank]
     outcomes = run(driver_of(taking, run_deadline=60, in_flight=2), items)  # how many there are is not known
-    assert [outcome.stop for outcome in outcomes[:2]] == [Verdict.DEADLINE] * 2
+    assert [outcome.stop for outcome in outcomes[:2]] == [StopReason.DEADLINE] * 2
     assert all(is_best(outcome) for outcome in outcomes[:2])
     late = outcomes[2:-1]
-    assert {outcome.stop for outcome in late} == {Verdict.FAILED}
+    assert {outcome.stop for outcome in late} == {StopReason.FAILED}
     assert {outcome.error for outcome in late} == {"not begun before the run's deadline of 60 s"}
-    assert outcomes[-1].stop is Verdict.STABLE and len(late) == 40
-    assert set(taking.asked) == {"0", "1"}
+    assert outcomes[-1].stop is StopReason.STABLE and len(late) == 40
+    assert set(taking.requested) == {"0", "1"}
 
 
 def test_a_run_of_known_length_is_paced() -> None:
     taking = Taking(FakeClock(), 0.125)
     outcomes = run(driver_of(taking, run_deadline=64, in_flight=1), segments(8), expected=8)
-    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 8
+    assert [outcome.stop for outcome in outcomes] == [StopReason.DEADLINE] * 8
     assert all(is_best(outcome) for outcome in outcomes)
     assert taking.clock.now <= 1064.0 + 8 * 0.125
 
@@ -238,15 +242,15 @@ class Hung:
         self.answers, self.closed, self.cancelled = answers, list[str](), list[str]()
         self.waiting = asyncio.Event()
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            if ask.segment.id in self.answers and ask.start == 0:
-                yield Draw(ask.segment, 0, tuple(candidate(index) for index in range(ask.stop)))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            if request.segment.id in self.answers and request.start == 0:
+                yield Draw(request.segment, 0, tuple(candidate(index) for index in range(request.stop)))
         self.waiting.set()
         try:
             await asyncio.Event().wait()
         finally:
-            self.cancelled += [ask.segment.id for ask in asks]
+            self.cancelled += [request.segment.id for request in requests]
 
     def close(self, segment: Segment) -> None:
         self.closed.append(segment.id)
@@ -276,7 +280,7 @@ def test_a_generator_that_hangs_is_left_behind(deadlines: Deadlines, told: str) 
         return await outcomes, hung
 
     outcomes, hung = asyncio.run(work())
-    assert [outcome.stop for outcome in outcomes] == [Verdict.FAILED, Verdict.DEADLINE, Verdict.FAILED]
+    assert [outcome.stop for outcome in outcomes] == [StopReason.FAILED, StopReason.DEADLINE, StopReason.FAILED]
     assert [outcome.error for outcome in outcomes] == [told, None, told]
     assert is_best(outcomes[1])
     assert sorted(set(hung.closed)) == sorted(set(hung.cancelled)) == ["0", "1", "2"]
@@ -300,7 +304,7 @@ def test_a_share_of_the_run_is_no_reason_to_give_up() -> None:
     taking = Taking(FakeClock(), 3.0)
     outcomes = run(driver_of(taking, run_deadline=20, in_flight=1), segments(40), expected=40)
     begun = [outcome for outcome in outcomes if outcome.size]
-    assert len(begun) >= 6 and all(outcome.stop is Verdict.DEADLINE and is_best(outcome) for outcome in begun)
+    assert len(begun) >= 6 and all(outcome.stop is StopReason.DEADLINE and is_best(outcome) for outcome in begun)
 
 
 class Stuck:
@@ -345,7 +349,7 @@ def test_a_reranker_that_takes_long_is_not_waited_for_when_the_run_is_over(first
     if first == 1:
         assert outcome.error == "no candidate was scored before the run's deadline of 5 s"
     else:
-        assert outcome.stop is Verdict.DEADLINE and is_best(outcome)
+        assert outcome.stop is StopReason.DEADLINE and is_best(outcome)
 
 
 def test_a_segment_of_a_run_that_goes_on_waits_for_the_reranker() -> None:
@@ -363,7 +367,7 @@ def test_a_segment_of_a_run_that_goes_on_waits_for_the_reranker() -> None:
         return await outcomes
 
     [outcome] = asyncio.run(work())
-    assert outcome.stop is Verdict.DEADLINE and is_best(outcome)
+    assert outcome.stop is StopReason.DEADLINE and is_best(outcome)
 
 
 def test_a_check_takes_no_longer_than_the_run_may() -> None:
@@ -407,7 +411,7 @@ def test_what_is_compiled_on_first_use_is_warm_before_the_clock_starts() -> None
             self.compiled = True
             return self.inner.extend(updates)
 
-    async def work(warm: bool, deadlines: Deadlines) -> Verdict:
+    async def work(warm: bool, deadlines: Deadlines) -> StopReason:
         nonlocal loop
         loop = asyncio.get_running_loop()
         rule = stop.load("full", n=64)
@@ -418,9 +422,9 @@ def test_what_is_compiled_on_first_use_is_warm_before_the_clock_starts() -> None
         return outcome.stop
 
     loop: asyncio.AbstractEventLoop
-    assert asyncio.run(work(False, Deadlines(run=5.0))) is Verdict.FAILED
-    assert asyncio.run(work(True, Deadlines(run=5.0))) is Verdict.BUDGET
-    assert asyncio.run(work(True, Deadlines(5.0))) is Verdict.BUDGET
+    assert asyncio.run(work(False, Deadlines(run=5.0))) is StopReason.FAILED
+    assert asyncio.run(work(True, Deadlines(run=5.0))) is StopReason.BUDGET
+    assert asyncio.run(work(True, Deadlines(5.0))) is StopReason.BUDGET
     assert Cold.warmed == 2
 
 
@@ -456,7 +460,7 @@ def test_scoring_of_recorded_pools_has_deadlines_too() -> None:
 
     loop: asyncio.AbstractEventLoop
     outcomes, driver = asyncio.run(work())
-    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 4
+    assert [outcome.stop for outcome in outcomes] == [StopReason.DEADLINE] * 4
     assert all(is_best(outcome) and outcome.size < 640 for outcome in outcomes)
     assert not driver.wasted  # nothing was generated
 

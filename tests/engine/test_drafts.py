@@ -14,7 +14,7 @@ from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import InputError
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Candidate, Draw, Outcome, Segment, Verdict
+from quitmt.types import Candidate, Draw, Outcome, Request, Segment, StopReason
 
 
 class Anchoring(Taking):
@@ -24,15 +24,17 @@ class Anchoring(Taking):
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock, 1.0)
-        self.requests: list[Ask] = []
+        self.requests: list[Request] = []
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        self.requests += asks
-        for ask in asks:
-            if ask.start == 0 and ask.anchors:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        self.requests += requests
+        for request in requests:
+            if request.start == 0 and request.anchors:
                 self.clock.advance(1.0)
-                yield Draw(ask.segment, 0, (), 1.0, anchors=(Candidate(f"draft of {ask.segment.id}", origin="greedy"),))
-        async for draw in super().draw([ask for ask in asks if ask.stop > ask.start]):
+                yield Draw(
+                    request.segment, 0, (), 1.0, anchors=(Candidate(f"draft of {request.segment.id}", origin="greedy"),)
+                )
+        async for draw in super().draw([request for request in requests if request.stop > request.start]):
             yield draw
 
 
@@ -46,7 +48,7 @@ def anchored(clock: FakeClock, run_deadline: float) -> tuple[Anchoring, Driver]:
 def test_segments_that_are_not_reached_in_time_are_translated_by_their_first_anchor() -> None:
     _, driver = anchored(FakeClock(), 12.0)
     outcomes = run(driver, segments(10), expected=10)
-    assert {outcome.stop for outcome in outcomes} == {Verdict.DEADLINE}
+    assert {outcome.stop for outcome in outcomes} == {StopReason.DEADLINE}
     late = [outcome for outcome in outcomes if not outcome.size]
     assert late and [outcome.translation for outcome in late] == [f"draft of {outcome.id}" for outcome in late]
     assert {(one.index, one.score, one.origin, one.anchors, one.seconds.generate) for one in late} == {
@@ -57,7 +59,7 @@ def test_segments_that_are_not_reached_in_time_are_translated_by_their_first_anc
 def test_anchors_are_made_once() -> None:
     generator, driver = anchored(FakeClock(), 1000.0)
     outcomes = run(driver, segments(4), expected=4)
-    made = [ask.segment.id for ask in generator.requests if ask.start == 0 and ask.anchors]
+    made = [request.segment.id for request in generator.requests if request.start == 0 and request.anchors]
     assert sorted(made) == ["0", "1", "2", "3"]
     assert all(outcome.anchors == 1 and outcome.size and outcome.seconds.generate >= 1.0 for outcome in outcomes)
 
@@ -71,7 +73,7 @@ def test_anchors_that_the_user_gave_come_after_drafts() -> None:
 def test_where_there_are_no_anchors_the_draft_is_the_first_sample() -> None:
     taking = Taking(FakeClock(), 1.0)
     outcomes = run(driver_of(taking, run_deadline=10.5, in_flight=2), segments(10), expected=10)
-    assert [outcome.stop for outcome in outcomes] == [Verdict.DEADLINE] * 10
+    assert [outcome.stop for outcome in outcomes] == [StopReason.DEADLINE] * 10
     late = [outcome for outcome in outcomes if outcome.score is None]
     assert late and {(one.translation, one.index, one.size) for one in late} == {("x", 0, 1)}
 
@@ -79,7 +81,7 @@ def test_where_there_are_no_anchors_the_draft_is_the_first_sample() -> None:
 def test_if_there_is_no_time_for_all_drafts_the_shortest_segments_have_them() -> None:
     items = [Segment(str(number), "word " * (10 - number)) for number in range(10)]
     outcomes = run(anchored(FakeClock(), 4.5)[1], items, expected=10)
-    assert [outcome.stop for outcome in outcomes[:4]] == [Verdict.FAILED] * 4
+    assert [outcome.stop for outcome in outcomes[:4]] == [StopReason.FAILED] * 4
     assert outcomes[0].error == "not begun before the run's deadline of 4.5 s"
     assert [outcome.translation for outcome in outcomes[4:]] == [f"draft of {number}" for number in range(4, 10)]
 
@@ -90,9 +92,9 @@ def test_a_segment_whose_samples_never_arrive_keeps_its_draft() -> None:
 
         waiting: asyncio.Event
 
-        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-            if all(ask.stop == 1 for ask in asks):
-                async for draw in super().draw(asks):
+        async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+            if all(request.stop == 1 for request in requests):
+                async for draw in super().draw(requests):
                     yield draw
             else:
                 self.waiting.set()
@@ -110,7 +112,7 @@ def test_a_segment_whose_samples_never_arrive_keeps_its_draft() -> None:
         return await found
 
     outcomes = asyncio.run(work())
-    assert [(one.stop, one.translation, one.error) for one in outcomes] == [(Verdict.DEADLINE, "x", None)] * 2
+    assert [(one.stop, one.translation, one.error) for one in outcomes] == [(StopReason.DEADLINE, "x", None)] * 2
 
 
 async def _collected(driver: Driver, items: list[Segment]) -> list[Outcome]:
@@ -119,15 +121,15 @@ async def _collected(driver: Driver, items: list[Segment]) -> list[Outcome]:
 
 def test_a_segment_that_cannot_be_drafted_fails_with_its_own_error() -> None:
     class Broken(Taking):
-        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-            if any(ask.segment.id == "1" for ask in asks):
+        async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+            if any(request.segment.id == "1" for request in requests):
                 raise ValueError("no such word")
-            async for draw in super().draw(asks):
+            async for draw in super().draw(requests):
                 yield draw
 
     taking = Broken(FakeClock(), 0.0)
     outcomes = run(driver_of(taking, run_deadline=1000, n=8, in_flight=1), segments(3), expected=3)
-    assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
+    assert [outcome.stop for outcome in outcomes] == [StopReason.BUDGET, StopReason.FAILED, StopReason.BUDGET]
     assert "no such word" in str(outcomes[1].error)
 
 
@@ -146,7 +148,7 @@ def test_an_input_that_breaks_off_is_told_after_what_came_before_it() -> None:
     driver = driver_of(Taking(FakeClock(), 0.0), run_deadline=1000, n=8)
     with pytest.raises(InputError, match="line 3 is not UTF-8"):
         asyncio.run(work())
-    assert [outcome.stop for outcome in found] == [Verdict.BUDGET] * 2
+    assert [outcome.stop for outcome in found] == [StopReason.BUDGET] * 2
 
 
 def test_recorded_pools_need_no_drafts() -> None:
@@ -157,4 +159,4 @@ def test_recorded_pools_need_no_drafts() -> None:
     rule = stop.load("full", n=8)
     driver = Driver(taking, length(), rule, deadlines=Deadlines(run=10), clock=taking.clock)
     run(driver, segments(3), expected=3)
-    assert len(taking.asked) == 3
+    assert len(taking.requested) == 3

@@ -13,7 +13,7 @@ from quitmt.errors import InputError, UsageError
 from quitmt.generate.function import FunctionGenerator
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
-from quitmt.types import Ask, Candidate, Draw, Finished, RecordedPool, Segment, Verdict
+from quitmt.types import Candidate, Draw, Finished, RecordedPool, Request, Segment, StopReason
 
 
 def run(driver: Driver, segments: Iterable[Segment]) -> list[Finished]:
@@ -38,10 +38,10 @@ class Slow:
         self.in_flight: set[str] = set()
         self.most_in_flight = 0
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        self.in_flight |= {ask.segment.id for ask in asks}
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        self.in_flight |= {request.segment.id for request in requests}
         self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
-        pairs = [(ask.segment, index) for ask in asks for index in range(ask.start, ask.stop)]
+        pairs = [(request.segment, index) for request in requests for index in range(request.start, request.stop)]
         for segment, index in sorted(pairs, key=lambda pair: (-pair[1], pair[0].id)):
             await asyncio.sleep(0)
             yield Draw(segment, index, self.pools[segment.id][index : index + 1])
@@ -73,7 +73,7 @@ def test_one_segment_that_fails_is_one_failed_outcome() -> None:
 
     driver = Driver(FunctionGenerator(sample), rerank.load("mbr:chrf"), stop.load("quit", k=2, w=2, alpha=0, n=12))
     outcomes = [one.outcome for one in run(driver, [Segment(name, name) for name in ("a", "bad", "b")])]
-    assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
+    assert [outcome.stop for outcome in outcomes] == [StopReason.BUDGET, StopReason.FAILED, StopReason.BUDGET]
     assert str(outcomes[1].error).startswith("segment bad: sampling failed: OSError: no more memory (test_driver.py, ")
     assert outcomes[1].size == 4  # what was there before it failed
 
@@ -82,10 +82,10 @@ def test_a_generator_that_raises_for_the_whole_batch_is_asked_one_by_one(
     make_pool: Callable[[int, int], list[str]],
 ) -> None:
     class Fragile(Slow):
-        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-            if any(ask.segment.id == "1" for ask in asks):
+        async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+            if any(request.segment.id == "1" for request in requests):
                 raise ConnectionError("lost")
-            async for draw in super().draw(asks):
+            async for draw in super().draw(requests):
                 yield draw
 
     recorded = pools(make_pool, 4)

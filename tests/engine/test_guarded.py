@@ -15,7 +15,7 @@ from quitmt.engine.engine import Engine
 from quitmt.engine.guarded import GuardedRule
 from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.types import Candidate, Draw, Outcome, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, Draw, Outcome, RecordedPool, Segment, Snapshot, StopReason
 
 BUDGET, STEP = 64, 8
 
@@ -28,7 +28,7 @@ class Rule:
 
     def __init__(
         self,
-        observe: Callable[[Standing], Any] = lambda standing: None,
+        observe: Callable[[Snapshot], Any] = lambda snapshot: None,
         horizon: Callable[[int], Any] = lambda size: BUDGET,
         make: Callable[[], Any] | None = None,
     ) -> None:
@@ -61,9 +61,9 @@ def run(rule: Rule, count: int = 3, **settings: Any) -> list[Outcome]:
 )
 def test_a_rule_that_says_nothing_ends_at_its_budget(horizon: Callable[[int], int], speculate: bool) -> None:
     sizes = list[int]()
-    rule = Rule(lambda standing: sizes.append(standing.size), horizon)
+    rule = Rule(lambda snapshot: sizes.append(snapshot.size), horizon)
     [outcome] = run(rule, 1, speculate=speculate)
-    assert (outcome.stop, outcome.size, outcome.score) == (Verdict.BUDGET, BUDGET, BUDGET - 1)
+    assert (outcome.stop, outcome.size, outcome.score) == (StopReason.BUDGET, BUDGET, BUDGET - 1)
     assert sizes == list(range(STEP, BUDGET + 1, STEP))  # every step, and nothing between steps
 
 
@@ -79,35 +79,37 @@ def test_a_horizon_is_made_one(found: int, size: int, expected: int) -> None:
 @pytest.mark.parametrize("found", [None, 8.0, "8", True, float("nan")])
 def test_a_horizon_that_is_no_whole_number_fails_its_segment(found: object) -> None:
     outcomes = run(Rule(horizon=lambda size: found))
-    assert {outcome.stop for outcome in outcomes} == {Verdict.FAILED}
+    assert {outcome.stop for outcome in outcomes} == {StopReason.FAILED}
     expected = f"the rule mine gave {found!r} as its horizon, which must be a whole number"
     assert [outcome.error for outcome in outcomes] == [f"segment {number}: {expected}" for number in range(3)]
 
 
-@pytest.mark.parametrize("found", ["stable", True, 0, 1.5, Verdict.FAILED, Verdict.DEADLINE, Verdict.EXHAUSTED])
-def test_a_verdict_that_is_none_is_refused_by_name(found: object) -> None:
-    outcomes = run(Rule(lambda standing: found if standing.size == 16 else None))
-    assert {(outcome.stop, outcome.size) for outcome in outcomes} == {(Verdict.FAILED, 16)}
-    shown = f"Verdict.{found.name}" if isinstance(found, Verdict) else repr(found)
+@pytest.mark.parametrize(
+    "found", ["stable", True, 0, 1.5, StopReason.FAILED, StopReason.DEADLINE, StopReason.EXHAUSTED]
+)
+def test_a_stop_reason_that_is_none_is_refused_by_name(found: object) -> None:
+    outcomes = run(Rule(lambda snapshot: found if snapshot.size == 16 else None))
+    assert {(outcome.stop, outcome.size) for outcome in outcomes} == {(StopReason.FAILED, 16)}
+    shown = f"StopReason.{found.name}" if isinstance(found, StopReason) else repr(found)
     assert outcomes[0].error == (
-        f"segment 0: the rule mine gave {shown} as its verdict, "
-        "which must be None or one of Verdict.STABLE, Verdict.DECIDED, Verdict.BUDGET"
+        f"segment 0: the rule mine gave {shown} as its stop reason, "
+        "which must be None or one of StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET"
     )
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_rule_cannot_be_async() -> None:
-    async def observe(standing: Standing) -> None:
+    async def observe(snapshot: Snapshot) -> None:
         return None
 
     [outcome] = run(Rule(observe), 1)
     assert outcome.error is not None and "gave <coroutine object" in outcome.error
 
 
-def test_verdicts_of_a_rule_count() -> None:
-    for verdict in (Verdict.STABLE, Verdict.DECIDED, Verdict.BUDGET):
-        outcomes = run(Rule(lambda standing, verdict=verdict: verdict if standing.size == 24 else None))
-        assert {(outcome.stop, outcome.size) for outcome in outcomes} == {(verdict, 24)}
+def test_stop_reasons_of_a_rule_count() -> None:
+    for stop_reason in (StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET):
+        outcomes = run(Rule(lambda snapshot, stop_reason=stop_reason: stop_reason if snapshot.size == 24 else None))
+        assert {(outcome.stop, outcome.size) for outcome in outcomes} == {(stop_reason, 24)}
 
 
 def fail(*_: object) -> None:
@@ -131,7 +133,7 @@ def test_a_rule_that_raises_fails_its_segment(part: str, settings: dict[str, boo
         return fail() if part == "open" else Rule(**{part: fail})  # type: ignore[return-value, arg-type]
 
     outcomes = run(Rule(make=make), **settings)
-    assert [outcome.stop for outcome in outcomes] == [Verdict.BUDGET, Verdict.FAILED, Verdict.BUDGET]
+    assert [outcome.stop for outcome in outcomes] == [StopReason.BUDGET, StopReason.FAILED, StopReason.BUDGET]
     assert outcomes[1].error == f"segment 1: the rule mine failed in {part}: LookupError: no such thing{PLACE}"
 
 
@@ -140,7 +142,7 @@ def test_a_horizon_that_raises_later_fails_its_segment_too() -> None:
         return 16 if size < 16 else fail()  # type: ignore[return-value]
 
     [outcome] = run(Rule(horizon=horizon), 1)
-    assert (outcome.stop, outcome.size) == (Verdict.FAILED, 16)  # what was there is kept
+    assert (outcome.stop, outcome.size) == (StopReason.FAILED, 16)  # what was there is kept
     assert outcome.error == f"segment 0: the rule mine failed in horizon: LookupError: no such thing{PLACE}"
 
 
@@ -156,7 +158,7 @@ def test_a_dear_reranker_does_not_meet_a_bad_rule_unprepared() -> None:
     """It is asked for its horizon before there is any segment."""
     engine = Engine(rerank.load("mbr:chrf", variant="prune"), Rule(make=fail))
     engine.admit(Segment("s", "x"))
-    assert engine.asks() == []
+    assert engine.requests() == []
     [finished] = engine.finished()
     assert finished.outcome.error == f"segment s: the rule mine failed in open: LookupError: no such thing{PLACE}"
 
@@ -166,7 +168,7 @@ def test_late_candidates_of_a_segment_whose_rule_failed_are_nothing() -> None:
     engine = Engine(reranker, Rule(observe=fail), speculate=True)
     segment = Segment("s", "x")
     engine.admit(segment)
-    engine.asks()
+    engine.requests()
     engine.feed(Draw(segment, 0, (Candidate("a"),) * STEP))
     updates = engine.updates()
     engine.settle(updates, reranker.extend(updates))

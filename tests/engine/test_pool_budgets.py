@@ -1,4 +1,4 @@
-"""A recorded pool that is shorter than the budget is the budget: rules, verdicts and outcomes go by its size."""
+"""A recorded pool that is shorter than the budget is the budget: rules, stop reasons and outcomes go by its size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quitmt.engine.deadlines import Deadlines
 from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import StoppingRule
-from quitmt.types import Candidate, Outcome, RecordedPool, Seconds, Segment, Standing, Verdict
+from quitmt.types import Candidate, Outcome, RecordedPool, Seconds, Segment, Snapshot, StopReason
 
 SIZES = (64, 40, 7, 33)
 
@@ -40,7 +40,7 @@ def run(pools: list[RecordedPool], rule: StoppingRule, reranker: str = "mbr:chrf
 
 def plain(outcome: Outcome) -> Outcome:
     """Without what differs between a pool that ends and a budget that does."""
-    ended = Verdict.EXHAUSTED if outcome.stop is Verdict.BUDGET else outcome.stop
+    ended = StopReason.EXHAUSTED if outcome.stop is StopReason.BUDGET else outcome.stop
     return replace(outcome, stop=ended, seconds=Seconds(), signature="")
 
 
@@ -65,7 +65,7 @@ def test_a_rule_decides_as_if_the_pool_were_the_budget(
         own = "full" if spec.startswith("fixed") else spec
         [alone] = run([pool], stop.load(own, k=4, w=2, n=size), reranker, **more)
         assert plain(outcome) == plain(alone)
-        assert outcome.budget == size and outcome.stop is not Verdict.BUDGET
+        assert outcome.budget == size and outcome.stop is not StopReason.BUDGET
 
 
 def test_expected_loss_goes_by_the_pool(pools: list[RecordedPool]) -> None:
@@ -89,7 +89,7 @@ class Unchangeable:
     def open(self) -> Unchangeable:
         return self
 
-    def observe(self, standing: Standing) -> Verdict | None:
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
         return None
 
     def horizon(self, size: int) -> int:
@@ -113,7 +113,7 @@ def test_a_rule_that_cannot_be_changed_keeps_its_budget_and_ends_with_the_pool(
 ) -> None:
     found = run(pools, rule)
     assert [outcome.size for outcome in found] == [outcome.budget for outcome in found] == list(SIZES)
-    assert {outcome.stop for outcome in found} == {Verdict.EXHAUSTED}
+    assert {outcome.stop for outcome in found} == {StopReason.EXHAUSTED}
 
 
 class Wrong(RecordedGenerator):
@@ -135,7 +135,7 @@ def test_a_generator_that_cannot_tell_changes_nothing(pools: list[RecordedPool],
         return [one.outcome async for one in in_order(driver.run([pool.segment for pool in pools]))]
 
     found = asyncio.run(work())
-    assert [outcome.stop for outcome in found] == [Verdict.EXHAUSTED] * len(pools)
+    assert [outcome.stop for outcome in found] == [StopReason.EXHAUSTED] * len(pools)
     assert [outcome.budget for outcome in found] == list(SIZES)  # found out when they ended
 
 

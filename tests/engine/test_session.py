@@ -14,7 +14,7 @@ from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.engine.session import GRACE, Session, translate
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.types import Ask, Candidate, Draw, Finished, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, Draw, Finished, RecordedPool, Request, Segment, Snapshot, StopReason
 
 
 class Sampling:
@@ -28,19 +28,19 @@ class Sampling:
         self.gates: dict[str, asyncio.Event] = {}
         self.aborted: list[str] = []
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            if not ask.start:
-                self.begun.append(ask.segment.source)
-        for ask in asks:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            if not request.start:
+                self.begun.append(request.segment.source)
+        for request in requests:
             try:
-                if gate := self.gates.get(ask.segment.source):
+                if gate := self.gates.get(request.segment.source):
                     await gate.wait()
             except asyncio.CancelledError:
-                self.aborted.append(ask.segment.source)
+                self.aborted.append(request.segment.source)
                 raise
-            texts = [f"{ask.segment.source} {index % 3}" for index in range(ask.start, ask.stop)]
-            yield Draw(ask.segment, ask.start, tuple(map(Candidate, texts)))
+            texts = [f"{request.segment.source} {index % 3}" for index in range(request.start, request.stop)]
+            yield Draw(request.segment, request.start, tuple(map(Candidate, texts)))
 
     def close(self, segment: Segment) -> None:
         self.closed.append(segment.source)
@@ -72,10 +72,14 @@ def test_the_outcomes_are_those_of_a_run_of_its_own(make_pool: Callable[[int, in
     class Pools:
         signature = "pools"
 
-        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-            for ask in reversed(asks):
+        async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+            for request in reversed(requests):
                 await asyncio.sleep(0)
-                yield Draw(ask.segment, ask.start, pools[int(ask.segment.id)].candidates[ask.start : ask.stop])
+                yield Draw(
+                    request.segment,
+                    request.start,
+                    pools[int(request.segment.id)].candidates[request.start : request.stop],
+                )
 
         def close(self, segment: Segment) -> None: ...
 
@@ -139,7 +143,7 @@ def test_what_is_cancelled_frees_its_slot_at_once_and_its_place_in_the_queue() -
             assert shared.waiting.segments == 1
             stuck.cancel()
             stuck.cancel()
-            assert (await after).outcome.stop is Verdict.BUDGET
+            assert (await after).outcome.stop is StopReason.BUDGET
             with pytest.raises(asyncio.CancelledError):
                 await stuck
             assert shared.active == 0
@@ -166,10 +170,10 @@ def test_whoever_stops_waiting_cancels_all_of_a_group() -> None:
 
 def test_rules_observers_and_ranks_are_each_segments_own() -> None:
     async def work() -> None:
-        seen: list[tuple[int, Verdict | None]] = []
+        seen: list[tuple[int, StopReason | None]] = []
 
-        def look(standing: Standing, anchors: object, candidates: object, verdict: Verdict | None) -> None:
-            seen.append((standing.size, verdict))
+        def look(snapshot: Snapshot, anchors: object, candidates: object, stop_reason: StopReason | None) -> None:
+            seen.append((snapshot.size, stop_reason))
 
         async with session(Sampling()) as shared:
             plain = shared.submit(Segment("1", "x"), group=1)
@@ -179,7 +183,7 @@ def test_rules_observers_and_ranks_are_each_segments_own() -> None:
             assert (await plain).outcome.size == 8 and (await plain).ranked == ()
             finished = await own
             assert finished.outcome.size == 12 and "|n:12|" in finished.outcome.signature
-            assert seen == [(4, None), (8, None), (12, Verdict.BUDGET)]
+            assert seen == [(4, None), (8, None), (12, StopReason.BUDGET)]
             best = finished.ranked[0]
             assert (best.index, best.score) == (finished.outcome.index, finished.outcome.score)
             assert [one.index for one in finished.ranked] == [0, 1, 2]
@@ -201,10 +205,10 @@ def test_a_seed_of_its_own_is_in_the_signature() -> None:
 
 def test_a_failure_is_an_outcome_and_others_go_on() -> None:
     class Fails(Sampling):
-        async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-            if any(ask.segment.source == "bad" for ask in asks):
+        async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+            if any(request.segment.source == "bad" for request in requests):
                 raise OSError("no")
-            async for draw in super().draw(asks):
+            async for draw in super().draw(requests):
                 yield draw
 
     async def work() -> None:
@@ -258,7 +262,10 @@ def test_a_deadline_counts_from_the_submission_and_ends_waiting_too() -> None:
             assert not late.settled
             clock.advance(0.2)
             finished = await late
-            assert (finished.outcome.stop, finished.outcome.error) == (Verdict.FAILED, "not begun before its deadline")
+            assert (finished.outcome.stop, finished.outcome.error) == (
+                StopReason.FAILED,
+                "not begun before its deadline",
+            )
             assert not clock.timers
             stuck.cancel()
 
@@ -363,7 +370,7 @@ def test_an_observer_that_fails_disturbs_nobody() -> None:
         async with session(Sampling()) as shared:
             return await shared.submit(Segment("1", "x"), observer=look)
 
-    assert run(work()).outcome.stop is Verdict.BUDGET
+    assert run(work()).outcome.stop is StopReason.BUDGET
 
 
 def test_an_owner_is_no_part_of_what_fixes_candidates() -> None:

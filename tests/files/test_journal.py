@@ -11,7 +11,7 @@ import pytest
 
 from quitmt.errors import InputError, OutputError, UsageError
 from quitmt.files.journal import Journal
-from quitmt.types import Begun, Candidate, Finished, Outcome, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Outcome, Segment, StopReason
 
 SETTINGS = {"-k": 8, "--prompt": "odd \udcff name"}
 POOL = [Candidate(f"candidate {i}", -0.5 * i, i, {"kiwi": 0.25}) for i in range(20)]
@@ -21,7 +21,7 @@ def segment(position: int) -> Segment:
     return Segment(str(position), f"source {position}")
 
 
-def finished(position: int, stop: Verdict = Verdict.STABLE, error: str | None = None) -> Finished:
+def finished(position: int, stop: StopReason = StopReason.STABLE, error: str | None = None) -> Finished:
     one = segment(position)
     outcome = Outcome(one.id, one.source, f"text {position}", 0, 0.5, 8, stop, (0.25, 0.5), signature="s", error=error)
     return Finished(one, outcome, ())
@@ -80,7 +80,7 @@ def test_a_resumed_run_is_told_how_many_are_done(path: Path) -> None:
 
 def test_a_segment_that_failed_keeps_its_candidates(path: Path) -> None:
     journal = begin(path, resume=True)
-    journal.add(6, finished(6, Verdict.FAILED, "half of a pair: \ud83d"), 6)
+    journal.add(6, finished(6, StopReason.FAILED, "half of a pair: \ud83d"), 6)
     journal.close(done=False)
     again = begin(path, resume=True)
     assert again.find(6, segment(6), 6) is None and drawn(again, 6, 6) == tuple(POOL)

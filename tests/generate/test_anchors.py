@@ -15,7 +15,7 @@ from quitmt.generate.anchors import Anchor, Anchored, parse
 from quitmt.generate.function import FunctionGenerator
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 BASE = Sampling(0.9, top_k=7, min_p=0.1, seed=5)
 
@@ -30,7 +30,7 @@ class Parrot:
         self.sampling, self.broken, self.family = sampling, broken, [] if family is None else family
         self.family.append(self)
         self.signature = f"parrot|{sampling.signature}"
-        self.asks: list[Ask] = []
+        self.requests: list[Request] = []
         self.closed: list[Segment] = []
         self.wasted_tokens = 1
         self.waiting: str | None = None
@@ -39,17 +39,17 @@ class Parrot:
     def resampled(self, sampling: Sampling) -> Parrot:
         return Parrot(sampling, self.broken, self.family)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        self.asks += asks
-        for ask in asks:
-            if self.sampling == self.broken and ask.segment == SEGMENTS[0]:
-                yield Draw(ask.segment, ask.start, (), error=GenerationError("no"))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        self.requests += requests
+        for request in requests:
+            if self.sampling == self.broken and request.segment == SEGMENTS[0]:
+                yield Draw(request.segment, request.start, (), error=GenerationError("no"))
                 continue
-            stop = min(ask.stop, self.sampling.beam - 1) if self.sampling.beam else ask.stop
-            for index in reversed(range(ask.start, stop)):  # one by one, the last first
+            stop = min(request.stop, self.sampling.beam - 1) if self.sampling.beam else request.stop
+            for index in reversed(range(request.start, stop)):  # one by one, the last first
                 await asyncio.sleep(0)
-                last = bool(self.sampling.beam) and index == ask.start
-                yield Draw(ask.segment, index, (Candidate(f"{self.sampling.signature} {index}"),), 1.0, ended=last)
+                last = bool(self.sampling.beam) and index == request.start
+                yield Draw(request.segment, index, (Candidate(f"{self.sampling.signature} {index}"),), 1.0, ended=last)
 
     def close(self, segment: Segment) -> None:
         self.closed.append(segment)
@@ -109,7 +109,7 @@ def test_how_each_is_made() -> None:
 
 
 def test_they_come_with_the_first_samples_and_in_the_order_given() -> None:
-    draws = drawn(anchored("2@0.3,greedy,beam:3"), [Ask(SEGMENTS[0], 0, 3), Ask(SEGMENTS[1], 2, 4)])
+    draws = drawn(anchored("2@0.3,greedy,beam:3"), [Request(SEGMENTS[0], 0, 3), Request(SEGMENTS[1], 2, 4)])
     found = anchors_of(draws)
     assert list(found) == [("1", place) for place in range(5)]
     assert [one.origin for one in found.values()] == ["2@0.3"] * 2 + ["greedy"] + ["beam:3"] * 2
@@ -123,13 +123,13 @@ def test_they_come_with_the_first_samples_and_in_the_order_given() -> None:
 def test_anchors_are_asked_for_once() -> None:
     generator, (_, greedy, beam) = with_family("greedy,beam:3")
     for start in (0, 8, 16):
-        drawn(generator, [Ask(SEGMENTS[0], start, start + 8)])
-    assert (greedy.asks, beam.asks) == ([Ask(SEGMENTS[0], 0, 1)], [Ask(SEGMENTS[0], 0, 3)])
+        drawn(generator, [Request(SEGMENTS[0], start, start + 8)])
+    assert (greedy.requests, beam.requests) == ([Request(SEGMENTS[0], 0, 1)], [Request(SEGMENTS[0], 0, 3)])
 
 
 def test_the_error_of_a_part_is_an_error_of_its_segment() -> None:
     generator = anchored("greedy,beam:3", broken=Sampling(beam=3, seed=5))
-    draws = drawn(generator, [Ask(SEGMENTS[0], 0, 2), Ask(SEGMENTS[1], 0, 2)])
+    draws = drawn(generator, [Request(SEGMENTS[0], 0, 2), Request(SEGMENTS[1], 0, 2)])
     assert [one.segment for one in draws if one.error] == [SEGMENTS[0]]
     assert {key[0] for key in anchors_of(draws)} == {SEGMENTS[1].id}
     assert sum(len(one.candidates) for one in draws if one.segment is SEGMENTS[1]) == 2
@@ -138,13 +138,13 @@ def test_the_error_of_a_part_is_an_error_of_its_segment() -> None:
 def test_what_a_part_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     generator, (_, greedy) = with_family("greedy")
 
-    async def fail(asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def fail(requests: Sequence[Request]) -> AsyncIterator[Draw]:
         raise ZeroDivisionError
         yield  # an async generator
 
     monkeypatch.setattr(greedy, "draw", fail)
     with pytest.raises(ZeroDivisionError):
-        drawn(generator, [Ask(SEGMENTS[0], 0, 2)])
+        drawn(generator, [Request(SEGMENTS[0], 0, 2)])
 
 
 def test_all_parts_are_closed_warmed_and_counted() -> None:

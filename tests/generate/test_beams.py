@@ -16,7 +16,7 @@ from quitmt.recipe import Recipe
 from quitmt.recipe.build import build_generator
 from quitmt.recipe.recipe import ModelRecipe
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 FOUND = {2: ["a", "b"], 4: ["b", "c", "a", "d"], 8: ["e", "a", "a", "f", "b", "g", "c", "h"], 16: list("abcdefgh")}
 """Beams are not nested, may find a text twice, and the last one finds too few."""
@@ -34,22 +34,22 @@ class Search:
         assert sampling.beam is not None
         return Search(self.log, sampling.beam)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            self.log.append((ask.segment.id, self.size))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            self.log.append((request.segment.id, self.size))
             await asyncio.sleep(0)
-            if ask.segment.id == "broken" and self.size == 4:
-                yield Draw(ask.segment, 0, (), error=GenerationError("no luck"))
+            if request.segment.id == "broken" and self.size == 4:
+                yield Draw(request.segment, 0, (), error=GenerationError("no luck"))
             else:
-                yield Draw(ask.segment, 0, tuple(map(Candidate, FOUND[self.size])), 0.5)
+                yield Draw(request.segment, 0, tuple(map(Candidate, FOUND[self.size])), 0.5)
 
     def close(self, segment: Segment) -> None:
         """Nothing is kept."""
 
 
-def drawn(generator: Any, asks: list[Ask]) -> list[Draw]:
+def drawn(generator: Any, requests: list[Request]) -> list[Draw]:
     async def work() -> list[Draw]:
-        return [one async for one in generator.draw(asks)]
+        return [one async for one in generator.draw(requests)]
 
     return asyncio.run(work())
 
@@ -64,7 +64,7 @@ def test_the_union_is_one_sequence_however_it_is_asked_for(cuts: list[int]) -> N
     found = [
         draw
         for start, stop in zip([0, *cuts], [*cuts, 8], strict=True)
-        for draw in drawn(generator, [Ask(segment, start, stop)])
+        for draw in drawn(generator, [Request(segment, start, stop)])
     ]
     assert texts(found) == UNION and not any(draw.ended for draw in found)
 
@@ -72,18 +72,21 @@ def test_the_union_is_one_sequence_however_it_is_asked_for(cuts: list[int]) -> N
 def test_a_beam_is_searched_for_when_it_is_needed_and_once() -> None:
     log: list[tuple[str, int]] = []
     generator, segment = GrowingBeams(Search(log), 2), Segment("1", "x")
-    drawn(generator, [Ask(segment, 0, 2)])
+    drawn(generator, [Request(segment, 0, 2)])
     assert log == [("1", 2)]
-    drawn(generator, [Ask(segment, 2, 3), Ask(segment, 3, 4)])  # two at once
+    drawn(generator, [Request(segment, 2, 3), Request(segment, 3, 4)])  # two at once
     assert log == [("1", 2), ("1", 4)]
-    [draw] = drawn(generator, [Ask(segment, 4, 20)])
+    [draw] = drawn(generator, [Request(segment, 4, 20)])
     assert log == [("1", 2), ("1", 4), ("1", 8), ("1", 16)]
     assert [one.text for one in draw.candidates] == UNION[4:] and draw.ended and draw.seconds == 1.0
 
 
 def test_segments_have_unions_of_their_own_and_fail_alone() -> None:
     good, broken = Segment("good", "x"), Segment("broken", "x")
-    found = {draw.segment.id: draw for draw in drawn(GrowingBeams(Search([]), 2), [Ask(good, 0, 4), Ask(broken, 0, 4)])}
+    found = {
+        draw.segment.id: draw
+        for draw in drawn(GrowingBeams(Search([]), 2), [Request(good, 0, 4), Request(broken, 0, 4)])
+    }
     assert texts([found["good"]]) == UNION[:4]
     assert str(found["broken"].error) == "no luck"
 
@@ -92,7 +95,7 @@ def test_a_closed_segment_begins_anew() -> None:
     log: list[tuple[str, int]] = []
     generator, segment = GrowingBeams(Search(log), 2), Segment("1", "x")
     for _ in range(2):
-        assert texts(drawn(generator, [Ask(segment, 0, 2)])) == UNION[:2]
+        assert texts(drawn(generator, [Request(segment, 0, 2)])) == UNION[:2]
         generator.close(segment)
     assert log == [("1", 2)] * 2
 
@@ -100,10 +103,10 @@ def test_a_closed_segment_begins_anew() -> None:
 def test_the_embedded_model_s_union_holds_each_beam() -> None:
     generator = build_generator(ModelRecipe(name="embedded:en-pt", beams=2))
     segment = Segment("1", "The weather is nice today.")
-    found = texts(drawn(generator, [Ask(segment, 0, 3)]) + drawn(generator, [Ask(segment, 3, 6)]))
+    found = texts(drawn(generator, [Request(segment, 0, 3)]) + drawn(generator, [Request(segment, 3, 6)]))
     assert len(set(found)) == 6
     for size in (2, 4):
-        hypotheses = texts(drawn(generate.load("embedded:en-pt", Sampling(beam=size)), [Ask(segment, 0, size)]))
+        hypotheses = texts(drawn(generate.load("embedded:en-pt", Sampling(beam=size)), [Request(segment, 0, size)]))
         assert set(hypotheses) <= set(found)
         assert size > 2 or hypotheses == found[:2]
     assert generator.signature.endswith("|beam:2|doubled")

@@ -12,7 +12,7 @@ from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.bergamot import BergamotGenerator
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 ONE = Segment("1", "The river froze early this winter.")
 TWO = Segment("2", "My brother repairs old radios.")
@@ -23,12 +23,12 @@ def generator():
     return BergamotGenerator("embedded:en-pt", Sampling(seed=4))
 
 
-async def collect(generator, *asks):
-    return [draw async for draw in generator.draw(asks)]
+async def collect(generator, *requests):
+    return [draw async for draw in generator.draw(requests)]
 
 
 def candidates(generator, segment, start, stop):
-    (draw,) = asyncio.run(collect(generator, Ask(segment, start, stop)))
+    (draw,) = asyncio.run(collect(generator, Request(segment, start, stop)))
     assert (draw.segment, draw.start) == (segment, start)
     return draw.candidates
 
@@ -71,7 +71,7 @@ def test_closing_ends_the_draws_of_that_segment_only(generator, monkeypatch):
     held, generator = HeldUp(monkeypatch), generator.resampled(Sampling(seed=5))
 
     async def work():
-        task = asyncio.create_task(collect(generator, Ask(ONE, 0, 8), Ask(TWO, 0, 8), Ask(ONE, 8, 9)))
+        task = asyncio.create_task(collect(generator, Request(ONE, 0, 8), Request(TWO, 0, 8), Request(ONE, 8, 9)))
         await asyncio.to_thread(held.begun.wait)
         generator.close(ONE)
         held.go_on.set()
@@ -84,7 +84,7 @@ def test_leaving_early_stops_the_work(generator, monkeypatch):
     held, generator = HeldUp(monkeypatch), generator.resampled(Sampling(seed=5))
 
     async def work():
-        task = asyncio.create_task(collect(generator, Ask(TWO, 0, 1000)))
+        task = asyncio.create_task(collect(generator, Request(TWO, 0, 1000)))
         await asyncio.to_thread(held.begun.wait)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -105,7 +105,7 @@ def test_a_failure_is_an_answer_and_not_the_end(generator, monkeypatch):
             raise MemoryError("no room")
 
         broken.setattr(Sampler, "step", fail)
-        draws = asyncio.run(collect(generator, Ask(ONE, 0, 4), Ask(TWO, 0, 4)))
+        draws = asyncio.run(collect(generator, Request(ONE, 0, 4), Request(TWO, 0, 4)))
     assert len(draws) == 2
     for draw in draws:
         assert isinstance(draw.error, GenerationError) and "no room" in str(draw.error) and not draw.candidates
@@ -114,7 +114,7 @@ def test_a_failure_is_an_answer_and_not_the_end(generator, monkeypatch):
 
 def test_a_segment_that_cannot_be_encoded_fails_alone(generator):
     bad = Segment("bad", "\ud800 half a pair")
-    draws = {draw.segment: draw for draw in asyncio.run(collect(generator, Ask(bad, 0, 2), Ask(TWO, 0, 2)))}
+    draws = {draw.segment: draw for draw in asyncio.run(collect(generator, Request(bad, 0, 2), Request(TWO, 0, 2)))}
     assert draws[TWO].error is None and len(draws[TWO].candidates) == 2
     assert draws[bad].error is None or isinstance(draws[bad].error, GenerationError)
 

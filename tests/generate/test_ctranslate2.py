@@ -32,7 +32,7 @@ from quitmt.generate.ctranslate2 import CTranslate2Generator  # noqa: E402
 from quitmt.generate.decoding.tokenization import Tokenization, load_tokenization  # noqa: E402
 from quitmt.protocols import GeneratorTraits, traits_of  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
-from quitmt.types import Ask, Segment  # noqa: E402
+from quitmt.types import Request, Segment  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 LONG = Segment("long", "The weather is nice today. " * 40)
@@ -73,7 +73,7 @@ def test_candidates_repeat_to_the_last_digit(zoo: Zoo) -> None:
 
 
 def test_chunks_are_not_sorted_and_not_alike(zoo: Zoo) -> None:
-    found = draw(load(zoo), [Ask(SEGMENTS[1], 0, 512)])
+    found = draw(load(zoo), [Request(SEGMENTS[1], 0, 512)])
     scores = np.array([found["2", i].log_probability for i in range(512)]).reshape(8, 64)
     assert len({row.tobytes() for row in np.sort(scores)}) == 8
     ranks = scores.argsort(axis=1).argsort(axis=1)
@@ -89,7 +89,7 @@ def test_log_probabilities_are_the_model_s_own(zoo: Zoo, monkeypatch: pytest.Mon
     translator, compared = ctranslate2.Translator(str(zoo.converted_marian)), 0
     source = load_tokenization(zoo.converted_marian, "marian", (None, None)).encode(SEGMENTS[0].source)
     for sampling in (Sampling(1.0), Sampling(1.4, top_k=20), Sampling(0.7, top_p=0.8)):
-        for candidate in draw(load(zoo, sampling), [Ask(SEGMENTS[0], 0, 16)]).values():
+        for candidate in draw(load(zoo, sampling), [Request(SEGMENTS[0], 0, 16)]).values():
             (scored,) = translator.score_batch([source], [candidate.text.split()])
             if candidate.tokens == len(scored.log_probs):  # ended by itself
                 assert candidate.log_probability == pytest.approx(sum(scored.log_probs), abs=1e-3)
@@ -100,7 +100,7 @@ def test_log_probabilities_are_the_model_s_own(zoo: Zoo, monkeypatch: pytest.Mon
 def test_the_first_token_follows_the_distribution(zoo: Zoo) -> None:
     generator = load(zoo, Sampling(1.0, seed=9), max_tokens=1)
     count = 64 * 30
-    found = draw(generator, [Ask(SEGMENTS[0], 0, count)]).values()
+    found = draw(generator, [Request(SEGMENTS[0], 0, count)]).values()
     # The end and what is unknown are no text. Several tokens may be the same text; they are told apart by their
     # probability, which batches round differently.
     chances = dict[str, list[float]]()
@@ -114,7 +114,7 @@ def test_the_first_token_follows_the_distribution(zoo: Zoo) -> None:
 
 
 def test_greedy_is_ctranslate2_s_own_and_transformers(zoo: Zoo) -> None:
-    found = draw(load(zoo, Sampling(0.0)), [Ask(segment, 0, 3) for segment in SEGMENTS])
+    found = draw(load(zoo, Sampling(0.0)), [Request(segment, 0, 3) for segment in SEGMENTS])
     tokenizer = transformers.AutoTokenizer.from_pretrained(zoo.folder("marian"))
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(zoo.folder("marian"))
     for segment in SEGMENTS:
@@ -132,7 +132,7 @@ def test_beams_are_ctranslate2_s_own(zoo: Zoo, kind: str) -> None:
         str(folder), Sampling(beam=size), languages=("en", "pt"), device="cpu", max_tokens=16
     )
     tokenization, translator = load_tokenization(folder, kind, ("en", "pt")), ctranslate2.Translator(str(folder))
-    found, prefix = draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS]), tokenization.prefix
+    found, prefix = draw(generator, [Request(segment, 0, size) for segment in SEGMENTS]), tokenization.prefix
     for segment in SEGMENTS:
         source = tokenization.encode(segment.source)
         (theirs,) = translator.translate_batch(
@@ -154,13 +154,13 @@ def test_one_translator_serves_all_that_draws_nothing(zoo: Zoo, built: list[Any]
     greedy, beam = generator.resampled(Sampling(0.0)), generator.resampled(Sampling(beam=3))
     built.clear()
     for part in (greedy, beam, greedy):
-        draw(part, [Ask(segment, 0, 3) for segment in SEGMENTS])
+        draw(part, [Request(segment, 0, 3) for segment in SEGMENTS])
     assert len(built) == 1
 
 
 def test_top_k_and_top_p_cut_off(zoo: Zoo) -> None:
     def variety(sampling: Sampling) -> int:
-        return len({c.text for c in draw(load(zoo, sampling, max_tokens=1), [Ask(SEGMENTS[0], 0, 256)]).values()})
+        return len({c.text for c in draw(load(zoo, sampling, max_tokens=1), [Request(SEGMENTS[0], 0, 256)]).values()})
 
     assert variety(Sampling(1.0, top_k=3)) == 3
     assert variety(Sampling(5.0, top_k=1)) == 1
@@ -184,7 +184,7 @@ def test_chunks_are_computed_once_and_kept_until_their_segment_is_closed(
         """How many are computed for some asks."""
         built.clear()
         for start in starts:
-            draw(generator, [Ask(segment, start, start + 8)])
+            draw(generator, [Request(segment, start, start + 8)])
         return len(built)
 
     assert chunks(SEGMENTS[0], *range(0, 128, 8)) == 4
@@ -199,14 +199,14 @@ def test_a_source_that_is_too_long(zoo: Zoo) -> None:
     generator = load(zoo)
     error = error_of(generator, LONG)
     assert isinstance(error, GenerationError) and "takes 96" in str(error)
-    assert len(draw(generator, [Ask(SEGMENTS[0], 0, 2)])) == 2
+    assert len(draw(generator, [Request(SEGMENTS[0], 0, 2)])) == 2
 
 
 def test_running_into_the_last_position_is_no_failure(zoo: Zoo) -> None:
     generator = load(zoo, Sampling(50.0, seed=1), max_tokens=400)
-    found = draw(generator, [Ask(SEGMENTS[0], 0, 64)])
+    found = draw(generator, [Request(SEGMENTS[0], 0, 64)])
     assert max(candidate.tokens or 0 for candidate in found.values()) == 95
-    assert found == draw(load(zoo, Sampling(50.0, seed=1), max_tokens=95), [Ask(SEGMENTS[0], 0, 64)])
+    assert found == draw(load(zoo, Sampling(50.0, seed=1), max_tokens=95), [Request(SEGMENTS[0], 0, 64)])
 
 
 def test_languages(zoo: Zoo, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_pieces_of_both_sides_decode_as_in_transformers(zoo: Zoo) -> None:
 
 def test_no_mark_of_a_space_reaches_a_candidate(zoo: Zoo) -> None:
     generator = CTranslate2Generator(str(zoo.converted_marian_apart), Sampling(1.0, seed=3), device="cpu")
-    found = draw(generator, [Ask(segment, 0, 64) for segment in SEGMENTS]).values()
+    found = draw(generator, [Request(segment, 0, 64) for segment in SEGMENTS]).values()
     assert any(" " in candidate.text for candidate in found)
     assert not any("\u2581" in candidate.text for candidate in found)
 
@@ -247,7 +247,7 @@ def test_one_sentencepiece_file_serves_both_sides(zoo: Zoo, tmp_path: Path) -> N
         (tmp_path / name).write_bytes((zoo.converted_marian / name).read_bytes())
     (tmp_path / "sentencepiece.model").write_bytes((zoo.converted_marian / "source.spm").read_bytes())
     alike = CTranslate2Generator(str(tmp_path), Sampling(1.0, seed=3), device="cpu")
-    assert draw(alike, [Ask(SEGMENTS[0], 0, 8)]) == draw(load(zoo), [Ask(SEGMENTS[0], 0, 8)])
+    assert draw(alike, [Request(SEGMENTS[0], 0, 8)]) == draw(load(zoo), [Request(SEGMENTS[0], 0, 8)])
 
 
 def test_models_that_cannot_be_used(zoo: Zoo, tmp_path: Path) -> None:

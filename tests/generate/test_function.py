@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from quitmt.generate.function import FunctionGenerator
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 
 def test_closing_a_segment_cancels_what_is_awaited_for_it_and_the_others_go_on() -> None:
@@ -37,7 +37,7 @@ def test_closing_a_segment_cancels_what_is_awaited_for_it_and_the_others_go_on()
 
         closing = asyncio.create_task(close())
         async with asyncio.timeout(60):
-            draws = [draw async for draw in generator.draw([Ask(segment, 0, 2) for segment in segments])]
+            draws = [draw async for draw in generator.draw([Request(segment, 0, 2) for segment in segments])]
             await closing
         return draws
 

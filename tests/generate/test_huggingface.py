@@ -34,7 +34,7 @@ from quitmt.generate.huggingface import HuggingFaceGenerator  # noqa: E402
 from quitmt.generate.prompts import template  # noqa: E402
 from quitmt.protocols import GeneratorTraits, traits_of  # noqa: E402
 from quitmt.sampling import Sampling  # noqa: E402
-from quitmt.types import Ask, Segment  # noqa: E402
+from quitmt.types import Request, Segment  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 KINDS = ("marian", "m2m100", "nllb", "madlad", "chat")
@@ -180,7 +180,7 @@ def inputs(zoo: Zoo, kind: str) -> Callable[[Segment], dict[str, Any]]:
 def test_greedy_is_transformers_own_greedy(
     zoo: Zoo, kind: str, loaded: Loaded, inputs: Callable[[Segment], dict[str, Any]]
 ) -> None:
-    found = draw(load_with_tokens(zoo, kind, loaded, Sampling(0.0)), [Ask(segment, 0, 2) for segment in SEGMENTS])
+    found = draw(load_with_tokens(zoo, kind, loaded, Sampling(0.0)), [Request(segment, 0, 2) for segment in SEGMENTS])
     for segment in SEGMENTS:
         given = inputs(segment)
         extra = 1 if "forced_bos_token_id" in given else 0
@@ -198,7 +198,7 @@ def test_beams_are_transformers_own(
     size = 4
     generator = load_with_tokens(zoo, kind, loaded, Sampling(beam=size))
     ends = loaded.ends
-    found = draw(generator, [Ask(segment, 0, size) for segment in SEGMENTS])
+    found = draw(generator, [Request(segment, 0, size) for segment in SEGMENTS])
     for segment in SEGMENTS:
         given = inputs(segment)
         extra = 1 if "forced_bos_token_id" in given else 0
@@ -226,7 +226,7 @@ def test_log_probabilities_are_those_of_a_forced_pass(
 ) -> None:
     generator = load_with_tokens(zoo, kind, loaded, Sampling(1.5, top_k=40, seed=2))
     network, compared = loaded.network, 0
-    found = draw(generator, [Ask(segment, 0, 6) for segment in SEGMENTS])
+    found = draw(generator, [Request(segment, 0, 6) for segment in SEGMENTS])
     for segment in SEGMENTS:
         given = inputs(segment)
         for candidate in (found[segment.id, index] for index in range(6)):
@@ -261,17 +261,17 @@ def test_a_source_or_prompt_is_computed_once_for_a_segment_until_it_is_closed(
     generator = load(zoo, kind)
     openings = loaded.count_openings()
     for start in (0, 16, 32):
-        draw(generator, [Ask(segment, start, start + 16) for segment in SEGMENTS])
+        draw(generator, [Request(segment, start, start + 16) for segment in SEGMENTS])
     assert len(openings) == len(SEGMENTS)
     generator.close(SEGMENTS[0])
-    draw(generator, [Ask(segment, 48, 56) for segment in SEGMENTS])
+    draw(generator, [Request(segment, 48, 56) for segment in SEGMENTS])
     assert len(openings) == len(SEGMENTS) + 1
 
 
 def test_candidates_share_rows_while_they_are_alike(zoo: Zoo, kind: str, loaded: Loaded) -> None:
     generator = load(zoo, kind, Sampling(0.0))
     rows = loaded.count_rows()
-    assert len(draw(generator, [Ask(SEGMENTS[0], 0, 64)])) == 64
+    assert len(draw(generator, [Request(SEGMENTS[0], 0, 64)])) == 64
     assert set(rows) == {1}
 
 
@@ -283,8 +283,8 @@ def test_generators_that_were_resampled_share_a_model_a_thread_and_sources(zoo: 
     family = [generator, generator.resampled(Sampling(0.0)), generator.resampled(Sampling(beam=3))]
 
     async def work() -> None:
-        asks = [Ask(segment, 0, 96) for segment in SEGMENTS]
-        await asyncio.gather(*(collect(one, asks) for one in family))
+        requests = [Request(segment, 0, 96) for segment in SEGMENTS]
+        await asyncio.gather(*(collect(one, requests) for one in family))
 
     asyncio.run(work())
     assert len(loaded.networks) == len(threads) == 1
@@ -299,7 +299,7 @@ def test_searches_are_kept_until_their_segment_is_closed(
 
     def search(segment: Segment) -> tuple[Any, bool]:
         before = len(rows)
-        return draw(generator, [Ask(segment, 0, 3)]), len(rows) > before
+        return draw(generator, [Request(segment, 0, 3)]), len(rows) > before
 
     first, made = search(SEGMENTS[0])
     assert made and search(SEGMENTS[0]) == (first, False)
@@ -313,14 +313,14 @@ def test_searches_are_kept_until_their_segment_is_closed(
 
 def test_a_search_that_was_left_is_made_again(zoo: Zoo, loaded: Loaded) -> None:
     generator = load(zoo, "marian", Sampling(beam=3), max_tokens=20)
-    asks, searching, left = [Ask(SEGMENTS[1], 0, 3)], threading.Event(), threading.Event()
+    requests, searching, left = [Request(SEGMENTS[1], 0, 3)], threading.Event(), threading.Event()
 
     def wait(*_: Any) -> None:
         searching.set()
         left.wait()
 
     async def leave() -> None:
-        drawing = asyncio.create_task(collect(generator, asks))
+        drawing = asyncio.create_task(collect(generator, requests))
         await asyncio.to_thread(searching.wait)
         drawing.cancel()
         await asyncio.gather(drawing, return_exceptions=True)
@@ -329,7 +329,7 @@ def test_a_search_that_was_left_is_made_again(zoo: Zoo, loaded: Loaded) -> None:
     hook = loaded.network.get_output_embeddings().register_forward_hook(wait)
     asyncio.run(leave())
     hook.remove()
-    assert same(draw(generator, asks), draw(load(zoo, "marian", Sampling(beam=3), max_tokens=20), asks))
+    assert same(draw(generator, requests), draw(load(zoo, "marian", Sampling(beam=3), max_tokens=20), requests))
 
 
 # Memory, failures and lengths
@@ -337,24 +337,24 @@ def test_a_search_that_was_left_is_made_again(zoo: Zoo, loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("kind", ["marian", "chat"])
 def test_the_batch_is_halved_when_memory_runs_out(zoo: Zoo, kind: str, loaded: Loaded) -> None:
-    asks = [Ask(segment, 0, 12) for segment in SEGMENTS]
-    whole, generator = draw(load(zoo, kind), asks), load(zoo, kind, batch=16)
+    requests = [Request(segment, 0, 12) for segment in SEGMENTS]
+    whole, generator = draw(load(zoo, kind), requests), load(zoo, kind, batch=16)
     failures = loaded.starve(5)
-    assert same(draw(generator, asks), whole) and failures
+    assert same(draw(generator, requests), whole) and failures
     seen = len(failures)
-    assert same(draw(generator, asks), whole)
+    assert same(draw(generator, requests), whole)
     assert len(failures) == seen, "the smaller batch is remembered"
 
 
 def test_fewer_beams_go_together_when_memory_runs_out(zoo: Zoo, loaded: Loaded) -> None:
-    asks, sampling = [Ask(segment, 0, 4) for segment in SEGMENTS], Sampling(beam=4)
-    whole, generator = draw(load(zoo, "marian", sampling), asks), load(zoo, "marian", sampling)
+    requests, sampling = [Request(segment, 0, 4) for segment in SEGMENTS], Sampling(beam=4)
+    whole, generator = draw(load(zoo, "marian", sampling), requests), load(zoo, "marian", sampling)
     failures = loaded.starve(5)
-    assert same(draw(generator, asks), whole) and failures
+    assert same(draw(generator, requests), whole) and failures
     seen = len(failures)
     for segment in SEGMENTS:
         generator.close(segment)
-    assert same(draw(generator, asks), whole) and len(failures) == seen
+    assert same(draw(generator, requests), whole) and len(failures) == seen
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_another_failure_of_the_network_is_an_error_of_the_segment(
     hook = loaded.network.get_output_embeddings().register_forward_pre_hook(lambda *_: 1 / 0)
     assert isinstance(error_of(generator, SEGMENTS[0]), GenerationError)
     hook.remove()
-    assert len(draw(generator, [Ask(SEGMENTS[0], 0, 2)])) == 2
+    assert len(draw(generator, [Request(SEGMENTS[0], 0, 2)])) == 2
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_a_source_that_is_too_long(zoo: Zoo, kind: str, says: str, sampling: Sam
     assert isinstance(error, GenerationError)
     with pytest.raises(GenerationError, match=says):
         raise error
-    assert len(draw(generator, [Ask(SEGMENTS[0], 0, 2)])) == 2
+    assert len(draw(generator, [Request(SEGMENTS[0], 0, 2)])) == 2
 
 
 def test_the_translation_must_fit_too(zoo: Zoo) -> None:
@@ -400,13 +400,13 @@ def test_the_translation_must_fit_too(zoo: Zoo) -> None:
 
 
 def test_candidates_are_cut_off_at_max_tokens(zoo: Zoo, kind: str) -> None:
-    found = draw(load(zoo, kind, Sampling(3.0), max_tokens=3), [Ask(SEGMENTS[1], 0, 32)])
+    found = draw(load(zoo, kind, Sampling(3.0), max_tokens=3), [Request(SEGMENTS[1], 0, 32)])
     assert max(candidate.tokens or 0 for candidate in found.values()) == 3
 
 
 def test_tokens_that_the_model_bans_are_never_chosen(zoo: Zoo, loaded: Loaded) -> None:
     generator = load_with_tokens(zoo, "marian", loaded, Sampling(50.0))
-    texts = [candidate.text.split() for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 200)]).values()]
+    texts = [candidate.text.split() for candidate in draw(generator, [Request(SEGMENTS[0], 0, 200)]).values()]
     assert not any(str(loaded.network.config.pad_token_id) in text for text in texts)
     assert len({token for text in texts for token in text}) > 100
 
@@ -419,7 +419,7 @@ def prompts_of(generator: HuggingFaceGenerator, loaded: Loaded) -> list[str]:
     seen: list[list[int]] = []
     embeddings, tokenizer = loaded.network.get_input_embeddings(), loaded.tokenizers[-1]
     hook = embeddings.register_forward_hook(lambda _, given, __: seen.append(given[0][0].tolist()))
-    draw(generator, [Ask(SEGMENTS[0], 0, 1)])
+    draw(generator, [Request(SEGMENTS[0], 0, 1)])
     hook.remove()
     return [tokenizer.decode(ids) for ids in seen if len(ids) > 1]
 
@@ -440,7 +440,7 @@ def test_prompts_follow_the_chat_template(zoo: Zoo, loaded: Loaded) -> None:
 def test_answers_are_cleaned_unless_told_otherwise(zoo: Zoo, loaded: Loaded, clean: bool, expected: str) -> None:
     generator = load(zoo, "chat", clean=clean)
     loaded.decode_as(lambda _: 'Translation: "Bom dia."')
-    assert draw(generator, [Ask(SEGMENTS[0], 0, 1)])["1", 0].text == expected
+    assert draw(generator, [Request(SEGMENTS[0], 0, 1)])["1", 0].text == expected
 
 
 @pytest.mark.parametrize(

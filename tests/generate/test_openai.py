@@ -23,7 +23,7 @@ from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.remote.answers import read_choices
 from quitmt.generate.remote.reading import Unusable
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment, Verdict
+from quitmt.types import Request, Segment, StopReason
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,9 @@ def test_how_an_ask_is_cut_does_not_matter(server: Server, whole: dict[tuple[str
 # What is asked
 
 
-def asked(faults: Faults | None = None, size: int = 8, **settings: Any) -> list[dict[str, Any]]:
+def requested(faults: Faults | None = None, size: int = 8, **settings: Any) -> list[dict[str, Any]]:
     with fake_server(faults) as one:
-        draw(generator(one.base_url, **settings), [Ask(SEGMENTS[0], 0, size)])
+        draw(generator(one.base_url, **settings), [Request(SEGMENTS[0], 0, size)])
         return one.requests
 
 
@@ -93,31 +93,31 @@ def test_seeds_are_given_out_once() -> None:
 
 
 def test_everything_that_shapes_the_distribution_is_said() -> None:
-    (plain,) = asked()
+    (plain,) = requested()
     assert plain["temperature"] == 1.2 and plain["top_p"] == 1.0
     assert plain["top_k"] == -1 and plain["min_p"] == 0 and plain["repetition_penalty"] == 1
-    (cut,) = asked(sampling=Sampling(temperature=0.7, top_k=20, top_p=0.9))
+    (cut,) = requested(sampling=Sampling(temperature=0.7, top_k=20, top_p=0.9))
     assert (cut["temperature"], cut["top_k"], cut["top_p"], cut["min_p"]) == (0.7, 20, 0.9, 0)
-    (least,) = asked(sampling=Sampling(temperature=0.7, min_p=0.05))
+    (least,) = requested(sampling=Sampling(temperature=0.7, min_p=0.05))
     assert (least["temperature"], least["min_p"], least["top_k"]) == (0.7, 0.05, -1)
     assert "max_tokens" not in cut and "logprobs" not in cut
 
 
 def test_chat_and_completions() -> None:
-    (chat,) = asked(max_tokens=99)
+    (chat,) = requested(max_tokens=99)
     assert SEGMENTS[0].source in chat["messages"][-1]["content"] and chat["max_tokens"] == 99
-    (plain,) = asked(api="completions")
+    (plain,) = requested(api="completions")
     assert SEGMENTS[0].source in plain["prompt"] and "messages" not in plain and plain["max_tokens"] == 256
 
 
 def test_the_chat_template_is_told_what_the_prompt_says() -> None:
-    (request,) = asked(prompt="qwen3")
+    (request,) = requested(prompt="qwen3")
     assert request["chat_template_kwargs"] == {"enable_thinking": False}
-    assert "chat_template_kwargs" not in asked()[0]
+    assert "chat_template_kwargs" not in requested()[0]
 
 
 def test_greedy_choices_are_asked_for_one_by_one() -> None:
-    assert [request["n"] for request in asked(sampling=Sampling(temperature=0), size=3)] == [1, 1, 1]
+    assert [request["n"] for request in requested(sampling=Sampling(temperature=0), size=3)] == [1, 1, 1]
 
 
 def test_other_sampling_on_the_same_client(server: Server, whole: dict[tuple[str, int], str]) -> None:
@@ -134,9 +134,9 @@ def test_siblings_learn_from_one_another(caplog: pytest.LogCaptureFixture) -> No
     with fake_server(Faults(unknown=("min_p",), ignore_n=True)) as one:
         ours = generator(one.base_url)
         warm = ours.resampled(Sampling(temperature=0.5))
-        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        draw(ours, [Request(SEGMENTS[0], 0, 8)])
         sent = len(one.requests)
-        draw(warm, [Ask(SEGMENTS[0], 0, 8)])
+        draw(warm, [Request(SEGMENTS[0], 0, 8)])
         assert [("min_p" in request, request["n"]) for request in one.requests[sent:]] == [(False, 1)] * 8
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 
@@ -147,8 +147,8 @@ def test_siblings_share_one_limit() -> None:
         greedy = ours.resampled(Sampling(temperature=0))
 
         async def work() -> None:
-            asks = [Ask(segment, 0, 16) for segment in SEGMENTS]
-            await asyncio.gather(collect(ours, asks), collect(greedy, asks))
+            requests = [Request(segment, 0, 16) for segment in SEGMENTS]
+            await asyncio.gather(collect(ours, requests), collect(greedy, requests))
 
         asyncio.run(work())
         assert one.peak == 2 and len(one.requests) == 6 + 48
@@ -163,24 +163,24 @@ def test_a_sibling_s_neutral_value_that_is_new_to_the_server_can_be_left_out() -
 
     with scripted_server(answer) as one:
         ours = generator(one.base_url, Sampling(min_p=0.1))
-        assert len(draw(ours, [Ask(SEGMENTS[0], 0, 2)])) == 2
-        assert len(draw(ours.resampled(Sampling(temperature=0)), [Ask(SEGMENTS[0], 0, 2)])) == 2
+        assert len(draw(ours, [Request(SEGMENTS[0], 0, 2)])) == 2
+        assert len(draw(ours.resampled(Sampling(temperature=0)), [Request(SEGMENTS[0], 0, 2)])) == 2
 
 
 def test_a_server_that_ignores_n_is_found_out_once() -> None:
     with fake_server(Faults(ignore_n=True)) as one:
         ours = generator(one.base_url)
-        draw(ours, [Ask(SEGMENTS[0], 0, 16)])
+        draw(ours, [Request(SEGMENTS[0], 0, 16)])
         assert sorted(request["n"] for request in one.requests) == [1] * 14 + [8, 8]
-        draw(ours, [Ask(SEGMENTS[1], 0, 8)])
+        draw(ours, [Request(SEGMENTS[1], 0, 8)])
         assert [request["n"] for request in one.requests[16:]] == [1] * 8
 
 
 def test_a_server_that_brought_too_few_once_is_not_asked_one_by_one() -> None:
     with fake_server(Faults(few=0.5)) as one:
         ours = generator(one.base_url)
-        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
-        draw(ours, [Ask(SEGMENTS[1], 0, 64)])
+        draw(ours, [Request(SEGMENTS[0], 0, 8)])
+        draw(ours, [Request(SEGMENTS[1], 0, 64)])
         assert [request["n"] for request in one.requests].count(8) >= 9
 
 
@@ -200,7 +200,7 @@ def test_what_a_server_does_not_know_and_need_not_is_left_out(caplog: pytest.Log
         ours = generator(one.base_url)
         assert len(everything(ours)) == SIZE * 3
         sent = len(one.requests)
-        draw(ours, [Ask(SEGMENTS[0], SIZE, SIZE + 32)])
+        draw(ours, [Request(SEGMENTS[0], SIZE, SIZE + 32)])
         assert ["min_p" in request for request in one.requests[sent:]] == [False] * 4
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "its own defaults for them apply" in caplog.text
@@ -219,7 +219,7 @@ def test_a_long_first_segment_does_not_change_how_the_others_are_sampled() -> No
         ours = generator(one.base_url)
         (error,) = errors(ours, Segment("long", "word " * 200))
         assert isinstance(error, GenerationError)
-        draw(ours, [Ask(SEGMENTS[0], 0, 8)])
+        draw(ours, [Request(SEGMENTS[0], 0, 8)])
         assert one.requests[-1]["min_p"] == 0
 
 
@@ -228,12 +228,12 @@ def test_a_long_first_segment_does_not_change_how_the_others_are_sampled() -> No
 
 def test_log_probabilities_and_tokens(server: Server) -> None:
     for api in ("chat", "completions"):
-        found = draw(generator(server.base_url, api=api, logprobs=True), [Ask(SEGMENTS[0], 0, 8)])
+        found = draw(generator(server.base_url, api=api, logprobs=True), [Request(SEGMENTS[0], 0, 8)])
         assert {candidate.tokens for candidate in found.values()} == {8}
         assert {candidate.log_probability for candidate in found.values()} == {-18.0}
-    alone = draw(generator(server.base_url, choices_a_request=1), [Ask(SEGMENTS[0], 0, 2)])
+    alone = draw(generator(server.base_url, choices_a_request=1), [Request(SEGMENTS[0], 0, 2)])
     assert {(candidate.tokens, candidate.log_probability) for candidate in alone.values()} == {(8, None)}
-    together = draw(generator(server.base_url), [Ask(SEGMENTS[0], 0, 2)])
+    together = draw(generator(server.base_url), [Request(SEGMENTS[0], 0, 2)])
     assert {candidate.tokens for candidate in together.values()} == {None}, "the usage is that of all"
 
 
@@ -243,9 +243,9 @@ def test_answers_are_cleaned_unless_told_otherwise() -> None:
         return web.json_response({"choices": [{"message": said, "finish_reason": "stop"}]})
 
     with scripted_server(answer) as one:
-        found = draw(generator(one.base_url), [Ask(SEGMENTS[0], 0, 1)])
+        found = draw(generator(one.base_url), [Request(SEGMENTS[0], 0, 1)])
         assert found["1", 0].text == "Bom dia."
-        found = draw(generator(one.base_url, clean=False), [Ask(SEGMENTS[0], 0, 1)])
+        found = draw(generator(one.base_url, clean=False), [Request(SEGMENTS[0], 0, 1)])
         assert found["1", 0].text.startswith("<think>")
 
 
@@ -302,7 +302,7 @@ def cancelled(server: Server) -> int:
 def test_closing_a_segment_cancels_its_requests_and_no_others() -> None:
     async def work(one: OpenAIGenerator) -> list[str]:
         found = []
-        async for each in one.draw([Ask(SEGMENTS[0], 0, 16), Ask(SEGMENTS[1], 0, 8)]):
+        async for each in one.draw([Request(SEGMENTS[0], 0, 16), Request(SEGMENTS[1], 0, 8)]):
             found.append(each.segment.id)
             one.close(SEGMENTS[0])
         return found
@@ -320,7 +320,7 @@ def test_closing_a_segment_cancels_its_requests_and_no_others() -> None:
 def test_cancelling_a_draw_cancels_its_requests() -> None:
     async def work(one: OpenAIGenerator) -> None:
         async def drain() -> None:
-            async for _ in one.draw([Ask(segment, 0, 8) for segment in SEGMENTS]):
+            async for _ in one.draw([Request(segment, 0, 8) for segment in SEGMENTS]):
                 raise AssertionError("nothing can have come")
 
         task = asyncio.create_task(drain())
@@ -336,7 +336,7 @@ def test_cancelling_a_draw_cancels_its_requests() -> None:
 
 def test_an_endless_ask_is_sent_little_by_little() -> None:
     async def work(one: OpenAIGenerator) -> int:
-        async for _ in one.draw([Ask(SEGMENTS[0], 0, 1_000_000)]):
+        async for _ in one.draw([Request(SEGMENTS[0], 0, 1_000_000)]):
             return len(asyncio.all_tasks())
         return 0
 
@@ -348,7 +348,9 @@ def test_an_endless_ask_is_sent_little_by_little() -> None:
 def test_a_segment_that_fails_leaves_the_others_alone() -> None:
     long = Segment("long", "word " * 200)
     with fake_server(Faults(context=400)) as one:
-        found = draws(generator(one.base_url), [Ask(SEGMENTS[0], 0, 8), Ask(long, 0, 64), Ask(SEGMENTS[2], 0, 8)])
+        found = draws(
+            generator(one.base_url), [Request(SEGMENTS[0], 0, 8), Request(long, 0, 64), Request(SEGMENTS[2], 0, 8)]
+        )
     assert sorted((each.segment.id, len(each.candidates)) for each in found) == [("1", 8), ("long", 0), ("x", 8)]
 
 
@@ -380,7 +382,7 @@ def test_a_run_through_faults_ends_as_one_without() -> None:
     sound, _ = outcomes(Faults(), segments)
     faulty, server = outcomes(ALL_FAULTS, segments)
     assert all(server.faults[kind] for kind in ("drop", "too_many", "broken", "stall", "few", "garbage"))
-    assert len(faulty) == 60 and Verdict.FAILED not in {one[5] for one in faulty}
+    assert len(faulty) == 60 and StopReason.FAILED not in {one[5] for one in faulty}
     assert faulty == sound
 
 
@@ -405,14 +407,14 @@ def test_poisoned_segments_that_hold_up_the_run_fail_alone(poisoned: int) -> Non
             return [one.outcome async for _, one in driver.run(segments)]
 
         found = asyncio.run(work())
-    failed = {one.id for one in found if one.stop is Verdict.FAILED}
+    failed = {one.id for one in found if one.stop is StopReason.FAILED}
     assert len(found) == 120 and failed == {str(4 + i) for i in range(poisoned)}
 
 
 def test_texts_are_those_of_their_seeds() -> None:
     """What is compared above is not the same by chance: each candidate is the one its seed gives."""
     with fake_server(ALL_FAULTS) as one:
-        found = draw(generator(one.base_url, api="completions", timeout=0.5), [Ask(SEGMENTS[1], 0, SIZE)])
+        found = draw(generator(one.base_url, api="completions", timeout=0.5), [Request(SEGMENTS[1], 0, SIZE)])
         prompt = one.requests[0]["prompt"]
         assert all(request["seed"] < 2**53 for request in one.requests), "JSON's numbers are exact up to there"
     first = Sampling(seed=3).seed_of("2", 0) % 2**53

@@ -14,7 +14,7 @@ from tests.servers.openai_generator import draws, errors, generator
 from quitmt.errors import UsageError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_a_wrong_key_is_found_out_at_once_and_not_shown(monkeypatch: pytest.Monk
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
     with fake_server(Faults(key="sk-right")) as one:
         ours = generator(one.base_url)
-        found = draws(ours, [Ask(Segment(str(i), "Hi."), 0, 64) for i in range(50)])
+        found = draws(ours, [Request(Segment(str(i), "Hi."), 0, 64) for i in range(50)])
         assert len(found) == 50 and len(one.requests) <= 16
         assert {type(each.error) for each in found} == {UsageError}
         monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
@@ -54,7 +54,7 @@ def test_a_wrong_language_or_prompt_is_known_before_any_request() -> None:
 
 def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-    assert len(draw(OpenAIGenerator("m", Sampling(), languages=("en", "de")), [Ask(SEGMENTS[0], 0, 3)])) == 3
+    assert len(draw(OpenAIGenerator("m", Sampling(), languages=("en", "de")), [Request(SEGMENTS[0], 0, 3)])) == 3
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises(UsageError, match="an openai: model needs the address of its server"):
         OpenAIGenerator("m", Sampling(), languages=("en", "de"))

@@ -25,7 +25,7 @@ from quitmt.generate.remote.circuit import Policy
 from quitmt.generate.remote.pacing import Gate, Pass, Sign
 from quitmt.recipe.effective import effective
 from quitmt.recipe.recipe import Recipe
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 Quitmt = Callable[..., Ran]
 MANY = [Segment(f"s{number}", f"The house number {number} is old.") for number in range(12)]
@@ -53,7 +53,7 @@ def nobody() -> str:
 
 
 def drawn(ours: OpenAIGenerator, segments: list[Segment] = MANY, size: int = 32) -> dict[tuple[str, int], str]:
-    return texts(draw(ours, [Ask(segment, 0, size) for segment in segments]))
+    return texts(draw(ours, [Request(segment, 0, size) for segment in segments]))
 
 
 # The same results, by all of them
@@ -128,7 +128,7 @@ def test_one_that_was_never_there_is_left_out(servers: list[Server], caplog: pyt
 
 
 async def _drawn(ours: OpenAIGenerator, segments: list[Segment]) -> list[Draw]:
-    return [one async for one in ours.draw([Ask(segment, 0, 32) for segment in segments])]
+    return [one async for one in ours.draw([Request(segment, 0, 32) for segment in segments])]
 
 
 def test_one_dies_midway_and_comes_back(servers: list[Server], caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +166,7 @@ def test_one_is_stopped_with_what_it_was_doing_and_started_again(servers: list[S
         ours, connection = with_client([servers[0].base_url, other.base_url], concurrency=4)
 
         async def draw(segments: list[Segment], *, stop: bool = False) -> None:
-            async for one in ours.draw([Ask(segment, 0, 32) for segment in segments]):
+            async for one in ours.draw([Request(segment, 0, 32) for segment in segments]):
                 assert one.error is None
                 found.update({(one.segment.id, one.start + i): c.text for i, c in enumerate(one.candidates)})
                 if stop and len(found) > 8:
@@ -295,7 +295,7 @@ def test_one_that_comes_to_refuse_is_named_and_left_out(
 def test_what_all_refuse_is_an_error_at_once(servers: list[Server]) -> None:
     for server in servers:
         server.refusal = (404, "The model `m` does not exist.")
-    (found,) = draws(generator(urls(servers)), [Ask(SEGMENTS[0], 0, 8)])
+    (found,) = draws(generator(urls(servers)), [Request(SEGMENTS[0], 0, 8)])
     asked = [body for server in servers for body in server.requests if body.get("max_tokens") != 8]
     assert isinstance(found.error, ModelError) and len(asked) <= 6, "without the probes"
 
@@ -303,7 +303,7 @@ def test_what_all_refuse_is_an_error_at_once(servers: list[Server]) -> None:
 def test_a_refused_segment_is_refused_once(servers: list[Server]) -> None:
     with fake_server(Faults(context=400)) as one, fake_server(Faults(context=400)) as other:
         ours = generator([one.base_url, other.base_url])
-        found = draws(ours, [Ask(Segment("long", "x" * 500), 0, 8), Ask(SEGMENTS[0], 0, SIZE)])
+        found = draws(ours, [Request(Segment("long", "x" * 500), 0, 8), Request(SEGMENTS[0], 0, SIZE)])
     assert [draw.segment.id for draw in found if draw.error] == ["long"]
 
 

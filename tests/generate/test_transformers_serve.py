@@ -25,7 +25,7 @@ from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment, Verdict
+from quitmt.types import Request, Segment, StopReason
 
 pytest.importorskip("fastapi", reason="transformers serve needs fastapi")
 
@@ -73,21 +73,23 @@ def generator(server: tuple[str, str], concurrency: int = 2) -> OpenAIGenerator:
 
 
 def test_every_candidate_arrives_although_n_is_ignored(server: tuple[str, str]) -> None:
-    assert set(draw(generator(server), [Ask(SEGMENTS[0], 3, 13)])) == {("1", index) for index in range(3, 13)}
+    assert set(draw(generator(server), [Request(SEGMENTS[0], 3, 13)])) == {("1", index) for index in range(3, 13)}
 
 
 def test_pools_are_nested_with_one_request_at_a_time(server: tuple[str, str]) -> None:
-    whole, one = draw(generator(server, concurrency=1), [Ask(SEGMENTS[0], 0, 9)]), generator(server, concurrency=1)
-    pieces = draw(one, [Ask(SEGMENTS[0], 4, 9)]) | draw(one, [Ask(SEGMENTS[0], 0, 4), Ask(SEGMENTS[1], 0, 2)])
+    whole, one = draw(generator(server, concurrency=1), [Request(SEGMENTS[0], 0, 9)]), generator(server, concurrency=1)
+    pieces = draw(one, [Request(SEGMENTS[0], 4, 9)]) | draw(
+        one, [Request(SEGMENTS[0], 0, 4), Request(SEGMENTS[1], 0, 2)]
+    )
     assert same({key: found for key, found in pieces.items() if key[0] == "1"}, whole)
 
 
 def test_a_run_over_segments(server: tuple[str, str]) -> None:
-    async def work() -> list[tuple[int, Verdict]]:
+    async def work() -> list[tuple[int, StopReason]]:
         rule = stop.load("quit", k=2, w=2, n=8)
         driver = Driver(generator(server), rerank.load("mbr:chrf"), rule, in_flight=2)
         segments = [Segment("1", "No."), Segment("2", "The weather is nice today.")]
         return [(one.outcome.size, one.outcome.stop) async for one in in_order(driver.run(segments))]
 
-    for size, verdict in asyncio.run(work()):
-        assert 4 <= size <= 8 and verdict in (Verdict.STABLE, Verdict.BUDGET)
+    for size, stop_reason in asyncio.run(work()):
+        assert 4 <= size <= 8 and stop_reason in (StopReason.STABLE, StopReason.BUDGET)

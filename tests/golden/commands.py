@@ -102,10 +102,10 @@ TRANSLATE = {
 KEPT = ("mbr", "cut off", "backwards")
 """The translations whose pools are golden too."""
 
-PROMISE = "--max-loss 0.5sd --risk 0.5 --confidence none"
+GUARANTEE = "--max-loss 0.5sd --risk 0.5 --confidence none"
 PROFILES = {
-    "mbr": f"{PROMISE} -n 64 --src en --tgt pt --rule loss:new=0.1,scale=1,minimum=32 --rule fixed",
-    "qe": f"{PROMISE} -n 48 -k 4 --rerank qe:recorded:q --rule fixed",
+    "mbr": f"{GUARANTEE} -n 64 --src en --tgt pt --rule loss:new=0.1,scale=1,minimum=32 --rule fixed",
+    "qe": f"{GUARANTEE} -n 48 -k 4 --rerank qe:recorded:q --rule fixed",
 }
 
 JOURNALS = {

@@ -15,7 +15,7 @@ from quitmt.evaluate.metrics import Scores
 from quitmt.lab.pools import quality
 from quitmt.lab.study import Study, parse
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 SOURCES = ("Good morning.", "The door is open.", "Where is the station?", "I like tea.", "It rains.", "He left.")
 REFERENCES = ("Bom dia.", "A porta está aberta.", "Onde é a estação?", "Eu gosto de chá.", "Chove.", "Ele saiu.")
@@ -58,14 +58,14 @@ class Invented:
         rng = random.Random(f"{self.seed} {segment.id} {index}")
         return " ".join(rng.choice(WORDS) if rng.random() < 0.2 else word for word in base)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            if ask.segment.id in self.fail:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            if request.segment.id in self.fail:
                 raise RuntimeError("out of ink")
-            self.drawn += [(ask.segment.id, index) for index in range(ask.start, ask.stop)]
-            texts = [self.text(ask.segment, index) for index in range(ask.start, ask.stop)]
+            self.drawn += [(request.segment.id, index) for index in range(request.start, request.stop)]
+            texts = [self.text(request.segment, index) for index in range(request.start, request.stop)]
             candidates = tuple(Candidate(text, log_probability=-len(text) / 3, tokens=len(text)) for text in texts)
-            yield Draw(ask.segment, ask.start, candidates, seconds=0.5)
+            yield Draw(request.segment, request.start, candidates, seconds=0.5)
 
     def close(self, segment: Segment) -> None:
         pass
@@ -150,9 +150,11 @@ class Decoding(Invented):
         other = self.sampling.temperature / 4
         return " ".join(rng.choice(WORDS) if rng.random() < other else word for word in base)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        self.told += [f"{self.sampling.temperature:g} {self.sampling.beam} {ask.segment.id}" for ask in asks]
-        async for one in super().draw(asks):
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        self.told += [
+            f"{self.sampling.temperature:g} {self.sampling.beam} {request.segment.id}" for request in requests
+        ]
+        async for one in super().draw(requests):
             scores = [{"q": round(random.Random(each.text).random(), 2)} for each in one.candidates]
             own = (replace(each, scores=q) for each, q in zip(one.candidates, scores, strict=True))
             yield replace(one, candidates=tuple(own))

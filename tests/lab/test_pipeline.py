@@ -44,8 +44,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     watch_metrics(monkeypatch, lambda texts: counted.update(evaluated=len(texts)))
 
     class Counting(Invented):
-        async def draw(self, asks: Any) -> Any:
-            async for one in super().draw(asks):
+        async def draw(self, requests: Any) -> Any:
+            async for one in super().draw(requests):
                 counted["drawn"] += len(one.candidates)
                 yield one
 

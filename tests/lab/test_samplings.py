@@ -50,15 +50,15 @@ def study_of(folder: Path, **sections: Any) -> Study:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Temperature, beam and segment of every ask, of whatever sibling."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def build(model: Any) -> Decoding:
         assert model.anchors == "none"
-        asked.append(f"loaded {model.temperature}")
-        return Decoding(told=asked)
+        requested.append(f"loaded {model.temperature}")
+        return Decoding(told=requested)
 
     monkeypatch.setattr(pipeline, "build_generator", build)
-    return asked
+    return requested
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_samplings_share_what_they_can(tmp_path: Path, told: list[str]) -> None:
 
 
 def test_each_sampling_is_judged_by_its_own_support(results: Results) -> None:
-    """The standings are those of a reranker that is given the same pool, anchors included."""
+    """The snapshots are those of a reranker that is given the same pool, anchors included."""
     plain, anchored, _ = results, *results.others
     assert plain.study.rerank.support == "all" and anchored.study.rerank.support == "others"
     chosen = 0
@@ -111,8 +111,8 @@ def test_each_sampling_is_judged_by_its_own_support(results: Results) -> None:
             reranker: Any = build_reranker(one.study.rerank.recipe(spec), (None, None))
             for row, pool in enumerate(one.pools):
                 state = reranker.open(pool.segment)
-                (standings,) = reranker.extend([Update(state, pool.candidates, 1, pool.anchors)])
-                assert own.best[row].tolist() == [standing.best for standing in standings]
+                (snapshots,) = reranker.extend([Update(state, pool.candidates, 1, pool.anchors)])
+                assert own.best[row].tolist() == [snapshot.best for snapshot in snapshots]
                 last = own.best[row, -1]
                 assert own.final[row, last] == pytest.approx(own.score[row, -1], abs=1e-12)
                 chosen += last < 0
@@ -192,8 +192,8 @@ def test_the_report_compares_all(results: Results, report: Path) -> None:
     assert float(times["greedy"]["total_seconds_live"]) == float(times["greedy"]["total_seconds_estimated"]) > 0
     assert float(times["One sample"]["total_seconds_estimated"]) > 0 and not times["One sample"]["total_seconds_live"]
     assert page.index("Is reranking worth it here?") < page.index("Best of all")
-    proofs = cells(report / "tables" / "promises.csv")
-    assert [row["promise"].partition(" within")[0] for row in proofs] == [*["equivalent"] * 3, "not worse"] * 2
+    proofs = cells(report / "tables" / "guarantees.csv")
+    assert [row["guarantee"].partition(" within")[0] for row in proofs] == [*["equivalent"] * 3, "not worse"] * 2
     assert "− greedy" in page and page.index("What to use") < page.index("What was found")
     assert 'href="T-1.2-greedy-beam-3/report.html"' in page and 'href="cold/report.html"' in page
     for folder in ("T-1.2-greedy-beam-3", "cold"):

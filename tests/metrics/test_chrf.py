@@ -1,4 +1,4 @@
-"""chrF against its definition (sacrebleu, fastchrf), and its promises: incremental = one-shot, bit for bit."""
+"""chrF against its definition (sacrebleu, fastchrf), and its guarantees: incremental = one-shot, bit for bit."""
 
 from __future__ import annotations
 
@@ -275,14 +275,14 @@ def test_a_segment_that_is_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch)
         guilty, other = utility.open(Segment("1")), utility.open(Segment("2"))
         utility.encode([(guilty, hostile), (other, sentences(3))])
         utility.encode([(guilty, ["more"])])
-        for ask in (
+        for request in (
             lambda guilty=guilty: utility.compare(guilty, range(2), range(2)),
             lambda guilty=guilty: utility.block(guilty, np.array([0]), range(2)),
             lambda guilty=guilty: utility.pairs(guilty, np.array([0]), np.array([1])),
             lambda guilty=guilty: utility.against(guilty, range(1), np.ones((1, 1))),
         ):
             with pytest.raises(RerankError, match=r"too long for chrF: one has (20|4),000 characters \(leave out"):
-                ask()
+                request()
         assert held(guilty) < 10_000_000
         np.testing.assert_array_equal(utility.compare(other, range(3), range(3)), everything(utility, sentences(3)))
 

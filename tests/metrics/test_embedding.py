@@ -145,7 +145,7 @@ def test_encoding_that_fails_leaves_everything_as_it_was(embedding, utility, mon
 # In MBR
 
 
-def standings(reranker, texts, cuts=()):
+def snapshots(reranker, texts, cuts=()):
     state, found = reranker.open(SEGMENT), []
     for start, stop in zip([0, *cuts], [*cuts, len(texts)], strict=True):
         [result] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:stop]], 8)])
@@ -159,14 +159,14 @@ def test_texts_that_the_model_cannot_tell_apart_are_ties(folder, variant):
     """Whichever batch each was encoded in, the first wins."""
     reranker = rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=variant)
     pool = ["um cão", "Casa velha", "um gato de rua", "rua", "casa velha", "casa nova", "CASA VELHA", "CASA velha"]
-    assert {one.best for one in standings(reranker, pool, [3, 5, 6])[-1:]} == {1}
+    assert {one.best for one in snapshots(reranker, pool, [3, 5, 6])[-1:]} == {1}
 
 
 @pytest.mark.parametrize("variant", ["aggregate:top=0", "centroid:centroids=5,weighted=yes"])
 def test_means_of_vectors_are_exact(folder, make_pool, variant):
     pool = make_pool(4, 64)
     exact, found = (
-        standings(rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=kind), pool)
+        snapshots(rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=kind), pool)
         for kind in ("exact", variant)
     )
     assert [(one.size, one.best) for one in found] == [(one.size, one.best) for one in exact]
@@ -178,8 +178,8 @@ def test_means_of_vectors_are_exact(folder, make_pool, variant):
 )
 def test_every_kind_of_mbr(folder, make_pool, variant):
     reranker, pool = rerank.load(f"mbr:embedding:{folder}", hardware=CPU, variant=variant), make_pool(6, 64)
-    exact = standings(rerank.load(f"mbr:embedding:{folder}", hardware=CPU), pool)[-1]
-    found = standings(reranker, pool)[-1]
+    exact = snapshots(rerank.load(f"mbr:embedding:{folder}", hardware=CPU), pool)[-1]
+    found = snapshots(reranker, pool)[-1]
     assert found.size == 64 and found.score == pytest.approx(exact.score, abs=0.1)
 
 

@@ -14,7 +14,7 @@ import quitmt
 from quitmt import rerank
 from quitmt.metrics.vote import Vote
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 WORDS = ["{}", "it is {}", "{}.0", "I say {}!"]
 ANSWERED = st.tuples(st.integers(0, 3), st.sampled_from(WORDS)).map(lambda pair: pair[1].format(pair[0]))
@@ -25,25 +25,25 @@ def digit(text: str) -> int | None:
     return next((int(letter) for letter in text if letter.isdigit()), None)
 
 
-def grown(texts: list[str], cuts: list[int], reranker: Any = None) -> list[Standing]:
+def grown(texts: list[str], cuts: list[int], reranker: Any = None) -> list[Snapshot]:
     reranker = reranker or rerank.load("mbr:vote")
     state, found = reranker.open(Segment("1")), []
     for start, stop in zip([0, *cuts], [*cuts, len(texts)], strict=True):
-        [standings] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:stop]], 1)])
-        found += standings
+        [snapshots] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:stop]], 1)])
+        found += snapshots
     return found
 
 
 @given(POOLS)
 def test_the_majority_wins_and_ties_go_to_the_earliest(texts: list[str]) -> None:
-    for size, standing in enumerate(grown(texts, []), start=1):
+    for size, snapshot in enumerate(grown(texts, []), start=1):
         votes = Counter(found for text in texts[:size] if (found := digit(text)) is not None)
         if not votes:
-            assert (standing.best, standing.score) == (0, 0.0)
+            assert (snapshot.best, snapshot.score) == (0, 0.0)
             continue
         [(answer, count)] = votes.most_common(1)  # of equals, the one that came first
-        assert standing.best == [digit(text) for text in texts].index(answer)
-        assert standing.score == count / size
+        assert snapshot.best == [digit(text) for text in texts].index(answer)
+        assert snapshot.score == count / size
 
 
 @given(POOLS, st.data())
@@ -60,7 +60,7 @@ def test_faster_kinds_of_mbr_take_votes(variant: str) -> None:
 
 
 def test_what_has_no_answer_never_beats_what_has_one() -> None:
-    assert [standing.best for standing in grown(["", "", "", "4"], [])] == [0, 0, 0, 3]
+    assert [snapshot.best for snapshot in grown(["", "", "", "4"], [])] == [0, 0, 0, 3]
 
 
 # Functions of one's own
@@ -75,7 +75,7 @@ def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "answers_of_a_test.py").write_text("def first(text): return text[:1] or None\n")
     monkeypatch.chdir(tmp_path)
     reranker = rerank.load("mbr:vote:answers_of_a_test:first")
-    assert grown(["axe", "bee", "ant"], [], reranker)[-1] == Standing(3, 0, 2 / 3)
+    assert grown(["axe", "bee", "ant"], [], reranker)[-1] == Snapshot(3, 0, 2 / 3)
     assert reranker.signature.startswith("mbr:vote|answer:function:answers_of_a_test:first|code:")
     assert rerank.load("mbr:vote").signature == "mbr:vote|answer:final"
 
@@ -91,7 +91,7 @@ def test_a_function_that_fails_fails_its_own_segment_only() -> None:
         [Update(state, [*map(Candidate, pool)], 9) for state, pool in zip(states, pools, strict=True)]
     )
     assert "the utility failed: KeyError" in str(found[0]) and "unhashable" in str(found[2])
-    assert found[1] == [Standing(2, 0, 1.0)]
+    assert found[1] == [Snapshot(2, 0, 1.0)]
 
 
 def test_an_async_function_is_refused_and_not_counted() -> None:
@@ -126,5 +126,5 @@ def test_a_race_stops_early_on_a_landslide_and_not_on_a_tie() -> None:
     settings: dict[str, Any] = {"rule": "race", "n": 256}
     [clear] = quitmt.best_of(["?"], landslide, "mbr:vote", **settings)
     [even] = quitmt.best_of(["?"], tie, "mbr:vote", **settings)
-    assert (clear.stop, clear.size) == (quitmt.Verdict.DECIDED, 32)
-    assert (even.stop, even.size) == (quitmt.Verdict.BUDGET, 256)
+    assert (clear.stop, clear.size) == (quitmt.StopReason.DECIDED, 32)
+    assert (even.stop, even.size) == (quitmt.StopReason.BUDGET, 256)

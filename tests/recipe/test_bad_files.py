@@ -164,8 +164,8 @@ def test_a_profile_of_another_recipe(quitmt: Quitmt, folder: Path) -> None:
         {"id": str(n), "candidates": ["a b", "a c", f"b {n}", "a b"], "scores": {"q": [1, 2, 3, n]}} for n in range(8)
     ]
     (folder / "pools.jsonl").write_text("\n".join(map(json.dumps, pools)))
-    promise = "-n 4 -k 2 --max-loss 0.1 --risk 0.9 --confidence none -q -o profile.json"
-    assert quitmt("calibrate", "pools.jsonl", *promise.split()).code == 0
+    guarantee = "-n 4 -k 2 --max-loss 0.1 --risk 0.9 --confidence none -q -o profile.json"
+    assert quitmt("calibrate", "pools.jsonl", *guarantee.split()).code == 0
     (folder / "bad.toml").write_text("[rerank]\nname = 'qe:recorded:q'\n[stop]\nprofile = 'profile.json'\n")
     ran = quitmt("rerank", "pools.jsonl", "--recipe", "bad.toml")
     assert ran.code == 2 and ran.err.count("\n") == 1

@@ -142,9 +142,9 @@ NAMED = [
 @pytest.mark.parametrize("languages", [("en-US", "pt-BR"), ("EN", "pt_PT"), (None, "pt-BR"), ("en", None)])
 def test_embedded_models_are_found_whatever_the_region(languages: tuple[str | None, str | None]) -> None:
     for name in (None, "embedded:en-pt"):
-        asked = recipe(model__name=name, model__source_language=languages[0], model__target_language=languages[1])
-        assert effective(asked).model.languages == ("en", "pt")
-        assert effective(asked).model.name == "embedded:en-pt"
+        requested = recipe(model__name=name, model__source_language=languages[0], model__target_language=languages[1])
+        assert effective(requested).model.languages == ("en", "pt")
+        assert effective(requested).model.name == "embedded:en-pt"
 
 
 @pytest.mark.parametrize(("name", "settings"), NAMED)
@@ -155,12 +155,12 @@ def test_traits_are_known_before_anything_is_loaded(name: str, settings: dict[st
 
 
 def test_the_effective_recipe_builds_the_same() -> None:
-    asked = recipe(rerank__filter="qe:recorded:q", stop__max_cost=20.0, stop__n=64)
-    whole = effective(asked)
+    requested = recipe(rerank__filter="qe:recorded:q", stop__max_cost=20.0, stop__n=64)
+    whole = effective(requested)
     assert (whole.model.name, whole.rerank.keep, whole.stop.rule, whole.stop.k) == ("embedded:en-pt", 64, "auto", 8)
     assert effective(whole) == whole
     given = Given(RecordedGenerator())
-    assert build(whole, given).driver().signature == build(asked, given).driver().signature
+    assert build(whole, given).driver().signature == build(requested, given).driver().signature
 
 
 def test_outcomes_and_translators_carry_the_recipe() -> None:
@@ -279,10 +279,10 @@ def test_context_is_given_to_segments_in_python_too(tmp_path: Path, monkeypatch:
     class Listening:
         signature = "listening"
 
-        async def draw(self, asks: Any) -> Any:
-            for ask in asks:
-                seen.append(ask.segment.context)
-                yield quitmt.Draw(ask.segment, ask.start, tuple(quitmt.Candidate("x") for _ in range(8)))
+        async def draw(self, requests: Any) -> Any:
+            for request in requests:
+                seen.append(request.segment.context)
+                yield quitmt.Draw(request.segment, request.start, tuple(quitmt.Candidate("x") for _ in range(8)))
 
         def close(self, segment: object) -> None:
             pass

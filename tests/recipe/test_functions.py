@@ -46,7 +46,7 @@ def profile(rule: str) -> str:
     fields: dict[str, Any] = {
         "profile": profiles.VERSION, "rule": rule, "step": 4, "budget": 8, "generator": "", "reranker": "own_length",
         "source_language": None, "target_language": None, "spread": 1.0, "curve": [],
-        "promise": {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 10},
+        "guarantee": {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 10},
     }  # fmt: skip
     Path("profile.json").write_text(json.dumps(fields))
     return "profile.json"

@@ -11,7 +11,7 @@ import quitmt
 from quitmt.errors import InputError, UsageError
 from quitmt.metrics.chrf import Chrf
 from quitmt.stop.window import Quit
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 
 def sample(source: str, start: int, stop: int) -> list[str]:
@@ -23,9 +23,11 @@ class Own:
 
     signature = "own"
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            yield Draw(ask.segment, ask.start, tuple(Candidate("x") for _ in range(ask.start, ask.stop)))
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            yield Draw(
+                request.segment, request.start, tuple(Candidate("x") for _ in range(request.start, request.stop))
+            )
 
     def close(self, segment: Segment) -> None:
         """Nothing is kept."""
@@ -34,7 +36,7 @@ class Own:
 class Half:
     """Only half of a generator, and of a reranker."""
 
-    def draw(self, asks: Any) -> Any: ...
+    def draw(self, requests: Any) -> Any: ...
 
     def extend(self, updates: Any) -> Any: ...
 

@@ -14,7 +14,7 @@ from quitmt.protocols import Update
 from quitmt.rerank.accelerated import Accelerated, Method
 from quitmt.rerank.anchors import Support
 from quitmt.rerank.cells import Cells
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class Table:
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
         self.matrix: Floats = np.array(matrix, np.float64)
-        self.asked: Counter[tuple[int, int]] = Counter()
+        self.requested: Counter[tuple[int, int]] = Counter()
 
     def open(self, segment: Segment) -> list[int]:
         return []
@@ -37,7 +37,7 @@ class Table:
 
     def compare(self, arena: list[int], rows: range, columns: range) -> tuple[Floats, Floats]:
         down, across = arena[rows.start : rows.stop], arena[columns.start : columns.stop]
-        self.asked.update((row, column) for row in down for column in across)
+        self.requested.update((row, column) for row in down for column in across)
         return self.matrix[np.ix_(down, across)], self.matrix[np.ix_(across, down)].T
 
 
@@ -46,12 +46,12 @@ class QuickTable(Table):
 
     def block(self, arena: list[int], rows: npt.NDArray[np.int64], columns: range) -> Floats:
         down, across = [arena[row] for row in rows], arena[columns.start : columns.stop]
-        self.asked.update((row, column) for row in down for column in across)
+        self.requested.update((row, column) for row in down for column in across)
         return self.matrix[np.ix_(down, across)]
 
     def pairs(self, arena: list[int], rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Floats:
         down, across = np.array(arena)[rows], np.array(arena)[columns]
-        self.asked.update(zip(down.tolist(), across.tolist(), strict=True))
+        self.requested.update(zip(down.tolist(), across.tolist(), strict=True))
         return self.matrix[down, across]
 
 
@@ -93,15 +93,15 @@ def stand(
     *,
     anchors: Iterable[object] = (),
     support: Support = "all",
-) -> Standing:
+) -> Snapshot:
     """Where a method stands after a whole pool."""
     reranker: Accelerated[Any] = Accelerated(utility, method, support)
     pool, first = ([Candidate(str(text)) for text in some] for some in (texts, anchors))
     [result] = reranker.extend([Update(reranker.open(Segment(segment, "source")), pool, len(pool), first)])
     if isinstance(result, QuitmtError):
         raise result
-    [standing] = result
-    return standing
+    [snapshot] = result
+    return snapshot
 
 
 def judged(matrix: Floats, order: Sequence[int], text: int) -> float:

@@ -94,8 +94,8 @@ def test_weights_that_are_no_counts() -> None:
 def winner(variant: str, texts: list[str]) -> tuple[int, float, int]:
     reranker: Any = rerank.load("mbr:chrf", variant=variant)
     state = reranker.open(Segment("s"))
-    [[standing]] = reranker.extend([Update(state, [Candidate(text) for text in texts], len(texts))])
-    return standing.best, standing.score, reranker.effort(state).evaluations
+    [[snapshot]] = reranker.extend([Update(state, [Candidate(text) for text in texts], len(texts))])
+    return snapshot.best, snapshot.score, reranker.effort(state).evaluations
 
 
 def test_then_exact_among_the_top(make_pool: Pool) -> None:

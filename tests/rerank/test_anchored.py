@@ -24,7 +24,7 @@ from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
 from quitmt.rerank.qe import Qe
 from quitmt.rerank.shortlist import Exact, Shortlist
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 TEXTS = "abcdef"
 samples_of = st.lists(st.sampled_from(TEXTS), min_size=1, max_size=14)
@@ -50,7 +50,7 @@ def candidates(texts: Sequence[str | tuple[str, float]]) -> list[Candidate]:
 
 def grown(
     reranker: Reranker[Any], samples: Sequence[Any], anchors: Sequence[Any], cuts: Sequence[int] = (), stride: int = 1
-) -> list[Standing]:
+) -> list[Snapshot]:
     state, found = reranker.open(Segment("s", "source")), []
     for start, stop in zip([0, *cuts], [*cuts, len(samples)], strict=True):
         first = candidates(anchors) if start == 0 else ()
@@ -60,8 +60,8 @@ def grown(
     return found
 
 
-def ranked(standings: Sequence[Standing]) -> list[naive.Ranked]:
-    return [(one.best, one.score) for one in standings]
+def ranked(snapshots: Sequence[Snapshot]) -> list[naive.Ranked]:
+    return [(one.best, one.score) for one in snapshots]
 
 
 def cut(data: st.DataObject, size: int) -> list[int]:
@@ -157,17 +157,17 @@ def test_an_anchor_wins_where_samples_would_have_praised_themselves() -> None:
 
 
 def test_the_filter_compares_nothing_but_the_best_anchor_if_no_sample_is_kept() -> None:
-    asked = []
+    requested = []
 
     def utility(hypothesis: str, reference: str) -> float:
-        asked.append((hypothesis, reference))
+        requested.append((hypothesis, reference))
         return 0.75
 
     reranker = Filtered(RecordedScores("q"), FunctionUtility(utility), keep=2, support="others")
     state = reranker.open(Segment("s"))
     anchors = candidates([("x", 2.0), ("y", 3.0), ("z", 3.0)])
-    assert reranker.extend([Update(state, candidates([("a", 1.0)]), 1, anchors)]) == [[Standing(1, -2, 0.75)]]
-    assert asked == [("y", "y")] and reranker.effort(state) == Effort(1, 16, 1)
+    assert reranker.extend([Update(state, candidates([("a", 1.0)]), 1, anchors)]) == [[Snapshot(1, -2, 0.75)]]
+    assert requested == [("y", "y")] and reranker.effort(state) == Effort(1, 16, 1)
 
 
 RERANKERS: dict[str, Callable[[Any], Reranker[Any]]] = {

@@ -45,7 +45,7 @@ def pruned(
 ) -> tuple[int, set[tuple[int, int]]]:
     """The winning text and the utilities that it takes: a row for each text, a column for each sample; the column of a
     text's first copy is not in its row."""
-    alive, asked = list(dict.fromkeys([*anchors, *order])), set()
+    alive, requested = list(dict.fromkeys([*anchors, *order])), set()
 
     def columns(text: int, seen: Sequence[int]) -> list[int]:
         """Without the first copy; ``seen`` are indices of samples, some perhaps several times."""
@@ -57,14 +57,14 @@ def pruned(
     for seen in (8, 16, 32, 64, len(order)):
         if seen >= len(order) or len(alive) == 1:
             break
-        asked |= {(text, judge) for text in alive for judge in order[:seen]}
+        requested |= {(text, judge) for text in alive for judge in order[:seen]}
         best = max(alive, key=lambda text: mean(text, range(seen)))
         drawn = np.random.default_rng([0, zlib.crc32(b"s"), seen]).integers(0, seen, (resamples, seen))
         wins = {text: sum(mean(text, one) >= mean(best, one) for one in drawn.tolist()) for text in alive}
         alive = [text for text in alive if Fraction(wins[text], resamples) > 1 - Fraction("0.99")]
     if len(alive) > 1:
-        asked |= {(text, judge) for text in alive for judge in order}
-    return max(alive, key=lambda text: mean(text, range(len(order)))), asked
+        requested |= {(text, judge) for text in alive for judge in order}
+    return max(alive, key=lambda text: mean(text, range(len(order)))), requested
 
 
 @pytest.mark.parametrize("size", [40, 64, 100])
@@ -76,7 +76,7 @@ def test_pruning_against_a_plain_version(size: int) -> None:
         utility = QuickTable(matrix)
         found = stand(utility, Prune(resamples=100), order, anchors=ANCHORS, support="others")
         assert (order[found.best] if found.best >= 0 else ANCHORS[-1 - found.best]) == text
-        assert set(utility.asked) == expected and set(utility.asked.values()) == {1}
+        assert set(utility.requested) == expected and set(utility.requested.values()) == {1}
         dropped += len(expected) < len(texts_of(order)) * len(set(order))
     assert dropped
 
@@ -85,8 +85,8 @@ def test_pruning_asks_for_no_utility_with_an_anchor_as_reference() -> None:
     for support in ("all", "others"):
         utility = QuickTable(noisy(1, 32))
         stand(utility, Prune(), drawn_order(1, 50), anchors=ANCHORS, support=support)  # type: ignore[arg-type]
-        assert {column for _, column in utility.asked}.isdisjoint({30, 31})
-        assert {30, 31} <= {row for row, _ in utility.asked}
+        assert {column for _, column in utility.requested}.isdisjoint({30, 31})
+        assert {30, 31} <= {row for row, _ in utility.requested}
 
 
 @pytest.mark.parametrize("schedule", [(1,), (1, 2, 4), (2,)])
@@ -104,17 +104,17 @@ def test_pruning_by_prefixes_so_short_that_a_sample_has_no_judge_there(schedule:
 # Low rank
 
 
-def asked(size: int, **settings: Any) -> set[tuple[int, int]]:
+def requested(size: int, **settings: Any) -> set[tuple[int, int]]:
     """The cells that are drawn of a pool without duplicates, with two anchors that are not among it."""
     utility = QuickTable(np.ones((size + 2, size + 2)))
     cells = filled(utility, range(size), anchors=[size, size + 1], others=True)
     LowRank(rank=0, **settings).estimate(cells, size)
-    return set(utility.asked)
+    return set(utility.requested)
 
 
 @pytest.mark.parametrize(("size", "reduction"), [(64, 8), (61, 3), (5, 1), (3, 8), (2, 1), (1, 1)])
 def test_one_cell_in_so_many_and_none_of_the_diagonal(size: int, reduction: int) -> None:
-    found = asked(size, reduction=reduction)
+    found = requested(size, reduction=reduction)
     assert len(found) == max(1, ((size + 2) * size - size) // reduction)
     assert all(row != column and column < size for row, column in found)
     if size > 5:
@@ -125,7 +125,7 @@ def test_samples_have_the_cells_that_they_have_without_anchors() -> None:
     """Numbers belong to cells for good: anchors only make a few more or fewer of them be drawn."""
     utility = QuickTable(np.ones((64, 64)))
     LowRank(rank=0).estimate(filled(utility, range(64)), 64)
-    before, after = {cell for cell in utility.asked if cell[0] != cell[1]}, asked(64)
+    before, after = {cell for cell in utility.requested if cell[0] != cell[1]}, requested(64)
     assert len(before & after) > 0.95 * len(before)
 
 
@@ -137,7 +137,7 @@ def test_a_sample_of_cells_is_averaged_as_often_as_they_were_drawn() -> None:
     LowRank(rank=0).estimate(filled(apart, range(70), anchors=[100, 101], others=True), 70)
     name = {100: 30, 101: 31} | dict(enumerate(order))
     values: dict[int, list[float]] = {}
-    for row, column in apart.asked:
+    for row, column in apart.requested:
         values.setdefault(name[row], []).append(matrix[name[row], name[column]])
     estimates = LowRank(rank=0).estimate(filled(utility, order, anchors=[30, 31], others=True), 70)
     texts = list(dict.fromkeys([30, 31, *order]))

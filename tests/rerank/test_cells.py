@@ -24,7 +24,7 @@ from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
 from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.prune import Prune
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 Pool = Callable[[int, int], list[str]]
 Request = tuple[list[int], list[int]] | tuple[list[int], range]
@@ -47,7 +47,7 @@ def test_whatever_is_asked_no_cell_is_computed_twice(requests: list[Request]) ->
         else:
             np.testing.assert_array_equal(cells.pairs(down, np.array(columns)), utility.matrix[down, columns])
             wanted |= set(zip(rows, columns, strict=True))
-        assert set(utility.asked) == wanted and set(utility.asked.values()) == {1}
+        assert set(utility.requested) == wanted and set(utility.requested.values()) == {1}
         assert cells.evaluations == len(wanted)
 
 
@@ -81,7 +81,7 @@ def test_cells_stay_when_the_pool_grows() -> None:
     cells.made_room()
     assert (cells.size, cells.encoded, cells.evaluations) == (45, 40, 25)
     np.testing.assert_array_equal(cells.block(np.arange(40), range(40)), utility.matrix)
-    assert set(utility.asked.values()) == {1} and cells.evaluations == 1600
+    assert set(utility.requested.values()) == {1} and cells.evaluations == 1600
 
 
 def test_counts_are_those_of_a_prefix() -> None:
@@ -112,7 +112,7 @@ def test_a_utility_without_ways_of_its_own_gives_the_same(kind: type[Table]) -> 
     rows, columns = np.array([3, 3, 19, 0]), np.array([4, 0, 19, 7])
     np.testing.assert_array_equal(cells.pairs(rows, columns), utility.matrix[rows, columns])
     np.testing.assert_array_equal(cells.block(np.array([7, 3, 1]), range(2, 15)), utility.matrix[[7, 3, 1], 2:15])
-    assert set(utility.asked.values()) == {1} and cells.evaluations == len(utility.asked)
+    assert set(utility.requested.values()) == {1} and cells.evaluations == len(utility.requested)
 
 
 def test_effort(make_pool: Pool) -> None:
@@ -129,7 +129,7 @@ def test_effort(make_pool: Pool) -> None:
 # What goes wrong
 
 
-def extend(reranker: Any, pools: dict[str, list[str]]) -> list[list[Standing] | QuitmtError]:
+def extend(reranker: Any, pools: dict[str, list[str]]) -> list[list[Snapshot] | QuitmtError]:
     found = reranker.extend(
         [Update(reranker.open(Segment(name)), [Candidate(text) for text in texts], 99) for name, texts in pools.items()]
     )
@@ -173,7 +173,7 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
     told = [str(error).partition(" (")[0] for error in errors]
     assert told == [f"segment {name}: the utility failed: MemoryError: too much" for name in "ab"]
     utility.fails = False
-    assert extend(reranker, {"a": ["1"]}) == [[Standing(1, 0, 1.0)]]
+    assert extend(reranker, {"a": ["1"]}) == [[Snapshot(1, 0, 1.0)]]
 
 
 @pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "sample"])
@@ -198,7 +198,7 @@ def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) 
     assert str(second).startswith("segment broken: the utility failed: ZeroDivisionError: by seven (test_cells.py, ")
     utility.picky = False
     [found] = reranker.extend([Update(broken, numbered(8), 1)])
-    assert [standing.size for standing in found] == [5]
+    assert [snapshot.size for snapshot in found] == [5]
 
 
 def numbered(*numbers: int) -> list[Candidate]:

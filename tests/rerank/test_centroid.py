@@ -68,7 +68,7 @@ def test_beyond_that_centroids_are_the_references(weighted: bool) -> None:
     weights = np.bincount(labels) if weighted else np.ones(5)
     expected = utility.utilities(utility.rows, centroids) @ weights / weights.sum()
     np.testing.assert_allclose(estimates, expected, rtol=1e-9)
-    assert cells.evaluations == size * 5 and not utility.asked
+    assert cells.evaluations == size * 5 and not utility.requested
     assert len(set(np.bincount(labels))) > 1  # so that weights matter
 
 
@@ -145,9 +145,9 @@ def winner(spec: str, variant: str, texts: list[str]) -> tuple[int, float]:
     reranker = rerank.load(spec, hardware=Hardware(device="cpu"), variant=variant)
     pool = [Candidate(text) for text in texts]
     state = reranker.open(Segment("s", "The old cat slept near the house."))
-    [[standing]] = reranker.extend([Update(state, pool, len(pool))])
-    assert not isinstance(standing, Exception)
-    return standing.best, standing.score
+    [[snapshot]] = reranker.extend([Update(state, pool, len(pool))])
+    assert not isinstance(snapshot, Exception)
+    return snapshot.best, snapshot.score
 
 
 def test_comet_with_few_texts_is_exact(spec: str, make_pool: Callable[[int, int], list[str]]) -> None:

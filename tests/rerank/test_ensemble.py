@@ -10,7 +10,7 @@ from quitmt import rerank
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import Update, ranked
 from quitmt.rerank.ensemble import Ensemble
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 POOL = [
     Candidate("a", scores={"p": 1.0, "q": 100.0}),
@@ -22,9 +22,9 @@ POOL = [
 
 def scores(reranker: Any, pool: list[Candidate], anchors: tuple[Candidate, ...] = ()) -> dict[int, float]:
     state = reranker.open(Segment("s", "source"))
-    [standings] = reranker.extend([Update(state, pool, len(pool), anchors)])
+    [snapshots] = reranker.extend([Update(state, pool, len(pool), anchors)])
     found = dict(ranked(reranker, state))
-    assert standings == [Standing(len(pool), max(found, key=lambda index: (found[index], -index)), max(found.values()))]
+    assert snapshots == [Snapshot(len(pool), max(found, key=lambda index: (found[index], -index)), max(found.values()))]
     return found
 
 

@@ -16,13 +16,13 @@ from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.metrics.recorded import RecordedScores
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.filtered import Filtered
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 TEXTS = ["a", "ab", "a b", "ba", "abc", "xyz", ""]
 POOLS = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 3)), min_size=1, max_size=24)
 
 
-def stand(reranker: Reranker, pool: Sequence[Candidate], cuts: Sequence[int] = (), stride: int = 1) -> list[Standing]:
+def stand(reranker: Reranker, pool: Sequence[Candidate], cuts: Sequence[int] = (), stride: int = 1) -> list[Snapshot]:
     state, found = reranker.open(Segment("s", "source")), []
     for start, end in zip([0, *cuts], [*cuts, len(pool)], strict=True):
         if start < end:
@@ -32,12 +32,12 @@ def stand(reranker: Reranker, pool: Sequence[Candidate], cuts: Sequence[int] = (
     return found
 
 
-def plain(pool: Sequence[Candidate], keep: int) -> Standing:
+def plain(pool: Sequence[Candidate], keep: int) -> Snapshot:
     """The method by its definition, on all candidates at once."""
     ranked = sorted(range(len(pool)), key=lambda index: (-(pool[index].scores or {})["q"], index))
     kept = sorted(ranked[:keep])
     [*_, last] = stand(rerank.load("mbr:chrf"), [pool[index] for index in kept])
-    return Standing(len(pool), kept[last.best], last.score)
+    return Snapshot(len(pool), kept[last.best], last.score)
 
 
 @given(POOLS, st.integers(1, 12), st.data())
@@ -49,7 +49,7 @@ def test_every_prefix_is_as_from_scratch(entries: list[tuple[str, int]], keep: i
 
 
 @given(POOLS, st.integers(1, 6), st.integers(1, 7))
-def test_strides_only_leave_out_standings(entries: list[tuple[str, int]], keep: int, stride: int) -> None:
+def test_strides_only_leave_out_snapshots(entries: list[tuple[str, int]], keep: int, stride: int) -> None:
     pool = [Candidate(text, scores={"q": score}) for text, score in entries]
     every = stand(Filtered(RecordedScores("q"), Chrf(), keep=keep), pool)
     some = stand(Filtered(RecordedScores("q"), Chrf(), keep=keep), pool, stride=stride)
@@ -64,7 +64,7 @@ def test_a_filter_that_keeps_all_is_mbr() -> None:
 def test_ties_in_quality_go_to_the_lower_index() -> None:
     reranker = Filtered(FunctionEstimator(lambda s, t: 0), FunctionUtility(lambda h, r: len(h)), keep=2)
     pool = [Candidate("a"), Candidate("bb"), Candidate("cccc")]
-    assert stand(reranker, pool)[-1] == Standing(3, 1, 2.0)
+    assert stand(reranker, pool)[-1] == Snapshot(3, 1, 2.0)
 
 
 class Counting(FunctionUtility):
@@ -82,12 +82,12 @@ class Counting(FunctionUtility):
         super().encode(batch)  # type: ignore[arg-type]
 
 
-def test_only_what_is_kept_at_a_standing_costs_anything() -> None:
+def test_only_what_is_kept_at_a_snapshot_costs_anything() -> None:
     utility = Counting()
     reranker = Filtered(FunctionEstimator(lambda s, t: float(t)), utility, keep=2)
     pool = [Candidate(text) for text in ("5", "6", "1", "2", "7", "8", "8", "9", "3")]
     stand(reranker, pool, [4], stride=4)
-    # After 4: 5 and 6. After 8: 8 and 9. After 9: the same. 7 was kept for a moment, but at no standing.
+    # After 4: 5 and 6. After 8: 8 and 9. After 9: the same. 7 was kept for a moment, but at no snapshot.
     assert utility.encoded == [["5", "6"], ["8", "9"]]
     assert sorted(set(utility.compared)) == sorted(utility.compared)
     assert {text for pair in utility.compared for text in pair} == {"5", "6", "8", "9"}
@@ -133,6 +133,6 @@ def test_one_bad_segment_does_not_take_the_others_with_it(side: str) -> None:
         for name, last in (("fine", "good"), ("broken", "bad"), ("also fine", "x"))
     ]
     fine, broken, also = reranker.extend(updates)
-    assert fine == also == [Standing(2, 0, 1.0)]
+    assert fine == also == [Snapshot(2, 0, 1.0)]
     told = "scoring failed" if side == "quality" else "the utility failed"
     assert f"segment broken: {told}: ZeroDivisionError" in str(broken)

@@ -22,8 +22,8 @@ def drawn(size: int, segment: str = "s", **settings: Any) -> set[tuple[int, int]
     """The cells that are computed of a pool without duplicates."""
     utility = QuickTable(np.ones((size, size)))
     LowRank(rank=0, **settings).estimate(filled(utility, range(size), segment), size)
-    assert set(utility.asked.values()) == {1}
-    return set(utility.asked)
+    assert set(utility.requested.values()) == {1}
+    return set(utility.requested)
 
 
 @pytest.mark.parametrize(("size", "reduction"), [(64, 8), (100, 8), (61, 3), (512, 8), (5, 1), (3, 8), (1, 8)])
@@ -68,7 +68,7 @@ def test_growing_computes_hardly_more_than_the_whole_at_once() -> None:
     for size in range(8, 257, 8):
         method.estimate(cells, size)
     assert 256**2 / 8 <= cells.evaluations < 1.25 * 256**2 / 8
-    assert set(utility.asked.values()) == {1}
+    assert set(utility.requested.values()) == {1}
 
 
 # What it makes of them
@@ -130,7 +130,7 @@ def test_duplicates_share_their_cells() -> None:
     cells = filled(utility, order)
     LowRank().estimate(cells, 100)
     expected = {(order[row], order[column]) for row, column in drawn(100)}
-    assert set(utility.asked) == expected and set(utility.asked.values()) == {1}
+    assert set(utility.requested) == expected and set(utility.requested.values()) == {1}
     assert cells.evaluations == len(expected) < 100**2 // 8
 
 

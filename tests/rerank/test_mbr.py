@@ -19,11 +19,11 @@ from quitmt.metrics.function import FunctionUtility, as_estimator
 from quitmt.protocols import Reranker, Update
 from quitmt.rerank.filtered import Filtered
 from quitmt.rerank.mbr import Mbr
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 
-def stand(reranker: Reranker, texts: list[str], cuts: list[int], stride: int = 1) -> list[Standing]:
-    """All standings of a pool that grows at the given sizes."""
+def stand(reranker: Reranker, texts: list[str], cuts: list[int], stride: int = 1) -> list[Snapshot]:
+    """All snapshots of a pool that grows at the given sizes."""
     state, found = reranker.open(Segment("s", "source")), []
     for start, end in zip([0, *cuts], [*cuts, len(texts)], strict=True):
         if start < end:
@@ -36,10 +36,10 @@ def stand(reranker: Reranker, texts: list[str], cuts: list[int], stride: int = 1
 def test_against_sacrebleu(make_pool: Callable[[int, int], list[str]]) -> None:
     texts, chrf = make_pool(1, 24), CHRF()
     matrix = np.array([[chrf.sentence_score(h, [r]).score / 100 for r in texts] for h in texts])
-    for standing in stand(rerank.load("mbr:chrf"), texts, [8, 16]):
-        means = matrix[: standing.size, : standing.size].mean(axis=1)
-        assert standing.score == pytest.approx(means.max(), abs=1e-12)
-        assert means[standing.best] == pytest.approx(means.max(), abs=1e-12)
+    for snapshot in stand(rerank.load("mbr:chrf"), texts, [8, 16]):
+        means = matrix[: snapshot.size, : snapshot.size].mean(axis=1)
+        assert snapshot.score == pytest.approx(means.max(), abs=1e-12)
+        assert means[snapshot.best] == pytest.approx(means.max(), abs=1e-12)
 
 
 @given(st.lists(st.sampled_from(["a", "ab", "a b", "ba", "abc", ""]), min_size=1, max_size=30), st.data())
@@ -82,7 +82,7 @@ def test_a_utility_that_is_no_number_fails_its_own_segment_only(bad: float) -> N
     results = reranker.extend(
         [Update(fine, [Candidate("a")], 1), Update(broken, [Candidate("a"), Candidate("b"), Candidate("bad")], 1)]
     )
-    assert results[0] == [Standing(1, 0, 1.0)]
+    assert results[0] == [Snapshot(1, 0, 1.0)]
     assert isinstance(results[1], QuitmtError)
     assert "segment broken: the utility of candidates" in str(results[1]) and "2" in str(results[1])
 
@@ -91,7 +91,7 @@ def test_a_utility_that_raises_fails_its_own_segment_only() -> None:
     reranker = rerank.mbr(lambda h, r: 1 / len(h))
     fine, broken = reranker.open(Segment("fine")), reranker.open(Segment("broken"))
     good, error = reranker.extend([Update(fine, [Candidate("a")], 1), Update(broken, [Candidate("")], 1)])
-    assert good == [Standing(1, 0, 1.0)]
+    assert good == [Snapshot(1, 0, 1.0)]
     assert "segment broken: the utility failed: ZeroDivisionError" in str(error)
 
 
@@ -109,9 +109,9 @@ def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(filtered: bool
     reranker.extend([Update(idle, [Candidate("a")], 1)])
     updates = [(fine, ["a", "bc"]), (bad, ["a", "bad"]), (idle, ["a"])]
     found = reranker.extend([Update(state, [Candidate(text) for text in texts], 2) for state, texts in updates])
-    assert found[0] == [Standing(2, 1, 2.0)] and found[2] == [Standing(2, 0, 1.0)]
+    assert found[0] == [Snapshot(2, 1, 2.0)] and found[2] == [Snapshot(2, 0, 1.0)]
     assert str(found[1]).startswith("segment bad: the utility failed: ValueError: a bad text (test_mbr.py, line ")
-    assert reranker.extend([Update(fine, [Candidate("def")], 1)]) == [[Standing(3, 2, 3.0)]]
+    assert reranker.extend([Update(fine, [Candidate("def")], 1)]) == [[Snapshot(3, 2, 3.0)]]
 
 
 def test_a_utility_that_cannot_encode_fails_every_segment_of_the_call() -> None:

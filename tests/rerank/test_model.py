@@ -12,7 +12,7 @@ from quitmt import rerank
 from quitmt.errors import RerankError
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 TEXTS = ["the cat sat", "a cat sat", "the cat sat", "a dog ran off", "the cat slept", "a dog sat"]
 LOGS = [-2.0, -3.5, -2.0, -9.0, -2.5, -4.0]
@@ -38,15 +38,15 @@ def expected(size: int, support: str, length: bool) -> dict[str, float]:
 
 def grown(
     variant: str, support: str, pool: list[Candidate], cuts: list[int], **more: Any
-) -> tuple[Any, list[Standing]]:
+) -> tuple[Any, list[Snapshot]]:
     reranker: Any = rerank.load("mbr:chrf", variant=variant, support=support)
-    state, standings = reranker.open(Segment("1", "source")), list[Standing]()
+    state, snapshots = reranker.open(Segment("1", "source")), list[Snapshot]()
     for start, stop in zip([0, *cuts], [*cuts, len(pool)], strict=True):
         [found] = reranker.extend([Update(state, pool[start:stop], 2, **(more if not start else {}))])
         if not isinstance(found, list):
             raise found
-        standings += found
-    return reranker.ranked(state), standings
+        snapshots += found
+    return reranker.ranked(state), snapshots
 
 
 @pytest.mark.parametrize("support", ["all", "others"])
@@ -54,11 +54,11 @@ def grown(
 def test_distinct_samples_judge_by_their_probability(support: str, length: bool) -> None:
     variant = f"model:length={'yes' if length else 'no'}"
     for size in (2, 5, 6):
-        ranked, standings = grown(variant, support, POOL[:size], [])
+        ranked, snapshots = grown(variant, support, POOL[:size], [])
         found = {TEXTS[index]: score for index, score in ranked}
         assert found == pytest.approx(expected(size, support, length))
-        assert standings[-1].score == pytest.approx(max(found.values()))
-        assert TEXTS[standings[-1].best] == max(found, key=lambda text: found[text])
+        assert snapshots[-1].score == pytest.approx(max(found.values()))
+        assert TEXTS[snapshots[-1].best] == max(found, key=lambda text: found[text])
 
 
 def test_growing_in_steps_changes_nothing() -> None:
@@ -101,5 +101,5 @@ def test_all_samples_judge_where_nothing_is_said() -> None:
 
 
 def test_a_single_sample_without_another_judge_still_has_a_score() -> None:
-    _, standings = grown("model", "others", POOL[:1], [])
-    assert np.isfinite(standings[0].score)
+    _, snapshots = grown("model", "others", POOL[:1], [])
+    assert np.isfinite(snapshots[0].score)

@@ -1,4 +1,4 @@
-"""PruneMBR: against a plain version of the paper's that knows nothing of duplicates, at its edges, and its promise."""
+"""PruneMBR: against a plain version of the paper's that knows nothing of duplicates, its edges, and its guarantee."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_against_a_plain_version(size: int, scale: int) -> None:
         utility = QuickTable(scale * noisy(seed, size, 0.1 if size < 1000 else 0.3))
         expected, left = plain(utility.matrix)
         assert stand(utility, Prune(), range(size)).best == expected
-        assert sum(utility.asked.values()) == evaluations(size, left)
+        assert sum(utility.requested.values()) == evaluations(size, left)
         rounds.add(len({size, *left}))
     assert max(rounds) > 3  # candidates were dropped more than once
     assert size < 1000 or len(left) == 8  # and the schedule went on beyond its end
@@ -65,7 +65,7 @@ def test_a_share_that_is_just_the_threshold_is_not_enough(confidence: str) -> No
         utility = QuickTable(noisy(seed, 100))
         expected, left = plain(utility.matrix, confidence, resamples=10)
         assert stand(utility, Prune(float(confidence), resamples=10), range(100)).best == expected
-        assert sum(utility.asked.values()) == evaluations(100, left)
+        assert sum(utility.requested.values()) == evaluations(100, left)
 
 
 @pytest.mark.parametrize("size", [100, 128, 700])
@@ -76,7 +76,7 @@ def test_duplicates_are_as_good_as_candidates_of_their_own(size: int) -> None:
         expected, _ = plain(utility.matrix[np.ix_(order, order)])
         found = stand(utility, Prune(), order)
         assert found.best == expected
-        assert max(utility.asked.values()) == 1
+        assert max(utility.requested.values()) == 1
 
 
 def test_another_scale_has_the_same_winner() -> None:
@@ -106,14 +106,14 @@ def test_a_pool_no_larger_than_the_first_prefix_is_compared_whole(size: int) -> 
     found = stand(utility, Prune(), range(size))
     assert found.best == int(utility.matrix.mean(axis=1).argmax())
     assert found.score == pytest.approx(utility.matrix.mean(axis=1).max())
-    assert len(utility.asked) == size**2
+    assert len(utility.requested) == size**2
 
 
 def test_all_equal() -> None:
     utility = QuickTable(np.full((100, 100), 0.3))
     found = stand(utility, Prune(), range(100))
     assert (found.best, found.score) == (0, pytest.approx(0.3))
-    assert len(utility.asked) == 100**2  # nobody is unlikely to win
+    assert len(utility.requested) == 100**2  # nobody is unlikely to win
 
 
 def test_one_far_above_the_others_is_found_after_the_first_prefix() -> None:
@@ -122,7 +122,7 @@ def test_one_far_above_the_others_is_found_after_the_first_prefix() -> None:
     utility = QuickTable(table)
     found = stand(utility, Prune(), range(128))
     assert (found.best, found.score) == (77, pytest.approx(table[77, :8].mean()))
-    assert len(utility.asked) == 128 * 8
+    assert len(utility.requested) == 128 * 8
 
 
 def test_one_far_below_the_others_is_dropped_and_nobody_else() -> None:
@@ -130,7 +130,7 @@ def test_one_far_below_the_others_is_dropped_and_nobody_else() -> None:
     table[5] = 0.1
     utility = QuickTable(table)
     assert stand(utility, Prune(), range(64)).best == 0
-    assert len(utility.asked) == 64 * 8 + 63 * 56
+    assert len(utility.requested) == 64 * 8 + 63 * 56
 
 
 @pytest.mark.parametrize("size", [9, 131])
@@ -169,7 +169,7 @@ def test_settings_that_make_no_sense(settings: dict[str, object], message: str) 
         Prune(**settings)  # type: ignore[arg-type]
 
 
-# What it promises
+# What it guarantees
 
 
 def lost(tables: Sequence[Floats], confidence: float) -> tuple[int, list[float]]:
@@ -183,7 +183,7 @@ def lost(tables: Sequence[Floats], confidence: float) -> tuple[int, list[float]]
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.99])
-def test_the_better_of_two_is_dropped_as_seldom_as_promised(confidence: float) -> None:
+def test_the_better_of_two_is_dropped_as_seldom_as_guaranteed(confidence: float) -> None:
     """Two rivals that are equal but for chance, the rest far below: each of the four rounds may err once in
     1/(1 − confidence). The bound would fail one right program in a thousand, if the seeds were not fixed."""
     tables = []

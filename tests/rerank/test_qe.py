@@ -8,7 +8,7 @@ from quitmt import rerank
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Update
 from quitmt.rerank.qe import Qe
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 
 class Counting:
@@ -30,8 +30,8 @@ def candidates(*texts: str) -> list[Candidate]:
 
 def test_running_maximum_with_ties_to_the_lowest_index() -> None:
     reranker = rerank.qe(lambda source, text: len(text))
-    [standings] = reranker.extend([Update(reranker.open(Segment("s")), candidates("a", "bb", "cc", "c", "ddd"), 2)])
-    assert standings == [Standing(2, 1, 2.0), Standing(4, 1, 2.0), Standing(5, 4, 3.0)]
+    [snapshots] = reranker.extend([Update(reranker.open(Segment("s")), candidates("a", "bb", "cc", "c", "ddd"), 2)])
+    assert snapshots == [Snapshot(2, 1, 2.0), Snapshot(4, 1, 2.0), Snapshot(5, 4, 3.0)]
 
 
 def test_many_segments_in_one_call_and_each_text_once() -> None:
@@ -46,7 +46,7 @@ def test_many_segments_in_one_call_and_each_text_once() -> None:
 def test_recorded_scores_belong_to_the_candidate_not_to_its_text() -> None:
     reranker = rerank.load("qe:recorded:q")
     pool = [Candidate("same", scores={"q": 1.0}), Candidate("same", scores={"q": 2.0})]
-    assert reranker.extend([Update(reranker.open(Segment("s")), pool, 2)]) == [[Standing(2, 1, 2.0)]]
+    assert reranker.extend([Update(reranker.open(Segment("s")), pool, 2)]) == [[Snapshot(2, 1, 2.0)]]
 
 
 def test_one_bad_segment_does_not_take_the_others_with_it() -> None:
@@ -57,7 +57,7 @@ def test_one_bad_segment_does_not_take_the_others_with_it() -> None:
     fine, raises, nan = reranker.extend(
         [Update(state, candidates(*some), 8) for state, some in zip(states, texts, strict=True)]
     )
-    assert fine == [Standing(1, 0, 1.0)]
+    assert fine == [Snapshot(1, 0, 1.0)]
     assert isinstance(raises, QuitmtError) and "segment raises: scoring failed: ZeroDivisionError" in str(raises)
     assert isinstance(nan, QuitmtError) and "segment nan: the score of candidate 'nan' is nan" in str(nan)
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from quitmt.metrics.function import FunctionUtility
 from quitmt.protocols import Update
 from quitmt.rerank.mbr import Mbr
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 TEXTS = "abcdefgh"
 
 
-def standings(samples: list[str], anchors: list[str], support: Any, seed: int) -> tuple[list[Standing], Any]:
+def snapshots(samples: list[str], anchors: list[str], support: Any, seed: int) -> tuple[list[Snapshot], Any]:
     rng = random.Random(seed)
     table = {(h, r): rng.random() for h in TEXTS for r in TEXTS}
     reranker = Mbr(FunctionUtility(lambda hypothesis, reference: table[hypothesis, reference]), support)
@@ -44,12 +44,12 @@ def differences(table: Any, samples: list[str], leader: str, rival: str) -> list
     st.integers(0, 999),
 )
 def test_paired_differences(samples: list[str], anchors: list[str], support: str, seed: int) -> None:
-    found, table = standings(samples, anchors, support, seed)
-    for standing in found:
-        so_far = samples[: standing.size]
-        leader = so_far[standing.best] if standing.best >= 0 else anchors[-1 - standing.best]
-        assert standing.rivals is not None
-        told = standing.rivals()
+    found, table = snapshots(samples, anchors, support, seed)
+    for snapshot in found:
+        so_far = samples[: snapshot.size]
+        leader = so_far[snapshot.best] if snapshot.best >= 0 else anchors[-1 - snapshot.best]
+        assert snapshot.rivals is not None
+        told = snapshot.rivals()
         others = [text for text in dict.fromkeys([*anchors, *so_far]) if text != leader]
         assert len(told.mean) == len(told.error) == len(others)
         for rival, mean, error in zip(others, told.mean, told.error, strict=True):
@@ -75,7 +75,7 @@ def test_paired_differences(samples: list[str], anchors: list[str], support: str
 )
 def test_the_best_scores_are_those_of_samples(samples: list[str], anchors: list[str], support: str, seed: int) -> None:
     """Anchors are not among them: they say nothing of what the next sample may bring."""
-    found, table = standings(samples, anchors, support, seed)
+    found, table = snapshots(samples, anchors, support, seed)
     scores = []
     for sample in samples:
         judges = list(samples)

@@ -81,8 +81,8 @@ def test_the_first_s_cells_are_not_computed_again() -> None:
         utility = QuickTable(noisy(1, 120))
         cells: Cells[Any] = filled(utility, range(120))
         Shortlist(LowRank(), second, 20).estimate(cells, 120)
-        assert set(utility.asked.values()) == {1}
-        assert cells.evaluations == len(utility.asked)
+        assert set(utility.requested.values()) == {1}
+        assert cells.evaluations == len(utility.requested)
 
 
 def test_equal_estimates_keep_the_lower_index() -> None:
@@ -96,7 +96,7 @@ def test_equal_estimates_keep_the_lower_index() -> None:
 
     utility = QuickTable(noisy(2, 50))
     found = stand(utility, Shortlist(Indifferent(), Exact(), 10), range(50))
-    assert {row for row, _ in utility.asked} == set(range(10))
+    assert {row for row, _ in utility.requested} == set(range(10))
     assert found.best == int(utility.matrix[:10].mean(axis=1).argmax())
 
 

@@ -16,7 +16,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.scorer import Example
 from quitmt.protocols import Update
 from quitmt.rerank import Reranking
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 MODULE = """
 def overlap(hypothesis, reference):
@@ -61,25 +61,25 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_metrics_of_a_test"
 
 
-def best(reranker: Any, *texts: str, source: str = "source") -> Standing:
+def best(reranker: Any, *texts: str, source: str = "source") -> Snapshot:
     pool = [Candidate(text, scores={"q": float(len(text)), "p": -1.0}) for text in texts]
-    [[standing]] = reranker.extend([Update(reranker.open(Segment("s", source)), pool, len(pool))])
-    assert isinstance(standing, Standing)
-    return standing
+    [[snapshot]] = reranker.extend([Update(reranker.open(Segment("s", source)), pool, len(pool))])
+    assert isinstance(snapshot, Snapshot)
+    return snapshot
 
 
 def test_a_function_in_the_current_directory(module: str) -> None:
-    assert best(rerank.load(f"mbr:{module}:overlap"), "a", "ab", "bc") == Standing(3, 1, 4 / 3)
-    assert best(rerank.load(f"mbr:{module}:longer"), "a", "abc", source="xx") == Standing(2, 1, 6.0)
-    assert best(rerank.load(f"qe:{module}:close"), "a", "abcdef", "abcdefgh") == Standing(3, 1, 0.0)
-    assert best(rerank.load(f"qe:{module}:lengths"), "a", "bc") == Standing(2, 1, 2.0)
+    assert best(rerank.load(f"mbr:{module}:overlap"), "a", "ab", "bc") == Snapshot(3, 1, 4 / 3)
+    assert best(rerank.load(f"mbr:{module}:longer"), "a", "abc", source="xx") == Snapshot(2, 1, 6.0)
+    assert best(rerank.load(f"qe:{module}:close"), "a", "abcdef", "abcdefgh") == Snapshot(3, 1, 0.0)
+    assert best(rerank.load(f"qe:{module}:lengths"), "a", "bc") == Snapshot(2, 1, 2.0)
     assert rerank.load(f"qe:{module}:close").signature.startswith(f"qe:function:{module}:close|code:")
     assert rerank.load(f"qe:{module}:lengths").signature == "qe:lengths"
 
 
 def test_combinations_add_up(module: str, fake: None) -> None:
-    assert best(rerank.load("qe:0.5*recorded:q+2*recorded:p"), "abcd", "ab") == Standing(2, 0, 0.0)
-    assert best(rerank.load(f"qe:-1*recorded:q + {module}:close"), "abcd", "ab") == Standing(2, 0, -6.0)
+    assert best(rerank.load("qe:0.5*recorded:q+2*recorded:p"), "abcd", "ab") == Snapshot(2, 0, 0.0)
+    assert best(rerank.load(f"qe:-1*recorded:q + {module}:close"), "abcd", "ab") == Snapshot(2, 0, -6.0)
     assert best(rerank.load("qe:kiwi:some/model+1e-1*metricx"), "abcd", "ab").score == pytest.approx(4.4)
     assert rerank.load("qe:0.7*kiwi:m+metricx").signature == "qe:0.7*fake kiwi:m None None+1*fake metricx-qe None None"
 

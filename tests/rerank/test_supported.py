@@ -12,7 +12,7 @@ from quitmt import rerank
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import RerankerTraits, Update, traits_of
 from quitmt.rerank import Reranking
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 SUPPORT = ("A porta está aberta.", "A porta está aberta hoje.", "A porta está aberta.", "O portão abriu.")
 SAMPLES = ("A porta abriu.", "A porta está aberta.", "Uma porta aberta!", "A porta abriu.", "O portão está aberto.")
@@ -32,32 +32,32 @@ def given(name: str = "mbr:chrf") -> Any:
     return rerank.load(name, support="given")
 
 
-def run(reranker: Any, segment: Segment, stride: int = 1, steps: int = 5) -> tuple[Any, list[Standing]]:
+def run(reranker: Any, segment: Segment, stride: int = 1, steps: int = 5) -> tuple[Any, list[Snapshot]]:
     state, found = reranker.open(segment), []
     for start in range(0, len(SAMPLES), steps):
         anchors = candidates(*ANCHORS) if start == 0 else []
-        [standings] = reranker.extend(
+        [snapshots] = reranker.extend(
             [Update(state, candidates(*SAMPLES[start : start + steps]), stride, tuple(anchors))]
         )
-        assert not isinstance(standings, QuitmtError)
-        found += standings
+        assert not isinstance(snapshots, QuitmtError)
+        found += snapshots
     return state, found
 
 
 def test_scores_are_those_of_a_double_loop() -> None:
     reranker = given()
-    state, standings = run(reranker, Segment("1", support=SUPPORT))
+    state, snapshots = run(reranker, Segment("1", support=SUPPORT))
     every = {-1 - place: plain(text) for place, text in enumerate(ANCHORS)}
-    for size, (text, standing) in enumerate(zip(SAMPLES, standings, strict=True), start=1):
+    for size, (text, snapshot) in enumerate(zip(SAMPLES, snapshots, strict=True), start=1):
         every[size - 1] = plain(text)
         best = max(every, key=lambda index: every[index])
-        assert (standing.size, standing.best) == (size, best)
-        assert standing.score == pytest.approx(every[best], abs=1e-9)
-    assert standings[0].best == -2 and standings[-1].best == 1
+        assert (snapshot.size, snapshot.best) == (size, best)
+        assert snapshot.score == pytest.approx(every[best], abs=1e-9)
+    assert snapshots[0].best == -2 and snapshots[-1].best == 1
     ranked = dict(reranker.ranked(state))
     assert ranked == pytest.approx({index: every[index] for index in (-1, -2, 0, 1, 2, 4)}, abs=1e-9)
-    assert standings[-1].scores is not None
-    np.testing.assert_allclose(standings[-1].scores(), [plain(text) for text in SAMPLES], atol=1e-9)
+    assert snapshots[-1].scores is not None
+    np.testing.assert_allclose(snapshots[-1].scores(), [plain(text) for text in SAMPLES], atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["mbr:chrf", "mbr:bleu", "mbr:0.5*chrf+0.5*bleu", "mbr:operator:eq"])
@@ -91,7 +91,7 @@ def test_only_a_segment_without_support_or_with_a_bad_score_fails() -> None:
     states = [reranker.open(Segment("1")), reranker.open(Segment("2", support=("a b c d",)))]
     none, fine = reranker.extend([Update(state, candidates("a b c d"), 1) for state in states])
     assert str(none).startswith("segment 1 has no text of support to be judged by")
-    assert fine == [Standing(1, 0, 1.0)]
+    assert fine == [Snapshot(1, 0, 1.0)]
 
 
 def test_traits_are_known_before_it_is_loaded() -> None:

@@ -94,7 +94,7 @@ def test_a_stream_tells_every_moment_and_ends_with_the_answer(shared: Running) -
         own = [data for name, data in found if name == "moment" and data["sentence"] == sentence["id"]]
         assert [data["score"] for data in own] == sentence["trajectory"]
         assert sum(len(data["new"]) for data in own) == own[-1]["size"] == sentence["size"]
-        assert [data["verdict"] for data in own] == [None] * (len(own) - 1) + [sentence["stop"]]
+        assert [data["stop_reason"] for data in own] == [None] * (len(own) - 1) + [sentence["stop"]]
         assert own[-1]["translation"] == sentence["translation"]
     plain = shared.post("/api/translate", ask)[1]["translation"]
     assert plain["text"] == done["text"] and plain["score"] == done["score"]

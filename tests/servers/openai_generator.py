@@ -10,7 +10,7 @@ from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.remote.circuit import Policy
 from quitmt.generate.remote.client import Client
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 from tests.contract.generators import SEGMENTS, Found
 from tests.servers.fake_openai import Faults
 
@@ -39,7 +39,7 @@ def with_client(url: str | list[str], **settings: Any) -> tuple[OpenAIGenerator,
     return generator(url, client=make, **settings), made[-1]
 
 
-def draws(generator: OpenAIGenerator, asks: list[Ask]) -> list[Draw]:
+def draws(generator: OpenAIGenerator, asks: list[Request]) -> list[Draw]:
     async def work() -> list[Draw]:
         return [one async for one in generator.draw(asks)]
 
@@ -47,7 +47,7 @@ def draws(generator: OpenAIGenerator, asks: list[Ask]) -> list[Draw]:
 
 
 def errors(generator: OpenAIGenerator, segment: Segment = SEGMENTS[0], size: int = 8) -> list[QuitmtError | None]:
-    return [one.error for one in draws(generator, [Ask(segment, 0, size)])]
+    return [one.error for one in draws(generator, [Request(segment, 0, size)])]
 
 
 def texts(found: Found) -> dict[tuple[str, int], str]:

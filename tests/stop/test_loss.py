@@ -14,15 +14,15 @@ from scipy.stats import norm
 
 from quitmt import stop
 from quitmt.stop.loss import Loss, expected_shortfall
-from quitmt.types import Rivals, Standing, Verdict
+from quitmt.types import Rivals, Snapshot, StopReason
 
 
 def against(mean: list[float], error: list[float], top: list[float]) -> Rivals:
     return Rivals(np.array(mean), np.array(error), np.array(top))
 
 
-def standing(size: int, rivals: Rivals) -> Standing:
-    return Standing(size, 0, 0.5, lambda: rivals)
+def snapshot(size: int, rivals: Rivals) -> Snapshot:
+    return Snapshot(size, 0, 0.5, lambda: rivals)
 
 
 @given(st.floats(-3, 3), st.floats(0.01, 2))
@@ -40,8 +40,8 @@ def test_both_parts_of_the_loss() -> None:
     rule = Loss(new=0.5, scale=0.25, budget=64)
     rivals = against([0.1], [0.2], [0.8, 0.6])
     seen = expected_shortfall(np.array([0.1]), np.array([0.2 * math.sqrt(0.75)]))  # a quarter of the terms is known
-    assert rule.signal(standing(16, rivals)) == pytest.approx(0.25 * (seen + 0.5 * 0.1 * math.log(4)))
-    assert rule.signal(standing(64, rivals)) == 0  # all of them are
+    assert rule.signal(snapshot(16, rivals)) == pytest.approx(0.25 * (seen + 0.5 * 0.1 * math.log(4)))
+    assert rule.signal(snapshot(64, rivals)) == 0  # all of them are
 
 
 def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
@@ -53,18 +53,18 @@ def test_the_loss_to_seen_rivals_is_what_sampling_the_rest_would_show() -> None:
     rest += rng.normal(0, spread / math.sqrt(n), len(rest)) * (budget - n)
     lost = np.maximum(0, -(n * mean + rest) / budget).mean()
     rivals = against([mean], [spread / math.sqrt(n)], [0.5])
-    assert Loss(scale=1, budget=budget).signal(standing(n, rivals)) == pytest.approx(lost, rel=0.02)
+    assert Loss(scale=1, budget=budget).signal(snapshot(n, rivals)) == pytest.approx(lost, rel=0.02)
 
 
 def test_stops_when_the_loss_is_small_enough() -> None:
     rule = Loss(most=0.01, minimum=16, budget=64)
     sure, unsure = against([0.5], [0.01], [0.7] * 8), against([0.0], [0.2], [0.7] * 8)
-    assert rule.observe(standing(8, sure)) is None  # too few
-    assert rule.observe(standing(16, unsure)) is None
-    assert rule.observe(standing(16, sure)) is Verdict.DECIDED
-    assert rule.observe(standing(64, sure)) is Verdict.BUDGET
-    assert rule.observe(standing(16, against([], [], [0.9] * 8))) is Verdict.DECIDED  # all candidates are the same
-    assert rule.observe(Standing(16, 0, 0.5)) is None  # nothing is known of rivals
+    assert rule.observe(snapshot(8, sure)) is None  # too few
+    assert rule.observe(snapshot(16, unsure)) is None
+    assert rule.observe(snapshot(16, sure)) is StopReason.DECIDED
+    assert rule.observe(snapshot(64, sure)) is StopReason.BUDGET
+    assert rule.observe(snapshot(16, against([], [], [0.9] * 8))) is StopReason.DECIDED  # all candidates are the same
+    assert rule.observe(Snapshot(16, 0, 0.5)) is None  # nothing is known of rivals
 
 
 @given(st.integers(1, 16), st.integers(1, 100), st.integers(1, 6), st.integers(1, 600))

@@ -14,7 +14,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
-from quitmt.types import Candidate, RecordedPool, Rivals, Segment, Standing, Verdict
+from quitmt.types import Candidate, RecordedPool, Rivals, Segment, Snapshot, StopReason
 
 
 def advantages(texts: list[str], best: int) -> dict[str, tuple[float, float]]:
@@ -49,33 +49,33 @@ def best_scores(texts: list[str]) -> list[float]:
 def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]], cuts: list[int]) -> None:
     texts = [*make_pool(3, 24), *make_pool(3, 8)]
     reranker = rerank.load("mbr:chrf")
-    state, standings = reranker.open(Segment("1")), []
+    state, snapshots = reranker.open(Segment("1")), []
     for start, end in zip([0, *cuts], [*cuts, len(texts)], strict=True):
         [found] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:end]], 4)])
         assert isinstance(found, list)
-        standings += found
-    for standing in [*standings, standings[1]]:  # also an earlier one again
-        assert standing.rivals is not None
-        rivals = standing.rivals()
-        expected = advantages(texts[: standing.size], standing.best)
+        snapshots += found
+    for snapshot in [*snapshots, snapshots[1]]:  # also an earlier one again
+        assert snapshot.rivals is not None
+        rivals = snapshot.rivals()
+        expected = advantages(texts[: snapshot.size], snapshot.best)
         np.testing.assert_allclose(rivals.mean, [mean for mean, _ in expected.values()], atol=1e-12)
         np.testing.assert_allclose(rivals.error, [error for _, error in expected.values()], atol=1e-9)
-        np.testing.assert_allclose(rivals.top, best_scores(texts[: standing.size])[:8], atol=1e-12)
+        np.testing.assert_allclose(rivals.top, best_scores(texts[: snapshot.size])[:8], atol=1e-12)
 
 
-def standing(size: int, mean: list[float], error: list[float]) -> Standing:
+def snapshot(size: int, mean: list[float], error: list[float]) -> Snapshot:
     rivals = Rivals(np.array(mean), np.array(error), np.array([0.5]))
-    return Standing(size, 0, 0.5, lambda: rivals)
+    return Snapshot(size, 0, 0.5, lambda: rivals)
 
 
 def test_stops_when_no_rival_can_be_better_by_more_than_epsilon() -> None:
     watch = stop.load("race:z=2,epsilon=0.01,minimum=16", k=8, n=64).open()
-    assert watch.observe(standing(8, [1.0], [0.0])) is None  # too few
-    assert watch.observe(standing(33, [1.0], [0.0])) is None  # not the time to look
-    assert watch.observe(standing(32, [0.5, 0.02], [0.1, 0.02])) is None  # 2 × 0.02 − 0.02 is too much
-    assert watch.observe(standing(32, [0.5, 0.031], [0.1, 0.02])) is Verdict.DECIDED
-    assert watch.observe(standing(32, [], [])) is Verdict.DECIDED  # all candidates are the same
-    assert watch.observe(standing(64, [0.0], [1.0])) is Verdict.BUDGET
+    assert watch.observe(snapshot(8, [1.0], [0.0])) is None  # too few
+    assert watch.observe(snapshot(33, [1.0], [0.0])) is None  # not the time to look
+    assert watch.observe(snapshot(32, [0.5, 0.02], [0.1, 0.02])) is None  # 2 × 0.02 − 0.02 is too much
+    assert watch.observe(snapshot(32, [0.5, 0.031], [0.1, 0.02])) is StopReason.DECIDED
+    assert watch.observe(snapshot(32, [], [])) is StopReason.DECIDED  # all candidates are the same
+    assert watch.observe(snapshot(64, [0.0], [1.0])) is StopReason.BUDGET
 
 
 def test_a_race_in_the_engine(make_pool: Callable[[int, int], list[str]]) -> None:
@@ -86,16 +86,16 @@ def test_a_race_in_the_engine(make_pool: Callable[[int, int], list[str]]) -> Non
     rule = stop.load("race:epsilon=0.001,minimum=16", k=8, n=64)
     driver = Driver(RecordedGenerator([easy, hard]), rerank.load("mbr:chrf"), rule)
 
-    async def run() -> dict[str, tuple[int, Verdict]]:
+    async def run() -> dict[str, tuple[int, StopReason]]:
         found = [one.outcome async for one in in_order(driver.run([easy.segment, hard.segment]))]
         return {one.id: (one.size, one.stop) for one in found}
 
-    assert asyncio.run(run()) == {"easy": (16, Verdict.DECIDED), "hard": (64, Verdict.BUDGET)}
+    assert asyncio.run(run()) == {"easy": (16, StopReason.DECIDED), "hard": (64, StopReason.BUDGET)}
 
 
 def test_headroom_gives_up_early_where_little_is_left() -> None:
     watch = stop.load("headroom:share=0.01,minimum=16", k=8, n=64).open()
-    assert watch.observe(Standing(8, 0, 0.99)) is None
-    assert watch.observe(Standing(16, 0, 0.9)) is Verdict.DECIDED
-    assert watch.observe(Standing(16, 0, 0.8)) is None
-    assert watch.observe(Standing(64, 0, 0.1)) is Verdict.BUDGET
+    assert watch.observe(Snapshot(8, 0, 0.99)) is None
+    assert watch.observe(Snapshot(16, 0, 0.9)) is StopReason.DECIDED
+    assert watch.observe(Snapshot(16, 0, 0.8)) is None
+    assert watch.observe(Snapshot(64, 0, 0.1)) is StopReason.BUDGET

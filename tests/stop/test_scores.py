@@ -19,7 +19,7 @@ from quitmt.stop.beacon import COSTS, HEIGHTS, indices, posterior
 from quitmt.stop.consistency import doubt, leading
 from quitmt.stop.pandora import expected_gain
 from quitmt.stop.window import advantage
-from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Standing, Verdict
+from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Snapshot, StopReason
 
 
 def ran(texts: Sequence[str], reranker: Any, rule: str, k: int = 1) -> Outcome:
@@ -41,15 +41,15 @@ def test_scores_of_samples_are_those_of_the_ranking(support: Any) -> None:
     state: Any = reranker.open(Segment("1"))
     [found] = reranker.extend([Update(state, [Candidate(text) for text in texts], 2)])
     assert isinstance(found, list)
-    for size, standing in zip((2, 4, 6), found, strict=True):
-        assert standing.scores is not None
-        scores = standing.scores()
+    for size, snapshot in zip((2, 4, 6), found, strict=True):
+        assert snapshot.scores is not None
+        scores = snapshot.scores()
         again: Any = reranker.open(Segment("1"))
         reranker.extend([Update(again, [Candidate(text) for text in texts[:size]], size)])
         ranked: Any = reranker
         expected = {texts[index]: score for index, score in ranked.ranked(again)}
         np.testing.assert_allclose(scores, [expected[text] for text in texts[:size]], atol=1e-12)
-        assert scores.max() == pytest.approx(standing.score)
+        assert scores.max() == pytest.approx(snapshot.score)
 
 
 def test_scores_of_qe_are_those_of_the_samples_alone() -> None:
@@ -94,7 +94,7 @@ def test_a_vote_stops_as_soon_as_it_is_decided() -> None:
     vote = quitmt.vote(lambda text: text or None)
     assert ran("1111111111", vote, "consistency").size == 4  # 2^-5 is below 0.05
     assert ran("121211111111", vote, "consistency").size == 10  # 8 against 2 is the first with less
-    assert ran("1212121212", vote, "consistency").stop is Verdict.BUDGET
+    assert ran("1212121212", vote, "consistency").stop is StopReason.BUDGET
     assert ran("1111111111", vote, "consistency:doubt=0.001").size == 9
 
 
@@ -115,7 +115,7 @@ def test_pandora_does_not_overflow_and_knows_no_zero_point() -> None:
     rule: Any = stop.load("pandora")
     scores = np.random.default_rng(1).normal(0, 1, 64)
     signals = [
-        rule.signal(Standing(64, 0, float((scores + shift).max()), scores=lambda shift=shift: scores + shift))
+        rule.signal(Snapshot(64, 0, float((scores + shift).max()), scores=lambda shift=shift: scores + shift))
         for shift in (0.0, 5.0, 5000.0)
     ]
     assert signals[0] > 0 and signals == pytest.approx([signals[0]] * 3)
@@ -151,11 +151,11 @@ def test_beacon_stops_where_one_more_costs_more_than_it_brings() -> None:
     lucky = np.concatenate((scores[:-1], [1.2]))
     for cost in (0.03, 0.001):
         watch = [stop.load(f"beacon:cost={cost}", n=64).open().observe(seen(one)) for one in (scores, lucky)]
-        assert watch == ([Verdict.DECIDED, Verdict.DECIDED] if cost == 0.03 else [None, Verdict.DECIDED])
+        assert watch == ([StopReason.DECIDED, StopReason.DECIDED] if cost == 0.03 else [None, StopReason.DECIDED])
 
 
-def seen(scores: Any) -> Standing:
-    return Standing(len(scores), int(scores.argmax()), float(scores.max()), scores=lambda: scores)
+def seen(scores: Any) -> Snapshot:
+    return Snapshot(len(scores), int(scores.argmax()), float(scores.max()), scores=lambda: scores)
 
 
 class Shares:
@@ -167,10 +167,10 @@ class Shares:
     def open(self, segment: Segment) -> list[str]:
         return []
 
-    def extend(self, updates: Sequence[Update[list[str]]]) -> list[list[Standing]]:
-        return [self._standings(update) for update in updates]
+    def extend(self, updates: Sequence[Update[list[str]]]) -> list[list[Snapshot]]:
+        return [self._snapshots(update) for update in updates]
 
-    def _standings(self, update: Update[list[str]]) -> list[Standing]:
+    def _snapshots(self, update: Update[list[str]]) -> list[Snapshot]:
         found = []
         for count, one in enumerate(update.candidates, start=1):
             update.state.append(one.text)
@@ -178,7 +178,7 @@ class Shares:
                 lengths = np.array([len(text) for text in update.state])
                 shares = lengths / lengths.sum()
                 best = int(shares.argmax())
-                found.append(Standing(len(shares), best, float(shares[best]), scores=lambda shares=shares: shares))
+                found.append(Snapshot(len(shares), best, float(shares[best]), scores=lambda shares=shares: shares))
         return found
 
 
@@ -196,6 +196,6 @@ def test_quit_watches_the_advantage_there() -> None:
 def test_the_advantage_is_in_standard_deviations() -> None:
     scores = np.array([1.0, 2.0, 6.0])
     expected = 3 / np.sqrt(14 / 3)
-    assert advantage(Standing(3, 2, 6.0, scores=lambda: scores)) == pytest.approx(expected)
-    assert advantage(Standing(3, 2, 13.0, scores=lambda: 2 * scores + 1)) == pytest.approx(expected)
-    assert advantage(Standing(2, 0, 1.0, scores=lambda: np.ones(2))) == 0.0
+    assert advantage(Snapshot(3, 2, 6.0, scores=lambda: scores)) == pytest.approx(expected)
+    assert advantage(Snapshot(3, 2, 13.0, scores=lambda: 2 * scores + 1)) == pytest.approx(expected)
+    assert advantage(Snapshot(2, 0, 1.0, scores=lambda: np.ones(2))) == 0.0

@@ -18,7 +18,7 @@ from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
 from quitmt.stop.remembered import Remembered
 from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering, needed
-from quitmt.types import Outcome, Standing, Verdict
+from quitmt.types import Outcome, Snapshot, StopReason
 
 RULE = Loss(step=4, budget=256)
 
@@ -30,15 +30,15 @@ def outcome(aimed: Aimed, seed: int, tokens: int | None = None) -> Outcome:
     signals = {size: start / size * float(np.exp(rng.normal(0, 0.2))) for size in rule.sizes()}
     told: Any = _Told(rule, signals)
     watch = replace(aimed, rule=told).open()
-    verdict, size, trajectory = None, 0, []
-    while verdict is None:
+    stop_reason, size, trajectory = None, 0, []
+    while stop_reason is None:
         size += rule.step
         trajectory.append(0.5)
-        verdict = watch.observe(Standing(size, 0, 0.5))
+        stop_reason = watch.observe(Snapshot(size, 0, 0.5))
     price = None if tokens is None else tokens * size
     kept = tuple(watch.kept_signals)
     return Outcome(
-        str(seed), "s", "t", 0, 0.5, size, verdict, tuple(trajectory), budget=256, signals=kept, tokens=price
+        str(seed), "s", "t", 0, 0.5, size, stop_reason, tuple(trajectory), budget=256, signals=kept, tokens=price
     )
 
 
@@ -51,8 +51,8 @@ class _Told:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rule, name)
 
-    def signal(self, standing: Standing) -> float:
-        return self._signals[standing.size]
+    def signal(self, snapshot: Snapshot) -> float:
+        return self._signals[snapshot.size]
 
 
 def run(steering: ThresholdSteering, seeds: list[int], *, late: int = 0, tokens: int | None = None) -> list[Outcome]:
@@ -164,7 +164,7 @@ def test_how_signals_fall_is_seen() -> None:
         start = float(np.exp(np.random.default_rng(seed).normal()))
         signals = start * (16.0 / looks) ** 2
         seen = 2 + seed % 3
-        one = Outcome("", "s", "t", 0, 0.5, int(looks[seen - 1]), Verdict.DECIDED, (), budget=256)
+        one = Outcome("", "s", "t", 0, 0.5, int(looks[seen - 1]), StopReason.DECIDED, (), budget=256)
         known.add(replace(one, signals=tuple(signals[:seen])), [0.5] * seen, float(looks[seen - 1]))
     threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0, learned=False)
     starts = np.exp([np.random.default_rng(seed).normal() for seed in range(40)])
@@ -182,7 +182,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
     def threshold(rows: list[int], typical: np.ndarray | None) -> float:
         known = Remembered(looks, typical)
         for row in rows:
-            one = Outcome("", "s", "t", 0, 0.5, 256, Verdict.BUDGET, (), budget=256)
+            one = Outcome("", "s", "t", 0, 0.5, 256, StopReason.BUDGET, (), budget=256)
             known.add(replace(one, signals=tuple(kinds[row])), [0.5] * len(looks), 256.0)
         return known.threshold(rule, 64.0, learned=False)
 
@@ -192,7 +192,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
             assert threshold([row], kinds) / start == pytest.approx(of_all, rel=0.25)
     assert max(abs(threshold([row], None) / kinds[row, 0] / of_all - 1) for row in range(1, len(kinds))) > 1
     unseen = Remembered(looks, kinds)
-    unseen.add(Outcome("", "s", "t", 0, 0.5, 8, Verdict.EXHAUSTED, ()), [], 8.0)  # it ended before the first look
+    unseen.add(Outcome("", "s", "t", 0, 0.5, 8, StopReason.EXHAUSTED, ()), [], 8.0)  # it ended before the first look
     assert unseen.threshold(rule, 64.0, learned=False) == 0
 
 
@@ -210,8 +210,8 @@ def test_tokens_that_nobody_counted() -> None:
 def test_blank_and_failed_segments_count_for_nothing() -> None:
     plain = run(Steered(RULE, 40, lag=1000).steer(), list(range(40)))
     steering, found, seeds = Steered(RULE, 40, lag=1000).steer(), [], count()
-    nothing = Outcome("", "", "", None, None, 0, Verdict.STABLE, ())
-    failed = replace(plain[0], stop=Verdict.FAILED, error="broken", size=250)
+    nothing = Outcome("", "", "", None, None, 0, StopReason.STABLE, ())
+    failed = replace(plain[0], stop=StopReason.FAILED, error="broken", size=250)
     # Positions 2i and 2i + 1 know half of those before: the very segments that position i knows without the others.
     for position in range(80):
         aimed = steering.next(position, blank=position % 4 == 1)
@@ -243,14 +243,14 @@ def test_top_is_learned() -> None:
         aimed = steering.next(position)
         rng = np.random.default_rng(position)
         scores = np.maximum.accumulate(100 + rng.normal(0, 5) + rng.normal(0, 3, 512))
-        watch, size, verdict = aimed.open(), 0, None
-        while verdict is None:
+        watch, size, stop_reason = aimed.open(), 0, None
+        while stop_reason is None:
             size += 8
-            verdict = watch.observe(Standing(size, 0, float(scores[size - 1]), scores=lambda: np.array([100.0])))
+            stop_reason = watch.observe(Snapshot(size, 0, float(scores[size - 1]), scores=lambda: np.array([100.0])))
         tops.append(aimed.rule.top)  # type: ignore[attr-defined]
         sizes.append(size)
         trajectory = tuple(scores[7:size:8].tolist())
-        made = Outcome("", "s", "t", 0, trajectory[-1], size, verdict, trajectory, budget=512)
+        made = Outcome("", "s", "t", 0, trajectory[-1], size, stop_reason, trajectory, budget=512)
         steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
     begun = next(position for position in count() if needed(position))
     assert sizes[:begun] == [steered.alone()] * begun  # whatever the scale is
@@ -262,14 +262,14 @@ def test_pools_that_end_early_cost_what_they_have() -> None:
     aimed = Steered(RULE, 60).steer().next(0)
     short = stop.within(aimed, 20)
     watch = short.open()
-    verdicts = [watch.observe(Standing(size, 0, 0.5)) for size in (4, 8, 12, 16, 20)]
-    assert verdicts[-1] is Verdict.BUDGET and verdicts[:-1] == [None] * 4
+    stop_reasons = [watch.observe(Snapshot(size, 0, 0.5)) for size in (4, 8, 12, 16, 20)]
+    assert stop_reasons[-1] is StopReason.BUDGET and stop_reasons[:-1] == [None] * 4
 
 
 def test_headroom_with_a_cap() -> None:
     """However much is left, there it ends: also where no look falls on it."""
     rule = Headroom(step=10, share=1e-9, cap=130)
-    assert next(size for size in range(10, 520, 10) if rule.observe(Standing(size, 0, 0.1))) == 130 == rule.budget
+    assert next(size for size in range(10, 520, 10) if rule.observe(Snapshot(size, 0, 0.1))) == 130 == rule.budget
     assert Headroom(cap=128, budget=64).budget == 64 and Headroom(budget=512).budget == 512
 
 
@@ -277,7 +277,7 @@ def test_headroom_with_a_cap() -> None:
 def test_headroom_does_not_reach_for_what_is_out_of_reach(mean: float | None) -> None:
     """A line whose candidates all score near 0 stops soon, if it is known that they do."""
     rule = Headroom(share=0.005, reach=16)
-    standing = Standing(64, 0, 0.01, scores=None if mean is None else lambda: np.array([mean]))
-    assert rule.signal(standing) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
-    assert (rule.observe(standing) is Verdict.DECIDED) == (mean is not None)
+    snapshot = Snapshot(64, 0, 0.01, scores=None if mean is None else lambda: np.array([mean]))
+    assert rule.signal(snapshot) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
+    assert (rule.observe(snapshot) is StopReason.DECIDED) == (mean is not None)
     assert "reach" not in Headroom().signature and "|reach:16|" in rule.signature

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quitmt.errors import UsageError
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.window import Quit
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 
 def by_definition(scores: list[float], k: int, w: int, alpha: float, n_max: int) -> tuple[int, str]:
@@ -30,8 +30,8 @@ def observed(rule: Quit | Fixed, scores: list[float]) -> tuple[int, str]:
     watch, size = rule.open(), 0
     while True:
         size = min(size + rule.step, rule.budget)
-        if verdict := watch.observe(Standing(size, 0, scores[size - 1])):
-            return size, verdict.value
+        if stop_reason := watch.observe(Snapshot(size, 0, scores[size - 1])):
+            return size, stop_reason.value
 
 
 scores = st.lists(st.sampled_from([0.1, 0.2, 0.2004, 0.2011, 0.5]), min_size=40, max_size=40)

@@ -8,7 +8,7 @@ import pytest
 
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.types import Candidate, Request, Segment
 from vllm_server import served
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -16,9 +16,9 @@ SEGMENTS = [Segment("1", "Good morning."), Segment("x", "No.")]
 Found = dict[tuple[str, int], Candidate]
 
 
-async def draw(generator: OpenAIGenerator, *asks: Ask) -> Found:
+async def draw(generator: OpenAIGenerator, *requests: Request) -> Found:
     found: Found = {}
-    async for one in generator.draw(asks):
+    async for one in generator.draw(requests):
         assert one.error is None
         found |= {(one.segment.id, index): c for index, c in enumerate(one.candidates, start=one.start)}
     return found
@@ -36,10 +36,10 @@ def test_a_real_server(smollm2: str) -> None:
                 logprobs=True,
             )
             await generator.check()
-            whole = await draw(generator, *(Ask(segment, 0, 16) for segment in SEGMENTS))
+            whole = await draw(generator, *(Request(segment, 0, 16) for segment in SEGMENTS))
             pieces: Found = {}
             for start, stop in ((0, 5), (5, 16)):
-                pieces |= await draw(generator, *(Ask(segment, start, stop) for segment in SEGMENTS))
+                pieces |= await draw(generator, *(Request(segment, start, stop) for segment in SEGMENTS))
             return whole, pieces
 
     whole, pieces = asyncio.run(work())

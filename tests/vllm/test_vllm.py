@@ -12,7 +12,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import ModelError, UsageError
 from quitmt.generate.vllm import VllmGenerator
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.types import Candidate, Request, Segment
 from tests.vllm.conftest import ENGINE
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,10 +28,10 @@ def generator(smollm2: str) -> Iterator[VllmGenerator]:
     made.shutdown()
 
 
-def draw(generator: VllmGenerator, asks: list[Ask]) -> dict[tuple[str, int], Candidate]:
+def draw(generator: VllmGenerator, requests: list[Request]) -> dict[tuple[str, int], Candidate]:
     async def work() -> dict[tuple[str, int], Candidate]:
         found = {}
-        async for one in generator.draw(asks):
+        async for one in generator.draw(requests):
             assert one.error is None
             for index, candidate in enumerate(one.candidates, start=one.start):
                 assert (one.segment.id, index) not in found
@@ -46,24 +46,24 @@ def texts(found: dict[tuple[str, int], Candidate]) -> dict[tuple[str, int], str]
 
 
 def test_pools_are_nested(generator: VllmGenerator) -> None:
-    whole = draw(generator, [Ask(segment, 0, 20) for segment in SEGMENTS])
+    whole = draw(generator, [Request(segment, 0, 20) for segment in SEGMENTS])
     assert set(whole) == {(segment.id, index) for segment in SEGMENTS for index in range(20)}
     pieces = {}
     for start, end in ((0, 8), (8, 13), (13, 20)):
-        pieces |= draw(generator, [Ask(segment, start, end) for segment in SEGMENTS])
+        pieces |= draw(generator, [Request(segment, start, end) for segment in SEGMENTS])
     same = sum(texts(pieces)[key] == text for key, text in texts(whole).items())
     assert same >= 0.9 * len(whole)  # another batch may round a tie differently
 
 
 def test_no_two_requests_repeat_samples(generator: VllmGenerator) -> None:
-    found = texts(draw(generator, [Ask(SEGMENTS[1], 0, 48)]))
+    found = texts(draw(generator, [Request(SEGMENTS[1], 0, 48)]))
     first, second = [found["2", i] for i in range(24)], [found["2", i] for i in range(24, 48)]
     assert sum(a == b for a, b in zip(first, second, strict=True)) < 12
     assert len(set(found.values())) > 24
 
 
 def test_log_probabilities_and_tokens(generator: VllmGenerator) -> None:
-    for candidate in draw(generator, [Ask(SEGMENTS[0], 0, 8)]).values():
+    for candidate in draw(generator, [Request(SEGMENTS[0], 0, 8)]).values():
         assert candidate.tokens is not None and 1 <= candidate.tokens <= 12
         assert candidate.log_probability is not None and candidate.log_probability < 0
 
@@ -85,7 +85,7 @@ def test_a_whole_run_wastes_nothing_and_speculation_says_what_it_wastes(generato
 def test_closing_aborts_what_is_under_way(generator: VllmGenerator) -> None:
     async def work() -> list[str]:
         finished = []
-        async for one in generator.draw([Ask(SEGMENTS[1], 100, 164), Ask(SEGMENTS[2], 100, 108)]):
+        async for one in generator.draw([Request(SEGMENTS[1], 100, 164), Request(SEGMENTS[2], 100, 108)]):
             finished.append(one.segment.id)
             generator.close(SEGMENTS[1])
         return finished
@@ -96,8 +96,8 @@ def test_closing_aborts_what_is_under_way(generator: VllmGenerator) -> None:
 
 def test_a_prompt_that_is_too_long_fails_its_own_segment(generator: VllmGenerator) -> None:
     async def work() -> list[tuple[str, str | None]]:
-        asks = [Ask(Segment("long", "word " * 600), 0, 100_000), Ask(SEGMENTS[2], 0, 2)]
-        return [(one.segment.id, str(one.error) if one.error else None) async for one in generator.draw(asks)]
+        requests = [Request(Segment("long", "word " * 600), 0, 100_000), Request(SEGMENTS[2], 0, 2)]
+        return [(one.segment.id, str(one.error) if one.error else None) async for one in generator.draw(requests)]
 
     (long, found) = sorted(asyncio.run(work()))
     assert found == ("x", None)
@@ -115,7 +115,7 @@ def test_bad_settings(smollm2: str, tmp_path: object) -> None:
 
 def test_other_sampling_on_the_same_engine(generator: VllmGenerator) -> None:
     greedy = generator.resampled(Sampling(0.0))
-    found = texts(draw(greedy, [Ask(SEGMENTS[1], 0, 3)]))
+    found = texts(draw(greedy, [Request(SEGMENTS[1], 0, 3)]))
     assert len(set(found.values())) == 1 and len(found) == 3
     assert greedy._engine is generator._engine
     assert "|t:0|seed:0|max:12|" in greedy.signature and "|t:1|seed:5|max:12|" in generator.signature

@@ -15,7 +15,7 @@ from quitmt.batch.storage import told
 from quitmt.errors import InputError
 from quitmt.files.durable import encoded, writable
 from quitmt.files.outcomes import nbest_fields, to_fields
-from quitmt.types import Finished, Verdict
+from quitmt.types import Finished, StopReason
 
 SCHEMA: Mapping[str, Any] = {
     "id": "string",
@@ -30,7 +30,7 @@ SCHEMA: Mapping[str, Any] = {
     "signature": "string",
     "anchors": "int32",
     "origin": "string",
-    "remarks": ["string"],
+    "warnings": ["string"],
     "effort": {"evaluations": "int64", "possible": "int64", "encoded": "int64"},
     "nbest": [
         {
@@ -62,7 +62,7 @@ def record(finished: Finished, own_id: str, nbest: int = 0) -> dict[str, Any]:
 
 
 def is_failed(fields: Mapping[str, Any]) -> bool:
-    return bool(fields["stop"] == Verdict.FAILED.value)
+    return bool(fields["stop"] == StopReason.FAILED.value)
 
 
 def to_bytes(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quitmt.batch.columns import is_failed
-from quitmt.remarks import kind
+from quitmt.warnings import kind
 
-USED = ("source", "size", "budget", "stop", "anchors", "remarks", "signature", "error")
+USED = ("source", "size", "budget", "stop", "anchors", "warnings", "signature", "error")
 """The columns that it is counted from."""
 
 
@@ -24,7 +24,7 @@ class PartTally:
     """Candidates of full budgets."""
     failed: int = 0
     stops: Counter[str] = field(default_factory=Counter)
-    remarks: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
     signatures: Counter[str] = field(default_factory=Counter)
     error: str | None = None
     """The first one that was added."""
@@ -32,7 +32,7 @@ class PartTally:
     def add(self, fields: Mapping[str, Any], budget: int) -> None:
         """A row of the output; ``budget`` is that of a segment that does not know its own."""
         self.rows += 1
-        self.remarks.update(map(kind, fields.get("remarks") or ()))
+        self.warnings.update(map(kind, fields.get("warnings") or ()))
         cost = fields["size"] + (fields.get("anchors") or 0)
         if not cost and not fields.get("error"):
             return
@@ -49,7 +49,7 @@ class PartTally:
         for name in ("rows", "segments", "candidates", "possible", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.stops.update(other.stops)
-        self.remarks.update(other.remarks)
+        self.warnings.update(other.warnings)
         self.signatures.update(other.signatures)
         self.error = self.error or other.error
 

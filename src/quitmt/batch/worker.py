@@ -28,7 +28,7 @@ from quitmt.recipe.build import build
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import BUDGET, IN_FLIGHT
 from quitmt.recipe.recipe import Recipe
-from quitmt.types import Finished, Segment, Verdict
+from quitmt.types import Finished, Segment, StopReason
 
 FAILURES_IN_A_ROW = 16
 """So many, and the engine is tried with a sentence that should work."""
@@ -193,10 +193,10 @@ class PartWorker:
     async def _translated(self, engine: _Loaded, row: Planned) -> Finished:
         segment = row.as_segment()
         if not row.source.strip():
-            return Finished.without_candidates(segment, Verdict.STABLE, engine.session.signature)
+            return Finished.without_candidates(segment, StopReason.STABLE, engine.session.signature)
         async with engine.slots:
             finished = await self._submitted(engine, segment)
-        if finished.outcome.stop is not Verdict.FAILED:
+        if finished.outcome.stop is not StopReason.FAILED:
             engine.failures, engine.worked = 0, segment
         else:
             engine.failures += 1
@@ -222,7 +222,7 @@ class PartWorker:
             if engine.failures < least:  # it was tried while this one waited
                 return
             tried = await self._submitted(engine, engine.worked)
-            if tried.outcome.stop is Verdict.FAILED:
+            if tried.outcome.stop is StopReason.FAILED:
                 raise Broken(f"{engine.failures} segments in a row failed, the last with: {engine.error}")
             engine.failures = 0
 
@@ -259,7 +259,7 @@ class PartWorker:
 def _deadly(engine: _Loaded, row: Planned) -> Finished:
     """The outcome of a row that is not tried any more."""
     told = GenerationError(f"the worker's process ended {DEADLY_DEATHS} times while this row was translated")
-    return Finished.without_candidates(row.as_segment(), Verdict.FAILED, engine.session.signature, told)
+    return Finished.without_candidates(row.as_segment(), StopReason.FAILED, engine.session.signature, told)
 
 
 def check_here(recipe: Recipe) -> None:

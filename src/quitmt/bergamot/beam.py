@@ -27,7 +27,7 @@ from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
 from quitmt.bergamot.output import BLOCK, log_normalisers
 from quitmt.bergamot.sources import EncodedSource, Sources
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.types import Candidate, Request, Segment
 
 ROWS_A_STEP = 192
 """Enough to keep the output layer efficient; few enough that a new ask soon joins."""
@@ -44,7 +44,7 @@ Reals = npt.NDArray[np.float64]
 class Found:
     """An ask that is answered. Nothing comes after its candidates if it is ``ended``."""
 
-    ask: Ask
+    request: Request
     candidates: list[Candidate | None]
     seconds: float
     ended: bool
@@ -103,39 +103,41 @@ class BeamSearch:
         self._model, self._beam = model, beam
         self._sources = sources or Sources(model)
         self._searches: OrderedDict[Segment, Search] = OrderedDict()
-        self._asks: dict[int, Ask] = {}
+        self._requests: dict[int, Request] = {}
         self._count = 0
 
     @property
     def busy(self) -> bool:
-        return bool(self._asks)
+        return bool(self._requests)
 
-    def admit(self, ask: Ask) -> int:
+    def admit(self, request: Request) -> int:
         """Start an ask; the number is its name in what ``step`` returns."""
-        if ask.segment not in self._searches:
+        if request.segment not in self._searches:
             started, architecture = time.perf_counter(), self._model.network.architecture
             cells = np.zeros((architecture.decoder_layers, 1, architecture.width), np.float32)
-            search = Search(self._sources.encoded(ask.segment), self._beam, cells)
+            search = Search(self._sources.encoded(request.segment), self._beam, cells)
             search.seconds = time.perf_counter() - started
-            self._searches[ask.segment] = search
+            self._searches[request.segment] = search
         self._count += 1
-        self._asks[self._count] = ask
+        self._requests[self._count] = request
         return self._count
 
     def release(self, segment: Segment) -> list[int]:
         """Forget a segment; the numbers of its asks, which are aborted."""
-        aborted = [number for number, ask in self._asks.items() if ask.segment is segment]
+        aborted = [number for number, request in self._requests.items() if request.segment is segment]
         self.abort(aborted)
-        if segment not in self._asked():  # another run may be at an equal one
+        if segment not in self._requested():  # another run may be at an equal one
             self._searches.pop(segment, None)
         return aborted
 
     def abort(self, numbers: Iterable[int]) -> None:
         """End these asks without their candidates."""
         for number in numbers:
-            self._asks.pop(number, None)
-        asked = self._asked()
-        for segment in [one for one, search in self._searches.items() if search.result is None and one not in asked]:
+            self._requests.pop(number, None)
+        requested = self._requested()
+        for segment in [
+            one for one, search in self._searches.items() if search.result is None and one not in requested
+        ]:
             del self._searches[segment]
 
     def step(self) -> list[tuple[int, Found]]:
@@ -148,24 +150,28 @@ class BeamSearch:
         if under_way:
             self._advance(under_way)
         over = {segment for segment, search in self._searches.items() if search.result is not None}
-        found = [(number, self._found(ask)) for number, ask in self._asks.items() if ask.segment in over]
+        found = [
+            (number, self._found(request)) for number, request in self._requests.items() if request.segment in over
+        ]
         for number, _ in found:
-            del self._asks[number]
+            del self._requests[number]
         self._trim()
         return found
 
-    def _asked(self) -> set[Segment]:
-        return {ask.segment for ask in self._asks.values()}
+    def _requested(self) -> set[Segment]:
+        return {request.segment for request in self._requests.values()}
 
-    def _found(self, ask: Ask) -> Found:
-        search = self._searches[ask.segment]
+    def _found(self, request: Request) -> Found:
+        search = self._searches[request.segment]
         hypotheses, seconds, search.seconds = search.result or [], search.seconds, 0.0
-        return Found(ask, list(hypotheses[ask.start : ask.stop]), seconds, ended=ask.stop >= len(hypotheses))
+        return Found(
+            request, list(hypotheses[request.start : request.stop]), seconds, ended=request.stop >= len(hypotheses)
+        )
 
     def _trim(self) -> None:
-        asked = self._asked() if len(self._searches) > SEARCHES_KEPT else set()
+        requested = self._requested() if len(self._searches) > SEARCHES_KEPT else set()
         for segment in list(self._searches)[: max(0, len(self._searches) - SEARCHES_KEPT)]:
-            if segment not in asked:
+            if segment not in requested:
                 del self._searches[segment]
 
     def _advance(self, searches: list[Search]) -> None:

@@ -24,7 +24,7 @@ from quitmt.bergamot.sources import Sources
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_a_node
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
-from quitmt.types import Ask, Candidate, Segment
+from quitmt.types import Candidate, Request, Segment
 
 ROWS_A_STEP = 192
 """Enough to keep the output layer efficient; few enough that a new ask soon joins."""
@@ -36,7 +36,7 @@ BYTES_KEPT = 1 << 29
 class Task:
     """An ask under way."""
 
-    ask: Ask
+    request: Request
     trie: Trie
     candidates: list[Candidate | None]
     missing: int
@@ -98,20 +98,20 @@ class Sampler:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    def admit(self, ask: Ask) -> int:
+    def admit(self, request: Request) -> int:
         """Start an ask for at least one candidate; the number is its name in what ``step`` returns."""
         started = time.perf_counter()
-        trie = self._trie(ask.segment)
+        trie = self._trie(request.segment)
         number = self._next()
-        count = ask.stop - ask.start
+        count = request.stop - request.start
         trie.walkers += count
-        self._walkers.add(number, range(ask.start, ask.stop), trie.root, trie.key)
-        self._tasks[number] = Task(ask, trie, [None] * count, count, time.perf_counter() - started)
+        self._walkers.add(number, range(request.start, request.stop), trie.root, trie.key)
+        self._tasks[number] = Task(request, trie, [None] * count, count, time.perf_counter() - started)
         return number
 
     def release(self, segment: Segment) -> list[int]:
         """Forget a segment; the numbers of its asks, which are aborted."""
-        aborted = [number for number, task in self._tasks.items() if task.ask.segment is segment]
+        aborted = [number for number, task in self._tasks.items() if task.request.segment is segment]
         self.abort(aborted)
         if (trie := self._tries.get(segment)) and not trie.walkers:  # another run may be at an equal one
             self._forget(segment)
@@ -250,7 +250,7 @@ class Sampler:
             texts[node] = self._model.target.decode(self._nodes.path(node))
         log_probability = float(self._nodes.log_probabilities[node]) + last
         tokens = int(self._nodes.depths[node]) + closed
-        place = int(self._walkers.index[walker]) - task.ask.start
+        place = int(self._walkers.index[walker]) - task.request.start
         task.candidates[place] = Candidate(texts[node], log_probability, tokens)
         task.missing -= 1
         task.trie.walkers -= 1

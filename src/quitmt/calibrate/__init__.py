@@ -1,1 +1,1 @@
-"""Which rule, at which threshold, keeps a promise: replays on recorded pools, and what they prove."""
+"""Which rule, at which threshold, keeps a guarantee: replays on recorded pools, and what they prove."""

@@ -83,14 +83,14 @@ class Granted:
     """As ``--stop`` has it."""
     profile: Profile | None = None
     """Whose figures it was chosen by."""
-    promise: bool = False
-    """Whether the profile's promise is kept by it."""
-    remark: str | None = None
+    guarantee: bool = False
+    """Whether the profile's guarantee is kept by it."""
+    warning: str | None = None
     """What whoever uses it should know."""
 
     def __str__(self) -> str:
-        promise = f": {self.profile.promise}" if self.profile and self.promise else ""
-        return f"{self.spec}{promise}"
+        guarantee = f": {self.profile.guarantee}" if self.profile and self.guarantee else ""
+        return f"{self.spec}{guarantee}"
 
 
 def rule(
@@ -108,12 +108,12 @@ def rule(
     that every segment has beside its samples, and count as cost. Unless ``steer``, no rule is given that makes segments
     depend on each other."""
 
-    def granted(spec: str, by: Profile | None = None, *, promise: bool = False) -> Granted:
-        return Granted(stop.load(spec, k=k, n=n), spec, by, promise)
+    def granted(spec: str, by: Profile | None = None, *, guarantee: bool = False) -> Granted:
+        return Granted(stop.load(spec, k=k, n=n), spec, by, guarantee)
 
     _check_scale(reranker, wish)
     if profile is not None:
-        return granted(_of_profile(profile, wish, anchors), profile, promise=wish == Wish())
+        return granted(_of_profile(profile, wish, anchors), profile, guarantee=wish == Wish())
     known = _known(reranker) if traits.gives_rivals or traits.running_best else None
     if known and (known.step, known.budget) != (k, n):
         known = replace(known, curve=())  # its spread holds all the same
@@ -147,8 +147,8 @@ def _paced(
     if rule is None:
         fixed = paced.fixed(max(1.0, cost - anchors), tokens=tokens, k=k, n=n)
         why = f"no rule is known that does better with {reranker} at this cost"
-        remark = f"{setting('stop.max_cost', f'{cost:g}')}: every segment gets the same number, since {why}"
-        return Granted(fixed, f"fixed:{fixed.budget}", remark=remark if fixed.budget < n else None)
+        warning = f"{setting('stop.max_cost', f'{cost:g}')}: every segment gets the same number, since {why}"
+        return Granted(fixed, f"fixed:{fixed.budget}", warning=warning if fixed.budget < n else None)
     name = kind[0].partition(":")[0] if kind else ""
     return Granted(rule, f"{name}, paced to {cost:g} {'tokens' if tokens else 'candidates'} per segment on average")
 
@@ -165,7 +165,7 @@ def tell_basis(reranker: str, generator: str | None) -> None:
     wish, command = setting("stop.max_loss"), "quitmt calibrate"
     log.warning(
         said(
-            f"{wish} is aimed at and not promised: it was measured with anchored pools of the embedded model and of "
+            f"{wish} is aimed at and not guaranteed: it was measured with anchored pools of the embedded model and of "
             f"OPUS-MT, by chrF, where the loss was 0.4 to 1.6 times what was asked for ({command} measures it on your "
             "model)"
         )

@@ -1,4 +1,4 @@
-"""From observed pools to a profile: replay every rule, test which keep the promise, take the cheapest of those."""
+"""From observed pools to a profile: replay every rule, test which keep the guarantee, take the cheapest of those."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quitmt import stop
 from quitmt.calibrate import auto, families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
-from quitmt.calibrate.profile import Point, Profile, Promise, seedless
+from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
 from quitmt.errors import UsageError, setting
 from quitmt.stop.threshold import Threshold
 
@@ -32,7 +32,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LossRequest:
     """What is asked for. ``max_loss`` is in units of the score."""
 
     max_loss: float
@@ -114,8 +114,8 @@ class TooSmall(UsageError):
     """No rule can be trusted with so few segments."""
 
 
-def calibrate(observed: Sequence[Observed], request: Request, source: Source) -> Profile:
-    """The cheapest rule that keeps the promise, or ``TooSmall``."""
+def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source) -> Profile:
+    """The cheapest rule that keeps the guarantee, or ``TooSmall``."""
     found = replayed(observed, request)
     losses = families.losses(observed)
     accepted, curve = tested(found, losses, request)
@@ -130,7 +130,7 @@ def calibrate(observed: Sequence[Observed], request: Request, source: Source) ->
         reranker=source.reranker,
         source_language=source.source_language,
         target_language=source.target_language,
-        promise=Promise(request.max_loss, request.risk, request.confidence, len(observed)),
+        guarantee=Guarantee(request.max_loss, request.risk, request.confidence, len(observed)),
         spread=spread(observed),
         curve=tuple(curve),
         recipe=source.recipe,
@@ -158,14 +158,14 @@ def replayed(observed: Sequence[Observed], request: Asked) -> list[Family]:
     return found
 
 
-def tested(found: Sequence[Family], losses: Floats, request: Request) -> tuple[list[Point], list[Point]]:
+def tested(found: Sequence[Family], losses: Floats, request: LossRequest) -> tuple[list[Point], list[Point]]:
     accepted, curve = list[Point](), list[Point]()
     for place, family in enumerate(found):
         lost = families.lost(losses, family.sizes)
         exceeds = lost > request.max_loss
         if request.confidence is not None:
             passed = risk.learn_then_test(exceeds, request.risk, (1 - request.confidence) / len(found))
-        else:  # one family, chosen before seeing the data: its promise would not survive a choice among several
+        else:  # one family, chosen before seeing the data: its guarantee would not survive a choice among several
             passed = risk.conformal(exceeds, request.risk) if place == 0 else 0
         rows = zip(family.specs, family.sizes.mean(axis=1), lost.mean(axis=1), exceeds.mean(axis=1), strict=True)
         points = [
@@ -177,7 +177,7 @@ def tested(found: Sequence[Family], losses: Floats, request: Request) -> tuple[l
     return accepted, curve
 
 
-def _too_small(found: Sequence[Family], losses: Floats, request: Request) -> TooSmall:
+def _too_small(found: Sequence[Family], losses: Floats, request: LossRequest) -> TooSmall:
     segments = len(losses)
     if request.confidence is None:
         needed = math.ceil(1 / request.risk) - 1
@@ -185,10 +185,10 @@ def _too_small(found: Sequence[Family], losses: Floats, request: Request) -> Too
         needed = risk.least_segments(request.risk, (1 - request.confidence) / len(found))
     if segments < needed:
         return TooSmall(
-            f"{segments} segments are too few for this promise: even a rule that never loses would need {needed}",
+            f"{segments} segments are too few for this guarantee: even a rule that never loses would need {needed}",
             hint=f"give more pools, a larger {setting('risk')}, or a smaller {setting('confidence')}",
         )
     return TooSmall(
-        f"no rule keeps this promise on these {segments} segments",
+        f"no rule keeps this guarantee on these {segments} segments",
         hint=f"allow a larger {setting('max_loss')} or {setting('risk')}, or give more pools",
     )

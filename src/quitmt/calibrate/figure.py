@@ -1,4 +1,4 @@
-"""A profile as a picture: what each kind of rule loses at which cost, and which rules keep the promise."""
+"""A profile as a picture: what each kind of rule loses at which cost, and which rules keep the guarantee."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quitmt.calibrate.drawing import UNDATED, encoded, legend_below, looks, panels, require, styled
-from quitmt.calibrate.profile import Point, Profile, Promise, QualityPromise
+from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
 from quitmt.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @styled
 def curve(profile: Profile) -> Figure:
-    """Mean loss of score, and what the promise is about: the share of segments that lose more than allowed, or the
-    difference in quality by each metric. Rules that keep the promise are drawn large."""
-    views: list[Callable[[Point], float]] = [lambda point: point.mean_loss, *_promised(profile.promise)]
-    figure, axes = panels(1, len(views), str(profile.promise), width=4.0, height=3.0)
+    """Mean loss of score, and what the guarantee is about: the share of segments that lose more than allowed, or the
+    difference in quality by each metric. Rules that keep the guarantee are drawn large."""
+    views: list[Callable[[Point], float]] = [lambda point: point.mean_loss, *_guaranteed(profile.guarantee)]
+    figure, axes = panels(1, len(views), str(profile.guarantee), width=4.0, height=3.0)
     kinds = list(dict.fromkeys(point.rule.partition(":")[0] for point in profile.curve))
     for kind, look in zip(kinds, looks(len(kinds)), strict=True):
         own = [point for point in profile.curve if point.rule.partition(":")[0] == kind]
@@ -37,36 +37,36 @@ def curve(profile: Profile) -> Figure:
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel("mean candidates a segment")
     largest = max(point.mean_loss for point in profile.curve)
-    limit = profile.promise.max_loss if isinstance(profile.promise, Promise) else largest
+    limit = profile.guarantee.max_loss if isinstance(profile.guarantee, Guarantee) else largest
     axes[0].set_yscale("symlog", linthresh=max(limit / 1e3, 1e-9))
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("mean loss, in units of the score")
-    _label(axes[1:], profile.promise)
+    _label(axes[1:], profile.guarantee)
     legend_below(figure, axes)
     return figure
 
 
-def _promised(promise: Promise | QualityPromise) -> list[Callable[[Point], float]]:
+def _guaranteed(guarantee: Guarantee | QualityGuarantee) -> list[Callable[[Point], float]]:
     """What each panel after the first one shows."""
-    if isinstance(promise, Promise):
+    if isinstance(guarantee, Guarantee):
         return [lambda point: point.exceeding or 0.0]
 
     def by(metric: str) -> Callable[[Point], float]:
         return lambda point: (point.quality or {})[metric]
 
-    return [by(metric) for metric in promise.metrics]
+    return [by(metric) for metric in guarantee.metrics]
 
 
-def _label(axes: Sequence[Axes], promise: Promise | QualityPromise) -> None:
+def _label(axes: Sequence[Axes], guarantee: Guarantee | QualityGuarantee) -> None:
     grey: dict[str, Any] = {"color": "#777777", "linewidth": 0.8}
-    if isinstance(promise, Promise):
-        axes[0].axhline(promise.risk, **grey)
-        axes[0].set_ylabel(f"share that loses more than {promise.max_loss:.3g}")
+    if isinstance(guarantee, Guarantee):
+        axes[0].axhline(guarantee.risk, **grey)
+        axes[0].set_ylabel(f"share that loses more than {guarantee.max_loss:.3g}")
         return
-    for panel, metric in zip(axes, promise.metrics, strict=True):
-        panel.axhline(-promise.margin, **grey)
-        if not promise.not_worse:
-            panel.axhline(promise.margin, **grey)
+    for panel, metric in zip(axes, guarantee.metrics, strict=True):
+        panel.axhline(-guarantee.margin, **grey)
+        if not guarantee.not_worse:
+            panel.axhline(guarantee.margin, **grey)
         panel.set_ylabel(f"{metric}: rule − whole pool, in sd")
 
 

@@ -19,7 +19,7 @@ from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,26 +36,26 @@ class Observed:
     final: Floats
     """[n + anchors]: each candidate's score on the whole pool, the anchors after the samples and in reverse: an index
     of either kind finds its own."""
-    standings: Sequence[Standing]
+    snapshots: Sequence[Snapshot]
     """After each candidate, for signals."""
     pairs: dict[str, Any] = field(default_factory=dict)
     """Of MBR, if they are wanted: ``utilities`` of distinct texts and the ``order`` of their candidates."""
 
     known: Mapping[str, Floats] = field(default_factory=dict)
-    """Signals that were computed before the standings were dropped."""
+    """Signals that were computed before the snapshots were dropped."""
 
-    def without_standings(self, rules: Sequence[Threshold]) -> Observed:
-        """With the signals of these rules only: standings keep all that MBR compared."""
+    def without_snapshots(self, rules: Sequence[Threshold]) -> Observed:
+        """With the signals of these rules only: snapshots keep all that MBR compared."""
         known = {_kind(rule): self.signals(rule) for rule in rules}
-        return replace(self, standings=(), known=known)
+        return replace(self, snapshots=(), known=known)
 
     def signals(self, rule: Threshold) -> Floats:
         """What a rule sees at its looks. At its budget it does not look, and a pool that ends earlier is its budget."""
         if _kind(rule) in self.known:
             return self.known[_kind(rule)]
-        rule = stop.within(rule, len(self.standings))
+        rule = stop.within(rule, len(self.snapshots))
         looks = [n for n in rule.sizes() if n < rule.budget]
-        return np.array([rule.signal(self.standings[n - 1]) for n in looks])
+        return np.array([rule.signal(self.snapshots[n - 1]) for n in looks])
 
 
 def _kind(rule: Threshold) -> str:
@@ -108,18 +108,18 @@ def _observe_mbr(
     states = [reranker.open(pool.segment) for pool in pools]
     updates = [Update(state, pool.candidates, 1, pool.anchors) for state, pool in zip(states, pools, strict=True)]
     found = []
-    for state, standings in zip(states, reranker.extend(updates), strict=True):
-        if isinstance(standings, QuitmtError):
-            raise standings
+    for state, snapshots in zip(states, reranker.extend(updates), strict=True):
+        if isinstance(snapshots, QuitmtError):
+            raise snapshots
         pairs: dict[str, Any] = {}
         if keep_pairs:  # [hypothesis, reference] of distinct texts, and the text of each candidate
             texts = len(state.pairs.first)
             pairs["order"] = state.order[: state.size].astype(np.int32)
             pairs["utilities"] = state.pairs.utilities[:texts, :texts].T.astype(np.float32).ravel()
-        best = np.array([one.best for one in standings], np.int64)
-        score = np.array([one.score for one in standings])
+        best = np.array([one.best for one in snapshots], np.int64)
+        score = np.array([one.score for one in snapshots])
         final = state.scores(state.size, len(state.pairs.first))[[*state.order[: state.size], *state.anchors[::-1]]]
-        found.append(Observed(best, score, final, standings, pairs))
+        found.append(Observed(best, score, final, snapshots, pairs))
     return found
 
 
@@ -135,11 +135,11 @@ def _observe_qe(reranker: Qe, pools: Sequence[Observable]) -> list[Observed]:
         place = np.maximum.accumulate(np.where(record, np.arange(len(every)), 0))[anchors:]
         best, score = np.where(place < anchors, -1 - place, place - anchors), running[anchors:]
         final = np.concatenate([every[anchors:], every[:anchors][::-1]])
-        standings = [
-            Standing(n, int(best[n - 1]), float(score[n - 1]), scores=partial(_first, final, n))
+        snapshots = [
+            Snapshot(n, int(best[n - 1]), float(score[n - 1]), scores=partial(_first, final, n))
             for n in range(1, len(best) + 1)
         ]
-        found.append(Observed(best, score, final, standings))
+        found.append(Observed(best, score, final, snapshots))
     return found
 
 

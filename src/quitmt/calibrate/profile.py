@@ -1,4 +1,4 @@
-"""A profile: the rule that keeps a promise, what the promise is, and for what it was proven. A file of JSON."""
+"""A profile: the rule that keeps a guarantee, what the guarantee is, and for what it was proven. A file of JSON."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Point:
     mean_loss: float
     """In units of the score."""
     exceeding: float | None
-    """The share of segments that lose more than the promise allows; None where it is about quality."""
+    """The share of segments that lose more than the guarantee allows; None where it is about quality."""
     proven: bool
     quality: dict[str, float] | None = None
-    """Of a promise about quality, by metric: rule − whole pool in σ, positive where the rule is better."""
+    """Of a guarantee about quality, by metric: rule − whole pool in σ, positive where the rule is better."""
     segments: int | None = None
-    """Of a promise about quality: about how many segments the proof would take; None if the promise is not even kept on
+    """About how many segments the proof would take; None if the guarantee is not even kept on
     these."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Guarantee:
     max_loss: float
     """In units of the score."""
     risk: float
@@ -61,7 +61,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class QualityPromise:
+class QualityGuarantee:
     """The mean quality is that of the whole pool, within a margin."""
 
     margin: float
@@ -89,7 +89,7 @@ class QualityPromise:
 @dataclass(frozen=True, slots=True)
 class Profile:
     rule: str
-    """The cheapest one that keeps the promise."""
+    """The cheapest one that keeps the guarantee."""
     step: int
     budget: int
     generator: str
@@ -98,7 +98,7 @@ class Profile:
     """Signature."""
     source_language: str | None
     target_language: str | None
-    promise: Promise | QualityPromise
+    guarantee: Guarantee | QualityGuarantee
     spread: float
     """Standard deviation over segments of the whole pool's best score: the sd of ``--max-loss 0.02sd``."""
     curve: tuple[Point, ...]
@@ -129,7 +129,7 @@ class Profile:
     def differences(
         self, generator: str | None, languages: tuple[str | None, str | None], shape: tuple[int, int]
     ) -> Iterator[str]:
-        """What the promise does not hold for, in words."""
+        """What the guarantee does not hold for, in words."""
         if generator is not None and not self.generator:
             yield "they do not say which model their pools came from"
         elif generator is not None and not self.is_of(generator):
@@ -140,8 +140,8 @@ class Profile:
         if shape != (self.step, self.budget):
             (k, n), names = shape, ("stop.k", "stop.n")
             made = " ".join(setting(name, value) for name, value in zip(names, (self.step, self.budget), strict=True))
-            asked = " ".join(setting(name, value) for name, value in zip(names, (k, n), strict=True))
-            yield f"they are for {made}, not for {asked}"
+            requested = " ".join(setting(name, value) for name, value in zip(names, (k, n), strict=True))
+            yield f"they are for {made}, not for {requested}"
 
     def is_of(self, generator: str) -> bool:
         """Whether its pools came from a generator with this signature, whatever the seed."""
@@ -164,7 +164,7 @@ class Profile:
 
     def to_json(self) -> str:
         fields = {"profile": VERSION, **asdict(self)}
-        if isinstance(self.promise, Promise):
+        if isinstance(self.guarantee, Guarantee):
             fields["curve"] = [{k: v for k, v in point.items() if v is not None} for point in fields["curve"]]
         return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
@@ -174,7 +174,7 @@ def _cost(point: Point) -> float:
 
 
 def seedless(generator: str) -> str:
-    """A generator's signature without its seed: other samples of the same distribution keep the promise as well."""
+    """A generator's signature without its seed: other samples of the same distribution keep the guarantee as well."""
     return re.sub(r"[|,]seed:[^|,]*", "", generator)
 
 
@@ -214,10 +214,12 @@ def parse(text: str) -> Profile:
     version = fields.pop("profile")
     if version not in (FIRST, VERSION):
         raise ValueError("another version")
-    promised = fields.pop("promise")
-    promise = _checked(QualityPromise(**promised)) if "metrics" in promised else _checked(Promise(**promised))
+    guaranteed = fields.pop("guarantee")
+    guarantee = (
+        _checked(QualityGuarantee(**guaranteed)) if "metrics" in guaranteed else _checked(Guarantee(**guaranteed))
+    )
     curve = tuple(_checked(Point(**point)) for point in fields.pop("curve"))
-    found = _checked(Profile(promise=promise, curve=curve, **fields))
+    found = _checked(Profile(guarantee=guarantee, curve=curve, **fields))
     if version == VERSION:
         return found
     curve = tuple(replace(point, rule=_explicit(point.rule)) for point in found.curve)
@@ -231,8 +233,10 @@ def _explicit(rule: str) -> str:
     return f"{name}:{','.join([*missing, *filter(None, [options])])}" if name == "loss" else rule
 
 
-Part = TypeVar("Part", Profile, Promise, QualityPromise, Point)
-HINTS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Profile, Promise, QualityPromise, Point)}
+Part = TypeVar("Part", Profile, Guarantee, QualityGuarantee, Point)
+HINTS: dict[type, dict[str, Any]] = {
+    kind: get_type_hints(kind) for kind in (Profile, Guarantee, QualityGuarantee, Point)
+}
 
 
 def _checked(part: Part) -> Part:

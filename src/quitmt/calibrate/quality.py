@@ -1,10 +1,10 @@
-"""Promises about quality: the cheapest rule whose translations are as good as the whole pool's, by every metric named.
+"""Guarantees about quality: the cheapest rule whose translations are as good as the whole pool's by every named metric.
 
 Rules of a kind are a chain, from the most careful to the cheapest, in an order that is known before any data are. They
-are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the promise, the first
+are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the guarantee, the first
 such rule of its chain must pass its own test, which happens with probability e at most. So each chain errs with
 probability e, and several chains share the error: e = (1 − confidence) / chains. Whatever is chosen among the rules
-that passed, the promise holds with the confidence asked for, as far as the test's own assumption does (``tost``).
+that passed, the guarantee holds with the confidence asked for, as far as the test's own assumption does (``tost``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quitmt.calibrate import choose, families, tost
 from quitmt.calibrate.choose import Source, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
-from quitmt.calibrate.profile import Point, Profile, QualityPromise, seedless
+from quitmt.calibrate.profile import Point, Profile, QualityGuarantee, seedless
 from quitmt.calibrate.risk import Flags
 from quitmt.calibrate.tost import QualityMargin
 from quitmt.calibrate.winners import JudgedRules
@@ -97,7 +97,7 @@ class Tested:
     """By metric, [rules]: rule − whole pool in σ, positive where the rule is better."""
     needed: Floats
     """[rules]: about how many segments it would take until the chain reaches it, were all segments as these; infinite
-    if the promise is not even kept on these."""
+    if the guarantee is not even kept on these."""
 
 
 def tested(judged: Sequence[JudgedRules], spans: Sequence[float | None], request: QualityRequest) -> list[Tested]:
@@ -125,14 +125,14 @@ def calibrate(
     request: QualityRequest,
     source: Source,
 ) -> Profile:
-    """The cheapest rule that keeps the promise, or ``TooSmall``. Segments without a score by some metric are left
+    """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments without a score by some metric are left
     out."""
     scored = ~np.logical_or.reduce([np.isnan(one.whole) | _unknown(one) for one in judged])
     found = [Family(one.name, one.specs, one.sizes[:, scored]) for one in found]
     judged = [_of(one, scored) for one in judged]
     _check(judged)
     if request.test == tost.T and scored.sum() < LEAST:
-        told = f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most promises"
+        told = f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
         raise TooSmall(told, hint="give more pools")
     losses = families.losses(observed)[scored]
     curve = list[Point]()
@@ -162,7 +162,7 @@ def calibrate(
         reranker=source.reranker,
         source_language=source.source_language,
         target_language=source.target_language,
-        promise=QualityPromise(
+        guarantee=QualityGuarantee(
             request.margin,
             request.not_worse,
             request.confidence,
@@ -184,16 +184,16 @@ def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | 
 
 
 def _too_small(curve: Sequence[Point], segments: int, whole: float, request: QualityRequest) -> TooSmall:
-    asked = setting("not_worse" if request.not_worse else "equivalent")
+    requested = setting("not_worse" if request.not_worse else "equivalent")
     told = f"{segments} segments are too few to prove that of any rule that saves something"
     for share in (0.5, SAVES):
         point = within_reach(curve, share, whole)
         if point is not None:
             needed = f"{point.rule}, with {point.mean_size:.0f} of {whole:.0f} candidates, would take about"
-            more = f"give more pools, or a larger {asked}"
+            more = f"give more pools, or a larger {requested}"
             return TooSmall(f"{told}: {needed} {point.segments:,}", hint=more)
-    hint = f"give a larger {asked}, or other rules with {setting('rule')}"
-    return TooSmall(f"no rule that saves something keeps this promise on these {segments} segments", hint=hint)
+    hint = f"give a larger {requested}, or other rules with {setting('rule')}"
+    return TooSmall(f"no rule that saves something keeps this guarantee on these {segments} segments", hint=hint)
 
 
 def _unknown(one: JudgedRules) -> Flags:

@@ -1,14 +1,14 @@
-"""Promises that hold for finite samples: no rule is trusted because it looked good on the calibration set.
+"""Guarantees that hold for finite samples: no rule is trusted because it looked good on the calibration set.
 
 A segment *exceeds* if the rule loses more on it than is allowed; the risk of a rule is the share of all segments (of
 the kind the calibration set is a random sample of) that exceed.
 
 - **Learn then test** (Angelopoulos et al. 2021): the rules of a family are tested from the most careful to the
   cheapest, each against "its risk is above A" by the exact binomial test, until one fails. Whatever is chosen among
-  those that passed, its risk is at most A with the promised confidence. Several families share the error.
+  those that passed, its risk is at most A with the guaranteed confidence. Several families share the error.
 - **Conformal risk control** (Angelopoulos et al. 2022): the cheapest rule for which (exceeding + 1)/(segments + 1) is
   at most A, where a segment counts as exceeding from the first rule on that exceeds, so that the count only grows. The
-  risk is then at most A on average over calibration sets: a weaker promise that costs less. For QE the loss only
+  risk is then at most A on average over calibration sets: a weaker guarantee that costs less. For QE the loss only
   grows as a rule gets cheaper, and nothing is added by that counting; for MBR, whose loss may fall again, it is.
 """
 

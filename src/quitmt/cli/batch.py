@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from quitmt.batch.job import ROWS_PER_FILE  # which loads nothing that batch would need an extra for
 from quitmt.cli import options
 from quitmt.errors import MissingExtra, counted
-from quitmt.remarks import ADVICE
-from quitmt.types import Verdict
+from quitmt.types import StopReason
+from quitmt.warnings import ADVICE
 
 if TYPE_CHECKING:
     from quitmt.batch.plan import Plan
@@ -182,7 +182,7 @@ def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gp
     found = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
     rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
-    stops = ", ".join(f"{count:,} {told(Verdict(stop))}" for stop, count in total.stops.most_common())
+    stops = ", ".join(f"{count:,} {told(StopReason(stop))}" for stop, count in total.stops.most_common())
     found.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"
@@ -192,8 +192,8 @@ def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gp
         of_gpus = f", {hours * gpus:.2f} GPU hours" if gpus else ""
         spent = f", at most {hours:.2f} worker hours{of_gpus}" if hours >= LEAST_HOURS else ""
         found.append(f"{counted(round(seconds), 'second')} in this run{spent}")
-    found += [f"{remark} in {counted(total.remarks[remark], 'row')}: {advice}"
-              for remark, advice in ADVICE.items() if total.remarks[remark]]  # fmt: skip
+    found += [f"{warning} in {counted(total.warnings[warning], 'row')}: {advice}"
+              for warning, advice in ADVICE.items() if total.warnings[warning]]  # fmt: skip
     if len(total.signatures) > 1:
         found.append("the results were made by several versions of models: look at their signatures")
     return found

@@ -1,4 +1,4 @@
-"""``quitmt calibrate``: which rule keeps a promise, from recorded pools."""
+"""``quitmt calibrate``: which rule keeps a guarantee, from recorded pools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tqdm import tqdm
 from quitmt import generate, stop
 from quitmt.calibrate import auto, choose, observe, profile, quality
 from quitmt.calibrate import figure as profile_figure
-from quitmt.calibrate.choose import Request, Source
+from quitmt.calibrate.choose import LossRequest, Source
 from quitmt.calibrate.observe import Observed
-from quitmt.calibrate.profile import Point, Profile, Promise, QualityPromise
-from quitmt.cli import options, promises
+from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
+from quitmt.cli import guarantees, options
 from quitmt.cli.results import STOPPED_EARLY
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
@@ -36,24 +36,24 @@ from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
-Find the cheapest stopping rule that keeps a promise. You need 100 full pools or so, of segments like those to come.
-A promise is about quality, with references, as --equivalent 0.02sd -m chrf++ --references FILE:
+Find the cheapest stopping rule that keeps a guarantee. You need 100 full pools or so, of segments like those to come.
+A guarantee is about quality, with references, as --equivalent 0.02sd -m chrf++ --references FILE:
 
   with 95% confidence, the mean quality is equivalent to the whole pool's within 0.02 sd by chrF++
 
 --not-worse says only that it is not worse: better is no failure. The sd is that of the whole pool's quality over
 segments. Rules are tested one after the other, from the most careful on, by two one-sided tests (TOST), until one
-fails. By several metrics, the promise holds for every one.
+fails. By several metrics, the guarantee holds for every one.
 
-Or a promise is about the reranker's score, without references, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
+Or a guarantee is about the reranker's score, without references, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
 
   with 90% confidence, no more than 10% of segments lose more than 0.01 of score
 
 A segment loses the difference between the winner of its full pool and the winner where the rule stops, both scored on
-the full pool. The promise holds for finite samples, whatever the scores look like. The pools must be a random sample of
+the full pool. The guarantee holds for finite samples, for any scores. The pools must be a random sample of
 what comes. Rules are tested one after the other, from the most careful on, by exact binomial tests.
 
-With --confidence none the promise holds on average over calibration sets (conformal risk control). This costs less, and
+With --confidence none, the guarantee holds on average over samples (conformal risk control). It costs less, and
 only the first rule is tested. With --max-loss in sd, the sd is that of the same pools.
 
 The profile says what it is for, and translate --profile warns if that differs."""
@@ -87,13 +87,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-loss",
         metavar="L",
-        help="a promise about the score: what a segment may lose, in units of the score, or, as 0.1sd, in standard "
+        help="a guarantee about the score: what a segment may lose, in units of the score, or, as 0.1sd, in standard "
         "deviations over segments",
     )
     parser.add_argument(
         "--risk", type=float, metavar="A", help="with --max-loss: share of segments that may lose more (0.1)"
     )
-    told = "of the promise (0.95 for quality, else 0.9); with --max-loss also none: on average"
+    told = "of the guarantee (0.95 for quality, else 0.9); with --max-loss also none: on average"
     parser.add_argument("--confidence", metavar="C", help=told)
     parser.add_argument(
         "--rule",
@@ -102,7 +102,7 @@ def add_parser(commands: Any) -> None:
         help="loss, race, headroom or fixed, with settings or without; may be repeated "
         "(loss and fixed with mbr, headroom and fixed with qe)",
     )
-    promises.add(parser)
+    guarantees.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
     usual = {"stop.k": str(STEP), "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
@@ -114,7 +114,7 @@ def add_parser(commands: Any) -> None:
 
 def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
-    # Of the recipe's rule only k and n count: which rule keeps the promise is what is asked.
+    # Of the recipe's rule only k and n count: which rule keeps the guarantee is what is asked.
     recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
     given = Given(RecordedGenerator())
     for name, usual in (("variant", "exact"), ("filter", None)):
@@ -124,31 +124,31 @@ def act(args: argparse.Namespace) -> int:
     check(recipe, given)
     whole = effective(recipe, given)
     step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET
-    asked = _asked(args, step, budget, tuple(args.rule or choose.default_rules(recipe.rerank.name)))
+    requested = _requested(args, step, budget, tuple(args.rule or choose.default_rules(recipe.rerank.name)))
     if args.plot:
         profile_figure.check(args.plot)
     _check_outputs(args)
-    judging = promises.prepare(args, recipe, asked) if isinstance(asked, quality.QualityRequest) else None
+    judging = guarantees.prepare(args, recipe, requested) if isinstance(requested, quality.QualityRequest) else None
     traits = reranking_of(recipe.rerank).traits
-    for rule in _thresholds(asked):
+    for rule in _thresholds(requested):
         stop.check_fits(rule, traits, recipe.rerank.name)
     reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
     pools = asyncio.run(_read(args.pools))
     if recipe.stop.n is None:
         budget = _common(pools, budget, quiet=args.quiet)
-        whole, asked = replace(whole, stop=replace(whole.stop, n=budget)), replace(asked, budget=budget)
+        whole, requested = replace(whole, stop=replace(whole.stop, n=budget)), replace(requested, budget=budget)
     pools = _of_budget(pools, budget, quiet=args.quiet)
     generator = _generator(pools)
     if judging is not None:
         judging.check(pools)
-    observed = _observed(reranker, pools, _thresholds(asked), quiet=args.quiet)
+    observed = _observed(reranker, pools, _thresholds(requested), quiet=args.quiet)
     source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
-    if isinstance(asked, quality.QualityRequest):
+    if isinstance(requested, quality.QualityRequest):
         assert judging is not None
-        found = promises.calibrated(judging, asked, observed, pools, source, quiet=args.quiet)
+        found = guarantees.calibrated(judging, requested, observed, pools, source, quiet=args.quiet)
     else:
-        request = replace(asked, max_loss=auto.loss_in(args.max_loss, choose.spread(observed)))
+        request = replace(requested, max_loss=auto.loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))
     if args.output:  # before the picture, which may fail
@@ -163,18 +163,18 @@ def act(args: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(
+def _requested(
     args: argparse.Namespace, step: int, budget: int, rules: tuple[str, ...]
-) -> Request | quality.QualityRequest:
-    if promises.is_asked(args):
-        return promises.request_of(args, _confidence(args.confidence, promises.CONFIDENCE), (step, budget), rules)
+) -> LossRequest | quality.QualityRequest:
+    if guarantees.is_requested(args):
+        return guarantees.request_of(args, _confidence(args.confidence, guarantees.CONFIDENCE), (step, budget), rules)
     auto.loss_in(args.max_loss, 1.0)  # before any work
     risk = 0.1 if args.risk is None else args.risk
-    return Request(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
+    return LossRequest(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
 
 
-def _thresholds(asked: Request | quality.QualityRequest) -> list[Threshold]:
-    return [asked.rule(spec) for spec in asked.rules if spec != "fixed"]
+def _thresholds(requested: LossRequest | quality.QualityRequest) -> list[Threshold]:
+    return [requested.rule(spec) for spec in requested.rules if spec != "fixed"]
 
 
 def _generator(pools: Sequence[RecordedPool]) -> str:
@@ -263,26 +263,26 @@ def _observed(
         for start in range(0, len(pools), POOLS_AT_ONCE):
             batch = pools[start : start + POOLS_AT_ONCE]
             seen = observe.observe(reranker, batch)
-            found += [one.without_standings(rules) for one in seen]
+            found += [one.without_snapshots(rules) for one in seen]
             bar.update(len(batch))
     return found
 
 
 def described(found: Profile) -> str:
-    """The curve, the choice, and what the promise costs."""
+    """The curve, the choice, and what the guarantee costs."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
-    if isinstance(found.promise, QualityPromise):
-        shown = _shown(found.curve, [chosen, *promises.first_failures(found.curve)])
-        return "\n".join(promises.lines(found, found.promise, shown, chosen))
-    promise = found.promise
+    if isinstance(found.guarantee, QualityGuarantee):
+        shown = _shown(found.curve, [chosen, *guarantees.first_failures(found.curve)])
+        return "\n".join(guarantees.lines(found, found.guarantee, shown, chosen))
+    guarantee = found.guarantee
     lines = [
-        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {promise.max_loss:.3g}':>14}  promise",
-        *(_row(point, chosen, promise) for point in _shown(found.curve, [chosen])),
+        f"{'rule':<28}{'candidates':>11}{'mean loss':>12}{f'above {guarantee.max_loss:.3g}':>14}  guarantee",
+        *(_row(point, chosen, guarantee) for point in _shown(found.curve, [chosen])),
         "",
-        f"{found.rule}: {found.promise}.",
-        f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {found.promise.segments} segments.",
+        f"{found.rule}: {found.guarantee}.",
+        f"{chosen.mean_size:.0f} of {found.budget} candidates, mean over {found.guarantee.segments} segments.",
     ]
-    cheaper = [point for point in found.curve if point.exceeding is not None and point.exceeding <= promise.risk]
+    cheaper = [point for point in found.curve if point.exceeding is not None and point.exceeding <= guarantee.risk]
     least = min(cheaper, key=lambda point: point.mean_size)
     if least.mean_size < chosen.mean_size:
         kept = f"{least.rule} keeps to it on these segments with {least.mean_size:.0f}"
@@ -295,8 +295,8 @@ def kind_of(rule: str) -> str:
     return "fixed" if rule.startswith("fixed:") else without_options(rule)
 
 
-def _row(point: Point, chosen: Point, promise: Promise) -> str:
-    tested = promise.confidence is not None or kind_of(point.rule) == kind_of(chosen.rule)
+def _row(point: Point, chosen: Point, guarantee: Guarantee) -> str:
+    tested = guarantee.confidence is not None or kind_of(point.rule) == kind_of(chosen.rule)
     unproven = "not proven" if tested else "not tested"
     mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
     numbers = f"{point.mean_size:>11.1f}{point.mean_loss:>12.2g}{point.exceeding:>14.1%}"

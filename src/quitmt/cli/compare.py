@@ -139,7 +139,7 @@ def _recorded(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} has the scores of one system only", hint="give quitmt score -t two or more")
     base = _base(args, report)
     if not args.quiet:
-        scoring.remark(report, report.columns)
+        scoring.warning(report, report.columns)
     with closing(Output(args.output)) as output:
         _write(output, report, base, args)
     return 0

@@ -36,7 +36,7 @@ COMMANDS = {
     "recipe": "print what a run would be made of, ready to save",
     "score": "score translations by chrF++, COMET, … or a function of yours",
     "compare": "test whether systems are equivalent",
-    "calibrate": "find the cheapest stopping rule that keeps a promise",
+    "calibrate": "find the cheapest stopping rule that keeps a guarantee",
     "lab": "study stopping rules on your own model and data",
     "models": "list the kinds of models and metrics; get translation models for other languages",
 }

@@ -12,14 +12,14 @@ from tqdm import tqdm
 
 from quitmt.cli.show import MEANINGS
 from quitmt.engine.slots import Observer
-from quitmt.remarks import ADVICE, LOST, SEVERAL, kind
-from quitmt.types import Finished, Outcome, Segment, Standing, Verdict
+from quitmt.types import Finished, Outcome, Segment, Snapshot, StopReason
+from quitmt.warnings import ADVICE, LOST, SEVERAL, kind
 
 REDRAW_SECONDS = 0.2
 UNIT = " segments"
 SPLIT = "the model was trained on single sentences and may leave some out; --split translates them one by one"
 FIRST = 5
-"""Segments that are named of those with a remark."""
+"""Segments that are named of those with a warning."""
 NAMED = 12
 """Lost characters that are named, the most frequent first."""
 
@@ -32,8 +32,8 @@ class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
         return str(tqdm.format_meter(*values, **named)).replace(f"s/{UNIT}", f"s/{UNIT[1:-1]}")
 
 
-class Remarks:
-    """Counts the remarks of a run, and keeps the first segments that have each."""
+class Warnings:
+    """Counts the warnings of a run, and keeps the first segments that have each."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -42,24 +42,26 @@ class Remarks:
         """The characters that were lost."""
 
     def add(self, outcome: Outcome, position: int) -> None:
-        for told in outcome.remarks:
-            remark = kind(told)
-            self._counts[remark] += 1
-            self._named.setdefault(remark, Counter()).update(told.partition(": ")[2].split() if remark == LOST else ())
-            first = self._first.setdefault(remark, [])
+        for told in outcome.warnings:
+            warning = kind(told)
+            self._counts[warning] += 1
+            self._named.setdefault(warning, Counter()).update(
+                told.partition(": ")[2].split() if warning == LOST else ()
+            )
+            first = self._first.setdefault(warning, [])
             first.append((position, outcome.id))
             first.sort()  # segments finish in any order
             del first[FIRST:]
 
     def lines(self) -> Iterator[str]:
-        """One for each remark: how many, the first of them, and what to make of it."""
-        for remark, advice in (ADVICE | {SEVERAL: SPLIT}).items():
-            if count := self._counts[remark]:
-                first = [name for _, name in self._first[remark]]
+        """One for each warning: how many, the first of them, and what to make of it."""
+        for warning, advice in (ADVICE | {SEVERAL: SPLIT}).items():
+            if count := self._counts[warning]:
+                first = [name for _, name in self._first[warning]]
                 more = ", …" if count > len(first) else ""
-                lost = self._named[remark]
+                lost = self._named[warning]
                 named = " ".join(sorted(lost, key=lambda one: (-lost[one], one))[:NAMED])
-                where = f"{remark}{f' ({named})' if named else ''} in {count} segment{'s' * (count > 1)}"
+                where = f"{warning}{f' ({named})' if named else ''} in {count} segment{'s' * (count > 1)}"
                 yield f"{where} ({', '.join(first)}{more}): {advice}"
 
 
@@ -112,12 +114,12 @@ class Progress:
         quiet: bool = False,
         shares_beginnings: bool = False,
         of: tuple[str, str] = ("lines", "the input"),
-        asked: float | str | None = None,
+        requested: float | str | None = None,
     ) -> None:
         """``of`` is what the segments are, and the file that has them; ``asked`` what they should cost on average."""
-        self._budget, self._of, self._items, self._asked = budget, of, 0, asked
+        self._budget, self._of, self._items, self._requested = budget, of, 0, requested
         self._quiet = quiet
-        self.stops: Counter[Verdict] = Counter()
+        self.stops: Counter[StopReason] = Counter()
         self.used = 0
         self._possible = 0
         self._bar = Bar(
@@ -134,7 +136,7 @@ class Progress:
         self._in_flight: dict[str, int] = {}
         self._drawn = 0.0
         self._waiting = False
-        self._remarks = Remarks()
+        self._warnings = Warnings()
         self._bill = Bill(shares_beginnings=shares_beginnings)
 
     @property
@@ -143,7 +145,7 @@ class Progress:
 
     @property
     def failed(self) -> int:
-        return self.stops[Verdict.FAILED]
+        return self.stops[StopReason.FAILED]
 
     @property
     def first_error(self) -> str | None:
@@ -155,8 +157,8 @@ class Progress:
         """For the driver: keeps the bar alive while segments are under way."""
         return None if self._bar.disable else self._observe
 
-    def _observe(self, segment: Segment, standing: Standing, *_: object) -> None:
-        self._in_flight[segment.id] = standing.size
+    def _observe(self, segment: Segment, snapshot: Snapshot, *_: object) -> None:
+        self._in_flight[segment.id] = snapshot.size
         if time.monotonic() - self._drawn > REDRAW_SECONDS:
             self._drawn = time.monotonic()
             candidates = self.used + sum(self._in_flight.values())
@@ -180,12 +182,12 @@ class Progress:
     def add(self, finished: Finished, position: int = 0) -> None:
         outcome = finished.outcome
         self._items += 1
-        self._remarks.add(outcome, position)
+        self._warnings.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
         if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
-            failed = outcome.stop is Verdict.FAILED  # what it did not take was not saved
+            failed = outcome.stop is StopReason.FAILED  # what it did not take was not saved
             possible = outcome.cost if failed else (outcome.budget or self._budget) + outcome.anchors
             self._possible += possible
             if outcome.cost:
@@ -204,9 +206,9 @@ class Progress:
     def close(self, *, summary: bool = True) -> None:
         self._bar.close()
         if not self._quiet and sys.stderr is not None:
-            for line in self._remarks.lines():
+            for line in self._warnings.lines():
                 print(f"quitmt: {line}", file=sys.stderr)
-            self._remarks = Remarks()  # it may be closed twice
+            self._warnings = Warnings()  # it may be closed twice
             if summary and not self.segments:
                 what, file = self._of
                 print(f"quitmt: {f'all {what} of {file} are blank' if self._items else f'{file} has no {what}'}",
@@ -225,10 +227,10 @@ class Progress:
         compared = self._evaluations / self._pairs if self._pairs else 0.0
         share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
-        asked = f" (asked for {self._asked:g})" if isinstance(self._asked, int | float) else ""
-        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{asked}{saved}; {stops}{share}"
+        requested = f" (asked for {self._requested:g})" if isinstance(self._requested, int | float) else ""
+        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{requested}{saved}; {stops}{share}"
 
 
-def told(stop: Verdict) -> str:
-    """A verdict and, in a few words, what it means."""
+def told(stop: StopReason) -> str:
+    """A stop reason and, in a few words, what it means."""
     return f"{stop.value} ({MEANINGS[stop]})" if stop in MEANINGS else stop.value

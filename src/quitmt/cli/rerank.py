@@ -73,8 +73,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
     built = build(recipe, Given(generator))
-    asked, of = built.recipe.stop.max_cost, ("pools", name_of(args.pools))
-    progress = Progress(built.rule.budget, quiet=args.quiet, of=of, asked=asked)
+    requested, of = built.recipe.stop.max_cost, ("pools", name_of(args.pools))
+    progress = Progress(built.rule.budget, quiet=args.quiet, of=of, requested=requested)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     pools = pools_of(args)

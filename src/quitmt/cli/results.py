@@ -34,8 +34,8 @@ def opening(built: Built, given: StopRecipe) -> list[str]:
     holds for this run, or by default."""
     own, granted = built.recipe.stop, built.granted
     if granted and own.wishes:
-        void = granted.promise and not _keeps_promise(built)
-        told = f"{granted.spec}, without the promise of its profile" if void else str(granted)
+        void = granted.guarantee and not _keeps_guarantee(built)
+        told = f"{granted.spec}, without the guarantee of its profile" if void else str(granted)
     elif given.rule is None and not given.of_quit:
         rule = granted.spec if granted else own.rule
         told = f"{rule}, with at most {own.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
@@ -44,8 +44,8 @@ def opening(built: Built, given: StopRecipe) -> list[str]:
     return [f"stopping by {told}"]
 
 
-def _keeps_promise(built: Built) -> bool:
-    """Whether this run is one that the profile's promise is for; if not, warnings have said why."""
+def _keeps_guarantee(built: Built) -> bool:
+    """Whether this run is one that the profile's guarantee is for; if not, warnings have said why."""
     if built.granted is None or built.granted.profile is None:
         return False
     recorded = traits_of(built.generator, GeneratorTraits).recorded

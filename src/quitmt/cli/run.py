@@ -19,7 +19,7 @@ from quitmt.files.nbest import nbest_lines
 from quitmt.files.outcomes import format_outcome
 from quitmt.files.outputs import Output, one_line
 from quitmt.files.pools import format_pool
-from quitmt.types import Begun, Finished, RecordedPool, Verdict
+from quitmt.types import Begun, Finished, RecordedPool, StopReason
 
 KEEP_SECONDS = 5.0
 """How often candidates of segments under way are written to the journal: what a kill may cost at most. A segment that
@@ -56,7 +56,7 @@ class Outputs:
     def write(self, finished: Finished) -> None:
         outcome = finished.outcome
         if self.text:
-            line: str | None = "" if outcome.stop is Verdict.FAILED else outcome.translation
+            line: str | None = "" if outcome.stop is StopReason.FAILED else outcome.translation
             if self.lines:
                 line = self.lines.add(finished)
             if line is not None:
@@ -68,7 +68,7 @@ class Outputs:
         read = self.recorded.pop(outcome.id, None)
         if self.pools and finished.candidates:
             self.pools.write(format_pool(self._pool(finished, read)))
-        if self.nbest and outcome.stop is not Verdict.FAILED:
+        if self.nbest and outcome.stop is not StopReason.FAILED:
             for line in nbest_lines(self.written, outcome.nbest):
                 self.nbest.write(line)
         self.written += 1
@@ -77,7 +77,7 @@ class Outputs:
         """What is kept of a segment. A pool that was read and used whole has no more candidates for the reason that it
         had before."""
         generator = self.generator if read is None else read.generator
-        whole = read is not None and finished.outcome.stop is Verdict.EXHAUSTED
+        whole = read is not None and finished.outcome.stop is StopReason.EXHAUSTED
         stop = read.stop if read is not None and whole else finished.outcome.stop.value
         return RecordedPool(finished.segment, tuple(finished.candidates), generator, tuple(finished.anchors), stop)
 

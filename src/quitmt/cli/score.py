@@ -63,7 +63,7 @@ def add_parser(commands: Any) -> None:
 def add_result(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (text); the others are exact")
     parser.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="where to (stdout)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bars and no remarks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bars and no warnings")
 
 
 def act(args: argparse.Namespace) -> int:
@@ -103,7 +103,7 @@ def as_text(report: Report, *, segments: bool) -> Iterator[str]:
     if len(report.systems) > 1:
         yield "* the best"
     for name in report.columns:
-        yield from report.remarks(name)
+        yield from report.warnings(name)
     yield from signatures(report)
     if segments:
         yield ""

@@ -102,7 +102,7 @@ class Scoring:
                         return str(error)
                     return f"{metric.name} failed: {type(error).__name__}: {' '.join(str(error).split())}"
             if not self.quiet:
-                remark(self.report, [metric.name])
+                warning(self.report, [metric.name])
         return None
 
     def _bar(self, name: str, total: int) -> Any:
@@ -130,9 +130,9 @@ def _quiet_judges() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def remark(report: Report, metrics: Iterable[str]) -> None:
+def warning(report: Report, metrics: Iterable[str]) -> None:
     for metric in metrics:
-        for told in report.remarks(metric):
+        for told in report.warnings(metric):
             print(f"quitmt: {told}", file=sys.stderr)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quitmt.types import Outcome, Verdict
+from quitmt.types import Outcome, StopReason
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 64
 
 MEANINGS = {
-    Verdict.STABLE: "the best score stopped moving",
-    Verdict.DECIDED: "enough by the rule",
-    Verdict.BUDGET: "all candidates used",
-    Verdict.EXHAUSTED: "the recorded pool ended",
-    Verdict.DEADLINE: "time was up",
+    StopReason.STABLE: "the best score stopped moving",
+    StopReason.DECIDED: "enough by the rule",
+    StopReason.BUDGET: "all candidates used",
+    StopReason.EXHAUSTED: "the recorded pool ended",
+    StopReason.DEADLINE: "time was up",
 }
-"""Of verdicts, in a few words; a failure has its own."""
+"""Of stop reasons, in a few words; a failure has its own."""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
@@ -42,6 +42,6 @@ def describe(outcome: Outcome, budget: int) -> str:
         lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates{anchors}{chosen} · {reason}")
     if outcome.trajectory:
         lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
-    if outcome.remarks:
-        lines.append(f"   remarks: {', '.join(outcome.remarks)}")
+    if outcome.warnings:
+        lines.append(f"   warnings: {', '.join(outcome.warnings)}")
     return "\n".join(lines) + "\n"

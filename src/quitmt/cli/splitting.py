@@ -13,7 +13,7 @@ from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.files.lines import read_lines
 from quitmt.passages import Passage, split
-from quitmt.types import Finished, Segment, Verdict
+from quitmt.types import Finished, Segment, StopReason
 
 
 @dataclass(slots=True)
@@ -53,6 +53,6 @@ class Lines:
         outcomes = [one.outcome for one in self._found]
         self._passages.popleft()
         self._found = []
-        if any(outcome.stop is Verdict.FAILED for outcome in outcomes):
+        if any(outcome.stop is StopReason.FAILED for outcome in outcomes):
             return ""
         return passage.joined([outcome.translation for outcome in outcomes][: len(passage.sentences)], self.target)

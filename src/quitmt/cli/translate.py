@@ -99,7 +99,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"
     more: dict[str, Any] = {"quiet": args.quiet, "shares_beginnings": shares_beginnings, "of": of}
-    progress = Progress(built.rule.budget, total=segments, asked=built.recipe.stop.max_cost, **more)
+    progress = Progress(built.rule.budget, total=segments, requested=built.recipe.stop.max_cost, **more)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
     if args.input == STDIN and sys.stdin is None:

@@ -21,7 +21,7 @@ from quitmt.engine.slots import given
 from quitmt.errors import GenerationError
 from quitmt.loops.faults import FAULTS, is_cancellation
 from quitmt.protocols import Generator, GeneratorTraits, traits_of
-from quitmt.types import Ask, Candidate, Finished, Outcome, Seconds, Segment, Verdict
+from quitmt.types import Candidate, Finished, Outcome, Request, Seconds, Segment, StopReason
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Draft:
         anchors = self.anchors or ()
         index, chosen = (-1, anchors[0]) if anchors else (0, self.candidates[0])
         outcome = Outcome(
-            segment.id, segment.source, chosen.text, index, None, len(self.candidates), Verdict.DEADLINE, (),
+            segment.id, segment.source, chosen.text, index, None, len(self.candidates), StopReason.DEADLINE, (),
             Seconds(self.seconds), signature, origin=chosen.origin, anchors=len(anchors),
         )  # fmt: skip
         return Finished(segment, outcome, self.candidates, (*anchors, *given(segment)))
@@ -118,7 +118,9 @@ class Drafts(Generic[Item]):
                     self._generator.close(segment)
 
     async def _draw(self, segments: Sequence[Segment]) -> None:
-        async for draw in self._generator.draw([Ask(segment, 0, 0 if self._anchored else 1) for segment in segments]):
+        async for draw in self._generator.draw(
+            [Request(segment, 0, 0 if self._anchored else 1) for segment in segments]
+        ):
             draft = self._found.setdefault(draw.segment.key, Draft())
             draft.candidates += draw.candidates
             draft.anchors = draft.anchors if draw.anchors is None else draw.anchors

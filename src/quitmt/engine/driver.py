@@ -29,8 +29,8 @@ from quitmt.errors import GenerationError, NotInTime, QuitmtError, RerankError, 
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, place_of, started
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, Steering, StoppingRule, traits_of
-from quitmt.remarks import APART, PARTLY, remarks
-from quitmt.types import Ask, Begun, Candidate, Draw, Finished, Segment, Standing, Verdict
+from quitmt.types import Begun, Candidate, Draw, Finished, Request, Segment, Snapshot, StopReason
+from quitmt.warnings import APART, PARTLY, warnings
 
 log = logging.getLogger(__name__)
 
@@ -179,8 +179,8 @@ class Driver:
         for task in [task for task in self._tasks if task.done()]:
             self._tasks.discard(task)
             _result(task)
-        if asks := self._engine.asks():
-            self._start(self._draw(asks))
+        if requests := self._engine.requests():
+            self._start(self._draw(requests))
         if self._engine.has_updates and not self._reranking:
             self._reranking = True
             self._start(self._rerank())
@@ -199,31 +199,31 @@ class Driver:
             self._generator.close(one.segment)
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
-            finished.append((position, self._remarked(self._drafts.joined(one))))
+            finished.append((position, self._warninged(self._drafts.joined(one))))
         if self._steering is not None:
             for position, one in finished:
                 self._steering.add(position, one.outcome)
         self._room.set()
         return [(position, self._stamped(one)) for position, one in finished]
 
-    def _remarked(self, one: Finished) -> Finished:
+    def _warninged(self, one: Finished) -> Finished:
         """With what its translation may have lost, if it has one."""
         outcome, traits = one.outcome, traits_of(self._generator, GeneratorTraits)
-        if outcome.index is None or outcome.stop is Verdict.FAILED or not (outcome.source and traits.translates):
+        if outcome.index is None or outcome.stop is StopReason.FAILED or not (outcome.source and traits.translates):
             return one
         texts = {outcome.source, *(candidate.text for candidate in (*one.candidates, *one.anchors))}
         unknown, cuts = "", list[int]()
         try:
             unknown = protocols.unknown(self._generator, outcome.source)
             cuts = protocols.cut(self._reranker, texts)
-        except FAULTS as raised:  # a remark is no reason to lose a translation
-            log.debug("asking for remarks failed", exc_info=raised)
-        found = remarks(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
+        except FAULTS as raised:  # a warning is no reason to lose a translation
+            log.debug("asking for warnings failed", exc_info=raised)
+        found = warnings(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
         if outcome.score is not None and outcome.score < (protocols.apart(self._reranker) or -math.inf):
             found = (*found, APART)
         if cuts:
             found = (*found, f"{PARTLY}: {len(cuts)} of {len(texts)} texts, {max(cuts)} tokens left out")
-        return replace(one, outcome=replace(outcome, remarks=found)) if found else one
+        return replace(one, outcome=replace(outcome, warnings=found)) if found else one
 
     def _stamped(self, one: Finished) -> Finished:
         """With the recipe that it was made by, and its n-best list; what an earlier run finished has its own."""
@@ -237,9 +237,9 @@ class Driver:
     def _late(self, segment: Segment) -> Finished:
         """A segment that there is no time left for."""
         if found := self._drafts.finish(segment, self.signature):
-            return self._remarked(found)
+            return self._warninged(found)
         late = NotInTime(f"not begun before the run's deadline of {self._deadlines.run:.15g} s")
-        return Finished.without_candidates(segment, Verdict.FAILED, self.signature, late)
+        return Finished.without_candidates(segment, StopReason.FAILED, self.signature, late)
 
     async def _feed(self, items: AsyncGenerator[AnyItem]) -> None:
         async with aclosing(items):
@@ -297,7 +297,7 @@ class Driver:
 
     def _steered(self, steering: Steering, item: Item) -> Terms:
         """Of the next position, which may have been finished before: what its rule would be matters for the next."""
-        blank = isinstance(item, Finished) and item.outcome.stop is Verdict.STABLE and not item.outcome.size
+        blank = isinstance(item, Finished) and item.outcome.stop is StopReason.STABLE and not item.outcome.size
         rule, reranker = steering.next(self._admitted, blank=blank), traits_of(self._reranker, RerankerTraits)
         anytime = bool(self._deadlines)
         return Terms.of(rule, reranker, signature=self.signature, speculate=self._speculate, anytime=anytime)
@@ -333,9 +333,9 @@ class Driver:
         first, _ = next(iter(self._active.values()), (self._admitted, None))
         return self._admitted - first < LOOKAHEAD * self._in_flight
 
-    async def _draw(self, asks: Sequence[Ask]) -> None:
+    async def _draw(self, requests: Sequence[Request]) -> None:
         try:
-            async for draw in self._generator.draw(asks):
+            async for draw in self._generator.draw(requests):
                 self._engine.feed(draw)
                 self._wake.set()
             error: QuitmtError = GenerationError("the generator gave fewer candidates than were asked for")
@@ -343,29 +343,29 @@ class Driver:
             if is_cancellation(raised):
                 raise
             log.debug("generation failed", exc_info=raised)
-            missing = [ask for ask in asks if not self._engine.served(ask)]
-            if len(asks) > 1:  # find out whose fault it was: each segment on its own
-                for ask in missing:
-                    self._start(self._draw([ask]))
+            missing = [request for request in requests if not self._engine.served(request)]
+            if len(requests) > 1:  # find out whose fault it was: each segment on its own
+                for request in missing:
+                    self._start(self._draw([request]))
                 return
             error = raised if isinstance(raised, QuitmtError) else _wrapped(raised)
-        for ask in asks:
-            if not self._engine.served(ask):
-                self._engine.feed(Draw(ask.segment, ask.start, (), error=error))
+        for request in requests:
+            if not self._engine.served(request):
+                self._engine.feed(Draw(request.segment, request.start, (), error=error))
 
     async def _rerank(self) -> None:
         # Few at a time where each takes long: what is done is out of danger, and Ctrl-C does not wait for the others.
         updates = self._engine.updates(traits_of(self._reranker, RerankerTraits).segments_at_once)
         start = time.perf_counter()
-        standings: Sequence[list[Standing] | QuitmtError]
+        snapshots: Sequence[list[Snapshot] | QuitmtError]
         try:
-            standings = await in_thread(self._reranker.extend, updates)
+            snapshots = await in_thread(self._reranker.extend, updates)
         except FAULTS as raised:
             if is_cancellation(raised):
                 raise
             # Nobody knows whose fault it was, and pools that were added to cannot be added to again.
-            standings = [blamed(RerankError, "reranking failed", raised)] * len(updates)
-        self._engine.settle(updates, standings, time.perf_counter() - start)
+            snapshots = [blamed(RerankError, "reranking failed", raised)] * len(updates)
+        self._engine.settle(updates, snapshots, time.perf_counter() - start)
         self._reranking = False
 
     async def _abort(self, feeder: asyncio.Task[None]) -> None:

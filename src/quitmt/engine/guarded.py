@@ -13,10 +13,10 @@ from quitmt import stop
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import StoppingRule, Watch
-from quitmt.types import Standing, Verdict
+from quitmt.types import Snapshot, StopReason
 
-RULES_OWN = (Verdict.STABLE, Verdict.DECIDED, Verdict.BUDGET)
-"""The verdicts that a rule may give. The others are about generators, clocks and failures."""
+RULES_OWN = (StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET)
+"""The stop reasons that a rule may give. The others are about generators, clocks and failures."""
 
 
 class GuardedRule:
@@ -49,32 +49,32 @@ class GuardedWatch:
         self.rule = rule
         self.fault: str | None = None
         """What the rule did wrong, as a sentence that begins with its name."""
-        self._watch: Any = self._asked("open", make)
+        self._watch: Any = self._requested("open", make)
 
-    def observe(self, standing: Standing) -> Verdict | None:
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
         """None also where there is a fault."""
-        verdict = self._asked("observe", lambda: self._watch.observe(standing))
+        stop_reason = self._requested("observe", lambda: self._watch.observe(snapshot))
         if self.fault:
             return None
-        if verdict is None:
-            return Verdict.BUDGET if standing.size >= self.rule.budget else None
-        if isinstance(verdict, Verdict) and verdict in RULES_OWN:
-            return verdict
-        allowed = ", ".join(f"Verdict.{one.name}" for one in RULES_OWN)
-        self._blame(f"gave {_shown(verdict)} as its verdict, which must be None or one of {allowed}")
+        if stop_reason is None:
+            return StopReason.BUDGET if snapshot.size >= self.rule.budget else None
+        if isinstance(stop_reason, StopReason) and stop_reason in RULES_OWN:
+            return stop_reason
+        allowed = ", ".join(f"StopReason.{one.name}" for one in RULES_OWN)
+        self._blame(f"gave {_shown(stop_reason)} as its stop reason, which must be None or one of {allowed}")
         return None
 
     @property
     def kept_signals(self) -> tuple[float, ...] | None:
         """What a steered rule saw; None for all others."""
-        found = self._asked("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
+        found = self._requested("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
         return None if found is None else tuple(found)
 
     def horizon(self, size: int) -> int:
         """A horizon only says how much may be asked for at once, so a whole number that makes no sense does no harm: it
         is rounded up to a step, above ``size``, within the budget. Whatever else is a mistake, and a fault."""
         step, budget = self.rule.step, self.rule.budget
-        found = self._asked("horizon", lambda: self._watch.horizon(size))
+        found = self._requested("horizon", lambda: self._watch.horizon(size))
         if self.fault:
             return budget
         if not _is_whole(found):
@@ -83,7 +83,7 @@ class GuardedWatch:
         wanted = max(int(found), size + 1)
         return min(budget, -(-wanted // step) * step)
 
-    def _asked(self, what: str, question: Callable[[], Any]) -> Any:
+    def _requested(self, what: str, question: Callable[[], Any]) -> Any:
         if self.fault:
             return None
         try:
@@ -104,4 +104,4 @@ def _is_whole(value: object) -> bool:
 def _shown(value: object) -> str:
     if isinstance(value, Coroutine):
         value.close()  # nobody will await it
-    return f"Verdict.{value.name}" if isinstance(value, Verdict) else repr(value)[:80]
+    return f"StopReason.{value.name}" if isinstance(value, StopReason) else repr(value)[:80]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from quitmt.engine.driver import Item
 from quitmt.errors import InputError
 from quitmt.files.durable import is_writable
-from quitmt.types import Candidate, Finished, Segment, Verdict
+from quitmt.types import Candidate, Finished, Segment, StopReason
 
 
 def item(number: int, source: str | Segment, signature: str = "", context: Context | None = None) -> Item:
@@ -19,7 +19,7 @@ def item(number: int, source: str | Segment, signature: str = "", context: Conte
         segment = context.of(segment)
     if segment.source.strip():
         return segment
-    return Finished.without_candidates(segment, Verdict.STABLE, signature)
+    return Finished.without_candidates(segment, StopReason.STABLE, signature)
 
 
 class Context:

@@ -32,9 +32,9 @@ def _try_out(reranker: Reranker[Any], rule: StoppingRule) -> None:
     """A pool that grows, and the rule sees it as if it could stop there: rules and growing have kernels too."""
     state, watch = reranker.open(Segment("warm-up", "One two.", support=("One.",))), rule.open()
     for text in ("One.", "One, two, three, four, five, six, seven."):
-        [standings] = reranker.extend([Update(state, [Candidate(text)], 1)])
-    if not isinstance(standings, QuitmtError):
-        watch.observe(replace(standings[-1], size=watch.horizon(0)))
+        [snapshots] = reranker.extend([Update(state, [Candidate(text)], 1)])
+    if not isinstance(snapshots, QuitmtError):
+        watch.observe(replace(snapshots[-1], size=watch.horizon(0)))
 
 
 async def in_time(work: Coroutine[Any, Any, None], seconds: float | None, clock: Clock) -> None:

@@ -28,7 +28,7 @@ from quitmt.engine.driver import Driver
 from quitmt.engine.submission import Submission
 from quitmt.errors import GenerationError, NotInTime, QuitmtError
 from quitmt.protocols import Generator, Reranker, StoppingRule
-from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 GRACE = 0.7
 """Seconds after a deadline in which the first candidates may still arrive."""
@@ -38,8 +38,8 @@ UNKNOWN = 0.5
 """Seconds that a segment takes, while none has been finished."""
 CLOSED = "the session was closed"
 
-Observer = Callable[[Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
-"""Called after each step of one segment: where it stands, its anchors, its samples so far, and the verdict that fell,
+Observer = Callable[[Snapshot, Sequence[Candidate], Sequence[Candidate], StopReason | None], None]
+"""Called after each step of one segment: where it stands, its anchors, its samples so far, and the stop reason,
 if any."""
 
 
@@ -296,15 +296,15 @@ class Session:
     def _observe(
         self,
         segment: Segment,
-        standing: Standing,
+        snapshot: Snapshot,
         anchors: Sequence[Candidate],
         candidates: Sequence[Candidate],
-        verdict: Verdict | None,
+        stop_reason: StopReason | None,
     ) -> None:
         ticket = self._active.get(segment.key)
         if ticket is not None and ticket.observer is not None and not ticket.settled:
             with suppress(Exception):  # whoever looks on must not disturb
-                ticket.observer(standing, anchors, candidates, verdict)
+                ticket.observer(snapshot, anchors, candidates, stop_reason)
 
     def _withdraw(self, ticket: Ticket) -> None:
         if self.waiting.remove(ticket):
@@ -319,7 +319,7 @@ class Session:
             ticket.settle(self._failed(ticket.segment, NotInTime("not begun before its deadline")))
 
     def _failed(self, segment: Segment, error: QuitmtError) -> Finished:
-        return Finished.without_candidates(segment, Verdict.FAILED, self.signature, error)
+        return Finished.without_candidates(segment, StopReason.FAILED, self.signature, error)
 
     def _fail_all(self, error: QuitmtError) -> None:
         while ticket := self.waiting.next():

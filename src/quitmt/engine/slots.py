@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Generic
 from quitmt.engine.guarded import GuardedWatch
 from quitmt.errors import QuitmtError
 from quitmt.protocols import State
-from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Standing, Verdict, at, tokens_of
+from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Snapshot, StopReason, at, tokens_of
 
 if TYPE_CHECKING:
     from quitmt.engine.terms import Terms
 
-Observer = Callable[[Segment, Standing, Sequence[Candidate], Sequence[Candidate], Verdict | None], None]
-"""Called after each step: the segment, where it stands, its anchors, its samples so far, and the verdict that fell, if
+Observer = Callable[[Segment, Snapshot, Sequence[Candidate], Sequence[Candidate], StopReason | None], None]
+"""Called after each step: the segment, where it stands, its anchors, its samples so far, and the stop reason, if
 any."""
 
 
@@ -42,7 +42,7 @@ class Slot(Generic[State]):
     state: State
     watch: GuardedWatch
     terms: Terms
-    asked: int = 0
+    requested: int = 0
     reranked: int = 0
     reranking: bool = False
     expired: bool = False
@@ -55,7 +55,7 @@ class Slot(Generic[State]):
     early: dict[int, Candidate] = field(default_factory=dict)
     """Candidates that arrived before a lower index did."""
     trajectory: list[float] = field(default_factory=list)
-    standing: Standing | None = None
+    snapshot: Snapshot | None = None
     generate_seconds: float = 0.0
     rerank_seconds: float = 0.0
 
@@ -82,24 +82,24 @@ class Slot(Generic[State]):
         while len(self.pool) in self.early:
             self.pool.append(self.early.pop(len(self.pool)))
 
-    def outcome(self, verdict: Verdict, error: QuitmtError | None, effort: Effort | None) -> Outcome:
+    def outcome(self, stop_reason: StopReason, error: QuitmtError | None, effort: Effort | None) -> Outcome:
         """What became of it."""
-        standing, anchors = self.standing, self.anchors or ()
+        snapshot, anchors = self.snapshot, self.anchors or ()
         # With no time for a score, the first anchor is the best that is known.
-        index = standing.best if standing else -1 if anchors and verdict is Verdict.DEADLINE else None
+        index = snapshot.best if snapshot else -1 if anchors and stop_reason is StopReason.DEADLINE else None
         chosen = Candidate("") if index is None else at(index, anchors, self.pool)
         # Where the candidates ended it is their number; whoever stopped before need not know that they would.
-        budget = len(self.pool) if verdict is Verdict.EXHAUSTED else self.watch.rule.budget
-        size, signals = standing.size if standing else 0, self.watch.kept_signals
+        budget = len(self.pool) if stop_reason is StopReason.EXHAUSTED else self.watch.rule.budget
+        size, signals = snapshot.size if snapshot else 0, self.watch.kept_signals
         made = [one for one in anchors if one.origin != GIVEN]
         return Outcome(
             id=self.segment.id,
             source=self.segment.source,
             translation=chosen.text,
             index=index,
-            score=standing.score if standing else None,
+            score=snapshot.score if snapshot else None,
             size=size,
-            stop=verdict,
+            stop=stop_reason,
             trajectory=tuple(self.trajectory),
             seconds=Seconds(self.generate_seconds, self.rerank_seconds),
             signature=self.terms.signature,

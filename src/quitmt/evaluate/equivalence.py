@@ -37,8 +37,8 @@ MOST_RESAMPLES = 10_000_000
 MARGINS = (0.05, 0.02)
 LEAST = 50
 """Segments below which means are not to be trusted to be about normal, and nothing is called equivalent. With Student's
-t and without the imagined segment, promises of 95% were broken in 5 to 15% of samples of 10 to 20 segments, and in less
-than 5% of those of 40 (docs/promises.md)."""
+t and without the imagined segment, guarantees of 95% were broken in 5 to 15% of samples of 10–20 segments, and in less
+than 5% of those of 40 (docs/guarantees.md)."""
 BLOCK_CELLS = 1 << 18
 """Drawn at a time, resamples × segments: 1 MB."""
 

@@ -63,7 +63,7 @@ class Report:
     def segments(self) -> int:
         return len(next(iter(next(iter(self.columns.values())).scores.values())).segments)
 
-    def remarks(self, metric: str) -> Iterator[str]:
+    def warnings(self, metric: str) -> Iterator[str]:
         """What must be known about a metric's scores: how many are not there."""
         for system, scores in self.columns[metric].scores.items():
             if scores.left_out:

@@ -16,7 +16,7 @@ from quitmt.errors import InputError, setting, unknown
 from quitmt.export.ranking import RankedPool
 from quitmt.files.lines import name_of, read_lines
 from quitmt.files.pools import Columns, columns_of, id_of, parse_object
-from quitmt.types import Ranked, Verdict
+from quitmt.types import Ranked, StopReason
 
 ABOUT = ("log_probability", "tokens")
 """What pools have among their scores that says nothing of quality: only taken if it is asked for."""
@@ -112,7 +112,7 @@ def _from_outcome(fields: Mapping[str, Any]) -> ExportEntry:
         ranked = [_ranked(one) for one in nbest]
     else:
         raise InputError('"nbest" must be a list')
-    if stop == Verdict.FAILED:
+    if stop == StopReason.FAILED:
         ranked = []
     known = {"id": id_of(dict(fields)), "source": _text(fields, "source"), "signature": _text(fields, "signature")}
     return ExportEntry(ranked=RankedPool.of(ranked), size=size, stop=stop, listed=nbest is not None, **known)

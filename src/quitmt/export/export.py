@@ -20,7 +20,7 @@ from quitmt.export.writers import Writer, open_writer
 from quitmt.files.locks import same_file
 from quitmt.files.pools import Seen
 from quitmt.loops.iterate import iterate
-from quitmt.types import Ranked, Verdict
+from quitmt.types import Ranked, StopReason
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -125,7 +125,7 @@ class ExportJob:
 
     def rows(self, entry: ExportEntry) -> list[Row] | str:
         """What a source gives, or why it gives nothing."""
-        if entry.stop == Verdict.FAILED:
+        if entry.stop == StopReason.FAILED:
             return "failed"
         if not entry.source.strip():
             return "have no source"

@@ -27,7 +27,7 @@ from quitmt.files.durable import SealedLines, sealed
 from quitmt.files.locks import open_alone
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.files.settings import Difference, as_read_back, difference
-from quitmt.types import Begun, Candidate, Finished, Segment, Verdict
+from quitmt.types import Begun, Candidate, Finished, Segment, StopReason
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class Journal:
         if "begun" in entry:
             if not self._places[position]:
                 self._begun.setdefault(position, []).append(place)
-        elif entry["stop"] == Verdict.FAILED:  # to be tried again
+        elif entry["stop"] == StopReason.FAILED:  # to be tried again
             self._places[position] = 0
         else:
             self._places[position] = place

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from quitmt.types import Effort, Outcome, Ranked, Seconds, Verdict
+from quitmt.types import Effort, Outcome, Ranked, Seconds, StopReason
 
 
 def format_outcome(outcome: Outcome) -> str:
@@ -14,7 +14,7 @@ def format_outcome(outcome: Outcome) -> str:
 
 
 def to_fields(outcome: Outcome) -> dict[str, Any]:
-    """In the order people read them; ``budget``, ``anchors``, ``origin``, ``nbest``, ``remarks``, ``effort``,
+    """In the order people read them; ``budget``, ``anchors``, ``origin``, ``nbest``, ``warnings``, ``effort``,
     ``signals``, ``tokens``, ``recipe`` and ``error`` only where there are any."""
     fields: dict[str, Any] = {
         "id": outcome.id,
@@ -38,8 +38,8 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
         fields["origin"] = outcome.origin
     if outcome.nbest:
         fields["nbest"] = [nbest_fields(one) for one in outcome.nbest]
-    if outcome.remarks:
-        fields["remarks"] = outcome.remarks
+    if outcome.warnings:
+        fields["warnings"] = outcome.warnings
     if outcome.effort is not None:
         fields["effort"] = asdict(outcome.effort)
     if outcome.signals:
@@ -65,10 +65,10 @@ def nbest_fields(one: Ranked) -> dict[str, Any]:
 
 def from_fields(fields: dict[str, Any]) -> Outcome:
     known = dict(fields)
-    known["stop"] = Verdict(known["stop"])
+    known["stop"] = StopReason(known["stop"])
     known["trajectory"] = tuple(known["trajectory"])
     known["seconds"] = Seconds(**known["seconds"])
     known["effort"] = Effort(**known["effort"]) if "effort" in known else None
     known["nbest"] = tuple(Ranked(**one) for one in known.get("nbest", ()))
-    known["remarks"], known["signals"] = (tuple(known.get(name, ())) for name in ("remarks", "signals"))
+    known["warnings"], known["signals"] = (tuple(known.get(name, ())) for name in ("warnings", "signals"))
     return Outcome(**known)

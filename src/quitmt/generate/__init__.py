@@ -171,8 +171,8 @@ def resolve(model: str | None, source: str | None, target: str | None) -> tuple[
         return model, source, target
     own_source, _, own_target = pair.partition("-")
     if source not in (None, own_source) or target not in (None, own_target):
-        asked = f"{source or own_source} to {target or own_target}"
-        raise UsageError(f"{model} translates {own_source} to {own_target}, not {asked}")
+        requested = f"{source or own_source} to {target or own_target}"
+        raise UsageError(f"{model} translates {own_source} to {own_target}, not {requested}")
     return model, own_source, own_target
 
 

@@ -20,7 +20,7 @@ from quitmt.errors import UsageError, setting
 from quitmt.loops.faults import Carried, is_cancellation, started
 from quitmt.protocols import Generator, GeneratorTraits, traits_of
 from quitmt.sampling import Sampling, apart
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 NONE = "none"
 KINDS = "greedy, beam:N, N@T (N samples at temperature T)"
@@ -90,15 +90,19 @@ class Anchored:
         self.signature = f"{generator.signature}|a:{','.join(anchor.text for anchor in anchors)}"
         self.traits = replace(traits_of(generator, GeneratorTraits), anchored=True)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Samples as they come; a segment's anchors as soon as the last of them is there."""
         anchors = [anchor for anchor, _ in self._parts]
-        first = [ask.segment for ask in asks if ask.start == 0 and ask.anchors]
+        first = [request.segment for request in requests if request.start == 0 and request.anchors]
         gathering = {id(segment): _Gathering(segment, anchors) for segment in first}
         arrived: asyncio.Queue[Draw | Carried | None] = asyncio.Queue()
-        streams = [self._samples.draw(samples)] if (samples := [ask for ask in asks if ask.stop > ask.start]) else []
+        streams = (
+            [self._samples.draw(samples)]
+            if (samples := [request for request in requests if request.stop > request.start])
+            else []
+        )
         for number, (anchor, part) in enumerate(self._parts):
-            firsts = [Ask(one.segment, 0, anchor.count) for one in gathering.values()]
+            firsts = [Request(one.segment, 0, anchor.count) for one in gathering.values()]
             if firsts:
                 streams.append(_of_part(part.draw(firsts), gathering, number))
         tasks = [started(_pump(stream, arrived)) for stream in streams]

@@ -22,7 +22,7 @@ from quitmt.errors import UsageError, setting
 from quitmt.loops.faults import started
 from quitmt.protocols import Generator, GeneratorTraits, traits_of
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 WIDEST = 1024
 """No beam is wider: the sequence ends there."""
@@ -42,8 +42,8 @@ class GrowingBeams:
         self.signature = f"{self._searches[first].signature}|doubled"
         self.traits = traits_of(generator, GeneratorTraits)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        tasks = [started(self._answer(ask)) for ask in asks]
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        tasks = [started(self._answer(request)) for request in requests]
         try:
             for one in asyncio.as_completed(tasks):
                 if draw := await one:
@@ -53,25 +53,25 @@ class GrowingBeams:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, ask: Ask) -> Draw | None:
+    async def _answer(self, request: Request) -> Draw | None:
         """Nothing if the segment was closed meanwhile."""
-        union = self._unions.setdefault(id(ask.segment), _Union(ask.segment, self._first))
+        union = self._unions.setdefault(id(request.segment), _Union(request.segment, self._first))
         async with union.lock:
             seconds = 0.0
-            while len(union.candidates) < ask.stop and not union.ended:
+            while len(union.candidates) < request.stop and not union.ended:
                 hypotheses = list[Candidate]()
                 search = self._search(union.size)
-                async for draw in search.draw([Ask(ask.segment, 0, union.size)]):
+                async for draw in search.draw([Request(request.segment, 0, union.size)]):
                     if draw.error is not None:
-                        return Draw(ask.segment, ask.start, (), seconds, error=draw.error)
+                        return Draw(request.segment, request.start, (), seconds, error=draw.error)
                     hypotheses += draw.candidates
                     seconds += draw.seconds
-                search.close(ask.segment)
-                if self._unions.get(id(ask.segment)) is not union:
+                search.close(request.segment)
+                if self._unions.get(id(request.segment)) is not union:
                     return None
                 union.take(hypotheses)
-            found = tuple(union.candidates[ask.start : ask.stop])
-            return Draw(ask.segment, ask.start, found, seconds, ended=ask.start + len(found) < ask.stop)
+            found = tuple(union.candidates[request.start : request.stop])
+            return Draw(request.segment, request.start, found, seconds, ended=request.start + len(found) < request.stop)
 
     def _search(self, size: int) -> Generator:
         if size not in self._searches:

@@ -24,9 +24,9 @@ from quitmt.bergamot.sources import Sources
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.loops.mailbox import Mailbox
 from quitmt.protocols import GeneratorTraits
-from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
+from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +58,16 @@ class BergamotGenerator:
         other._start(sampling)
         return other
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Yield each ask's candidates in one draw, as soon as they are complete."""
-        for ask in asks:
-            if not 0 <= ask.start <= ask.stop:
-                raise UsageError(f"cannot draw candidates {ask.start} to {ask.stop} of segment {ask.segment.id!r}")
+        for request in requests:
+            if not 0 <= request.start <= request.stop:
+                raise UsageError(
+                    f"cannot draw candidates {request.start} to {request.stop} of segment {request.segment.id!r}"
+                )
         answers = Mailbox[Draw | None]()
 
-        orders = [_Order(ask, answers.put) for ask in asks]
+        orders = [_Order(request, answers.put) for request in requests]
         try:
             self._worker.submit(self._part, orders)
             for _ in orders:
@@ -78,7 +80,7 @@ class BergamotGenerator:
     async def warm(self) -> None:
         """Draw a little, so that all kernels are compiled."""
         segment = Segment("warm-up", "One two.")
-        async for _ in self.draw([Ask(segment, 0, 2)]):
+        async for _ in self.draw([Request(segment, 0, 2)]):
             self.close(segment)
 
     def unknown(self, source: str) -> str:
@@ -93,10 +95,10 @@ class BergamotGenerator:
 class _Order:
     """An ask, and whom to answer."""
 
-    __slots__ = ("answer", "answered", "ask")
+    __slots__ = ("answer", "answered", "request")
 
-    def __init__(self, ask: Ask, answer: Answer) -> None:
-        self.ask, self.answer, self.answered = ask, answer, False
+    def __init__(self, request: Request, answer: Answer) -> None:
+        self.request, self.answer, self.answered = request, answer, False
 
     def reply(self, draw: Draw | None) -> None:
         self.answered = True
@@ -107,7 +109,7 @@ class _Answered(Protocol):
     """An ask that is complete."""
 
     @property
-    def ask(self) -> Ask: ...
+    def request(self) -> Request: ...
     @property
     def candidates(self) -> Sequence[Candidate | None]: ...
     @property
@@ -132,14 +134,14 @@ class _Part:
 
     def admit(self, orders: Sequence[_Order]) -> None:
         for order in orders:
-            ask = order.ask
-            if ask.start == ask.stop:
-                order.reply(Draw(ask.segment, ask.start, ()))
+            request = order.request
+            if request.start == request.stop:
+                order.reply(Draw(request.segment, request.start, ()))
                 continue
             try:
-                self.orders[self.sampler.admit(ask)] = order
+                self.orders[self.sampler.admit(request)] = order
             except Exception as error:
-                order.reply(_failed(ask, error))
+                order.reply(_failed(request, error))
 
     def abort(self, orders: Sequence[_Order]) -> None:
         unwanted = [number for number, order in self.orders.items() if order in orders]
@@ -156,7 +158,7 @@ class _Part:
         log.debug("the sampler failed", exc_info=error)
         self.sampler = self._make()
         for order in self.orders.values():
-            order.reply(_failed(order.ask, error))
+            order.reply(_failed(order.request, error))
         self.orders.clear()
 
 
@@ -216,10 +218,10 @@ class _Worker:
 
 def _drawn(answered: _Answered) -> Draw:
     candidates = tuple(candidate for candidate in answered.candidates if candidate is not None)
-    return Draw(answered.ask.segment, answered.ask.start, candidates, answered.seconds, ended=answered.ended)
+    return Draw(answered.request.segment, answered.request.start, candidates, answered.seconds, ended=answered.ended)
 
 
-def _failed(ask: Ask, error: Exception) -> Draw:
+def _failed(request: Request, error: Exception) -> Draw:
     if not isinstance(error, QuitmtError):
-        error = GenerationError(f"sampling segment {ask.segment.id!r} failed: {error!r}")
-    return Draw(ask.segment, ask.start, (), error=error)
+        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {error!r}")
+    return Draw(request.segment, request.start, (), error=error)

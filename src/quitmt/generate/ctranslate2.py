@@ -40,10 +40,10 @@ from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, lo
 from quitmt.generate.decoding.translator import TranslatorModel
 from quitmt.generate.decoding.worker import Piece, Worker, failed
 from quitmt.protocols import GeneratorTraits
-from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
 from quitmt.streams import stream
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
+from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -117,9 +117,9 @@ class CTranslate2Generator:
         other._worker = self._worker.beside(_Engine(self._model, sampling))
         return other
 
-    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
-        return self._worker.draw(asks)
+        return self._worker.draw(requests)
 
     def unknown(self, source: str) -> str:
         """The characters that the vocabulary lacks."""
@@ -149,29 +149,29 @@ class _Engine:
         return [draw(piece) for piece in pieces]
 
     def _draw(self, piece: Piece) -> Draw:
-        ask, started = piece.ask, time.perf_counter()
+        request, started = piece.request, time.perf_counter()
         candidates: list[Candidate] = []
         try:
-            for number in range(chunk_of(ask.start), chunk_of(ask.stop - 1) + 1):
+            for number in range(chunk_of(request.start), chunk_of(request.stop - 1) + 1):
                 if not piece.wanted():
                     break
-                candidates += self._chunk(ask.segment, number)
+                candidates += self._chunk(request.segment, number)
         except Exception as error:
             log.debug("drawing a chunk failed", exc_info=error)
-            return failed(ask, error)
-        first = bounds(chunk_of(ask.start)).start
-        chosen = tuple(candidates[ask.start - first : ask.stop - first])
-        return Draw(ask.segment, ask.start, chosen, time.perf_counter() - started)
+            return failed(request, error)
+        first = bounds(chunk_of(request.start)).start
+        chosen = tuple(candidates[request.start - first : request.stop - first])
+        return Draw(request.segment, request.start, chosen, time.perf_counter() - started)
 
     def _hypotheses(self, piece: Piece) -> Draw:
-        ask, started = piece.ask, time.perf_counter()
+        request, started = piece.request, time.perf_counter()
         try:
-            found = self._chunk(ask.segment, 0) if piece.wanted() else ()
+            found = self._chunk(request.segment, 0) if piece.wanted() else ()
         except Exception as error:
             log.debug("searching failed", exc_info=error)
-            return failed(ask, error)
-        chosen, ended = found[ask.start : ask.stop], ask.stop >= len(found)
-        return Draw(ask.segment, ask.start, chosen, time.perf_counter() - started, ended=ended)
+            return failed(request, error)
+        chosen, ended = found[request.start : request.stop], request.stop >= len(found)
+        return Draw(request.segment, request.start, chosen, time.perf_counter() - started, ended=ended)
 
     def _chunk(self, segment: Segment, number: int) -> Chunk:
         key = (segment, number)

@@ -17,7 +17,7 @@ from quitmt.errors import GenerationError, UsageError
 from quitmt.loops.call import in_thread
 from quitmt.loops.faults import FAULTS, Carried, blamed, is_cancellation, started
 from quitmt.protocols import Generator
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 Candidates = Iterable[str | Candidate]
 Sample = Callable[[str, int, int], Candidates | Awaitable[Candidates]]
@@ -39,8 +39,8 @@ class FunctionGenerator:
         self.signature = f"function:{name or getattr(sample, '__qualname__', type(sample).__name__)}"
         self._running: dict[asyncio.Task[Draw], Segment] = {}
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        tasks = {started(self._draw(ask)): ask.segment for ask in asks}
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        tasks = {started(self._draw(request)): request.segment for request in requests}
         self._running |= tasks
         try:
             for done in asyncio.as_completed(tasks):
@@ -52,23 +52,23 @@ class FunctionGenerator:
                 self._running.pop(task, None)
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _draw(self, ask: Ask) -> Draw:
+    async def _draw(self, request: Request) -> Draw:
         start = time.perf_counter()
         try:
-            candidates = [_candidate(one) for one in await self._call(ask)]
-            if not candidates and ask.start == 0:
+            candidates = [_candidate(one) for one in await self._call(request)]
+            if not candidates and request.start == 0:
                 raise ValueError("it gave no candidates")
         except FAULTS as error:
             if is_cancellation(error):
                 raise
-            reason = blamed(GenerationError, f"segment {ask.segment.id}: sampling failed", error)
-            return Draw(ask.segment, ask.start, (), error=reason)
-        wanted = ask.stop - ask.start
+            reason = blamed(GenerationError, f"segment {request.segment.id}: sampling failed", error)
+            return Draw(request.segment, request.start, (), error=reason)
+        wanted = request.stop - request.start
         seconds = time.perf_counter() - start
-        return Draw(ask.segment, ask.start, tuple(candidates[:wanted]), seconds, ended=len(candidates) < wanted)
+        return Draw(request.segment, request.start, tuple(candidates[:wanted]), seconds, ended=len(candidates) < wanted)
 
-    async def _call(self, ask: Ask) -> Candidates:
-        arguments = (ask.segment.source, ask.start, ask.stop)
+    async def _call(self, request: Request) -> Candidates:
+        arguments = (request.segment.source, request.start, request.stop)
         # A coroutine function only makes its coroutine here; what takes long is awaited below.
         is_quick = inspect.iscoroutinefunction(self._sample)
         called = self._sample(*arguments) if is_quick else await in_thread(self._sample, *arguments)

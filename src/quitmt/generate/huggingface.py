@@ -27,9 +27,9 @@ from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.protocols import GeneratorTraits
-from quitmt.remarks import unknown_characters
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
+from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +109,9 @@ class HuggingFaceGenerator:
         other._worker = self._worker.beside(other._sampler)
         return other
 
-    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order, in one draw or several."""
-        return self._worker.draw(asks)
+        return self._worker.draw(requests)
 
     def unknown(self, source: str) -> str:
         """The characters that the vocabulary lacks."""

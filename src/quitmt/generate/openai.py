@@ -37,7 +37,7 @@ from quitmt.generate.remote.link import Refused
 from quitmt.generate.remote.refusals import explained
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +145,10 @@ class OpenAIGenerator:
                 raise self._explained(refused[0], segment)
             await self._post(segment, 0, 1)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         answers: asyncio.Queue[Draw | asyncio.Task[None]] = asyncio.Queue()
         async with self._client.connected():
-            tasks = [self._start(ask, answers) for ask in asks]
+            tasks = [self._start(request, answers) for request in requests]
             try:
                 running = len(tasks)
                 while running:
@@ -170,28 +170,28 @@ class OpenAIGenerator:
             with suppress(RuntimeError):  # its loop may be closed
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def _start(self, ask: Ask, answers: asyncio.Queue[Draw | asyncio.Task[None]]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._serve(ask, answers.put_nowait))
-        tasks = self._tasks.setdefault(id(ask.segment), set())
+    def _start(self, request: Request, answers: asyncio.Queue[Draw | asyncio.Task[None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._serve(request, answers.put_nowait))
+        tasks = self._tasks.setdefault(id(request.segment), set())
         tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
             tasks.discard(task)
-            if not tasks and self._tasks.get(id(ask.segment)) is tasks:
-                del self._tasks[id(ask.segment)]
+            if not tasks and self._tasks.get(id(request.segment)) is tasks:
+                del self._tasks[id(request.segment)]
             answers.put_nowait(task)
 
         task.add_done_callback(done)
         return task
 
-    async def _serve(self, ask: Ask, put: Callable[[Draw], None]) -> None:
+    async def _serve(self, request: Request, put: Callable[[Draw], None]) -> None:
         """All requests of an ask. The first that fails for good cancels the others."""
-        errand = Errand(ask, put)
+        errand = Errand(request, put)
         try:
             async with asyncio.TaskGroup() as group:
-                self._want(errand, group, ask.start, ask.stop)
+                self._want(errand, group, request.start, request.stop)
         except* QuitmtError as errors:
-            put(Draw(ask.segment, ask.start, (), error=_first(errors)))
+            put(Draw(request.segment, request.start, (), error=_first(errors)))
 
     def _want(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop are wanted. A task sends one request after the other, for an ask may be endless."""
@@ -213,19 +213,19 @@ class OpenAIGenerator:
 
     async def _request(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
         """Candidates start..stop: what comes is passed on, what does not is asked for again."""
-        choices, seconds = await self._post(errand.ask.segment, start, stop)
+        choices, seconds = await self._post(errand.request.segment, start, stop)
         self._learn(stop - start, len(choices))
-        candidates = {start + i: self._candidate(errand.ask.segment, choice) for i, choice in choices.items()}
+        candidates = {start + i: self._candidate(errand.request.segment, choice) for i, choice in choices.items()}
         for first, last in stretches(sorted(candidates)):
             found = tuple(candidates[index] for index in range(first, last))
-            errand.deliver(Draw(errand.ask.segment, first, found, seconds * len(found) / len(candidates)))
+            errand.deliver(Draw(errand.request.segment, first, found, seconds * len(found) / len(candidates)))
         for first, last in stretches([index for index in range(start, stop) if index not in candidates]):
             self._want(errand, group, first, last)
 
-    def _learn(self, asked: int, came: int) -> None:
+    def _learn(self, requested: int, came: int) -> None:
         if came > 1:
             self._known.counts = True
-        elif asked > 1 and self._known.counts is None:
+        elif requested > 1 and self._known.counts is None:
             self._known.counts = False
             log.info("the server gives one choice a request, whatever is asked for: asking one by one")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Container, Iterable, Iterator, Sequen
 from dataclasses import replace
 
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Draw, RecordedPool, Segment
+from quitmt.types import Draw, RecordedPool, Request, Segment
 
 
 class RecordedGenerator:
@@ -38,11 +38,13 @@ class RecordedGenerator:
         pool = self._pools.get(segment.id)
         return None if pool is None else len(pool.candidates)
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
-        for ask in asks:
-            pool = self._pools[ask.segment.id]
-            found, ended = pool.candidates[ask.start : ask.stop], ask.stop >= len(pool.candidates)
-            yield Draw(ask.segment, ask.start, found, ended=ended, anchors=None if ask.start else pool.anchors)
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        for request in requests:
+            pool = self._pools[request.segment.id]
+            found, ended = pool.candidates[request.start : request.stop], request.stop >= len(pool.candidates)
+            yield Draw(
+                request.segment, request.start, found, ended=ended, anchors=None if request.start else pool.anchors
+            )
 
     def close(self, segment: Segment) -> None:
         self._pools.pop(segment.id, None)

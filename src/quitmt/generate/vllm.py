@@ -29,7 +29,7 @@ from quitmt.loops.background import BackgroundLoop
 from quitmt.loops.mailbox import Mailbox
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,10 @@ class VllmGenerator:
         # Its finaliser would do that again at exit, when the modules that it needs are gone.
         self._engine.shutdown = lambda *_, **__: None
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         answers, requests, running = Mailbox[Draw | None](), list[Any](), 0
         chunk = 1 if self._sampling.greedy else CHOICES
-        parts, most = _parts(asks, chunk), max(1, self._sequences // chunk)
+        parts, most = _parts(requests, chunk), max(1, self._sequences // chunk)
         closed: set[int] = set()
         self._draws.append(closed)
         try:
@@ -146,29 +146,29 @@ class VllmGenerator:
             await self._engine.abort(list(numbers))
             await asyncio.sleep(0.01)
 
-    async def _request(self, ask: Ask, answer: Any) -> None:
-        number, start = f"{ask.segment.id}-{next(self._numbers)}", time.perf_counter()
-        running = self._running.setdefault(id(ask.segment), set())
+    async def _request(self, request: Request, answer: Any) -> None:
+        number, start = f"{request.segment.id}-{next(self._numbers)}", time.perf_counter()
+        running = self._running.setdefault(id(request.segment), set())
         running.add(number)
         try:
-            outputs = await self._generate(ask, number)
-            answer(None if outputs is None else self._drawn(ask, outputs, time.perf_counter() - start))
+            outputs = await self._generate(request, number)
+            answer(None if outputs is None else self._drawn(request, outputs, time.perf_counter() - start))
         except QuitmtError as error:
-            answer(Draw(ask.segment, ask.start, (), error=error))
+            answer(Draw(request.segment, request.start, (), error=error))
         except Exception as error:
             log.debug("vLLM failed", exc_info=error)
-            reason = GenerationError(f"segment {ask.segment.id}: vLLM failed: {type(error).__name__}: {error}")
-            answer(Draw(ask.segment, ask.start, (), error=reason))
+            reason = GenerationError(f"segment {request.segment.id}: vLLM failed: {type(error).__name__}: {error}")
+            answer(Draw(request.segment, request.start, (), error=reason))
         finally:
             running.discard(number)
-            if not running and self._running.get(id(ask.segment)) is running:
-                del self._running[id(ask.segment)]
+            if not running and self._running.get(id(request.segment)) is running:
+                del self._running[id(request.segment)]
 
-    async def _generate(self, ask: Ask, number: str) -> list[Any] | None:
+    async def _generate(self, request: Request, number: str) -> list[Any] | None:
         """The finished choices of one request; None if it was aborted."""
         final = None
-        prompt = {"prompt_token_ids": self._tokens(ask.segment)}
-        async for output in self._engine.generate(prompt, self._parameters(ask), number, priority=-ask.start):
+        prompt = {"prompt_token_ids": self._tokens(request.segment)}
+        async for output in self._engine.generate(prompt, self._parameters(request), number, priority=-request.start):
             final = output
         if final is None:
             return None
@@ -194,32 +194,34 @@ class VllmGenerator:
             )
         return tokens
 
-    def _parameters(self, ask: Ask) -> Any:
+    def _parameters(self, request: Request) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         sampling = self._sampling
         return SamplingParams(
-            n=ask.stop - ask.start,
+            n=request.stop - request.start,
             temperature=sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=0 if sampling.top_k is None else sampling.top_k,
             min_p=sampling.min_p or 0.0,
-            seed=None if sampling.greedy else sampling.seeded(ask.segment.seed).seed_of(ask.segment.id, ask.start),
+            seed=None
+            if sampling.greedy
+            else sampling.seeded(request.segment.seed).seed_of(request.segment.id, request.start),
             max_tokens=self._max_tokens,
             logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
-    def _drawn(self, ask: Ask, outputs: list[Any], seconds: float) -> Draw:
+    def _drawn(self, request: Request, outputs: list[Any], seconds: float) -> Draw:
         candidates = tuple(
             Candidate(
-                cleaned(output.text, ask.segment.source) if self._clean else output.text,
+                cleaned(output.text, request.segment.source) if self._clean else output.text,
                 output.cumulative_logprob,
                 len(output.token_ids),
             )
             for output in outputs
         )
-        return Draw(ask.segment, ask.start, candidates, seconds)
+        return Draw(request.segment, request.start, candidates, seconds)
 
 
 def _refuse(sampling: Sampling) -> None:
@@ -229,11 +231,11 @@ def _refuse(sampling: Sampling) -> None:
         raise UsageError(f"vLLM applies min-p before top-p, so {both} would not mean the same", hint="give one of them")
 
 
-def _parts(asks: Sequence[Ask], size: int) -> Iterator[Ask]:
+def _parts(requests: Sequence[Request], size: int) -> Iterator[Request]:
     """What each request asks for: the segments that are further along first, each in order."""
-    for ask in sorted(asks, key=lambda ask: -ask.start):
-        for start in range(ask.start, ask.stop, size):
-            yield Ask(ask.segment, start, min(start + size, ask.stop))
+    for request in sorted(requests, key=lambda request: -request.start):
+        for start in range(request.start, request.stop, size):
+            yield Request(request.segment, start, min(start + size, request.stop))
 
 
 async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> tuple[Any, Any, int]:

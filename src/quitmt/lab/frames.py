@@ -5,7 +5,7 @@ A replay never samples and never scores: everything it needs is in these arrays,
 Invariants:
 - ``best[s, n - 1]`` is the index of the winner among the first n candidates of segment s, ``score[s, n - 1]`` its score
   there: exactly what a live run over the same pool would have seen. Where a pool has fewer than n candidates, its last
-  standing is repeated.
+  snapshot is repeated.
 - Seconds that were measured live and seconds estimated from a replay never meet in one column: ``RuleSeconds`` says
   which they are.
 """

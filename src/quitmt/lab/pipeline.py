@@ -157,12 +157,12 @@ def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages) -
     if find_spec("matplotlib") is None:
         raise MissingExtra("the lab's figures need matplotlib", hint="pip install 'quitmt[lab]'")
     beyond.check(study)
-    for name, asked in (("dataset", study.paper.dataset), ("model", study.paper.model)):
+    for name, requested in (("dataset", study.paper.dataset), ("model", study.paper.model)):
         known = {row[name] for row in printed.table("results")}
-        if asked is None and (study.paper.dataset or study.paper.model):
+        if requested is None and (study.paper.dataset or study.paper.model):
             raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
-        if asked is not None and asked not in known:
-            raise unknown(f"{name} of the paper", asked, known)
+        if requested is not None and requested not in known:
+            raise unknown(f"{name} of the paper", requested, known)
     given = NOTHING if study.model.pools is None else Given(RecordedGenerator())
     if study.model.pools is None:
         generate.check_anchors(study.model.name, parse(study.baselines.anchors))

@@ -4,7 +4,7 @@ The score is exp(mean log P(source token | candidate)), the end-of-sentence mark
 probability of a token, between 0 and 1. The source's tokens are forced, at temperature 1 with nothing cut off.
 
 A candidate that only copies the source scores 0, below everything else: a model recovers a source best from itself
-(docs/decisions/0011-copies.md). Names, numbers, code and single words are no copies (``quitmt.remarks.is_copy``).
+(docs/decisions/0011-copies.md). Names, numbers, code and single words are no copies (``quitmt.warnings.is_copy``).
 
 Invariant: a pair's score does not depend on the other pairs, to the last bit.
 """
@@ -20,8 +20,8 @@ from quitmt.bergamot.models import load
 from quitmt.bergamot.network import START, Bounds
 from quitmt.bergamot.output import log_normalisers
 from quitmt.protocols import EstimatorTraits
-from quitmt.remarks import is_copy
 from quitmt.types import Candidate, Segment
+from quitmt.warnings import is_copy
 
 ROWS_A_BATCH = 1024
 """Tokens, of both sides together, that go through the network at once: what bounds the memory."""

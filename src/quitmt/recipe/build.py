@@ -113,8 +113,8 @@ def build(recipe: Recipe, given: Given = NOTHING) -> Built:
         )
     elif granted and whole.stop.max_loss is not None:
         auto.tell_basis(title_of(recipe, given), sampled)
-    if granted and granted.remark:
-        log.warning(said(granted.remark))
+    if granted and granted.warning:
+        log.warning(said(granted.warning))
     return Built(_named(whole, given, granted), generator, reranker, rule, granted)
 
 

@@ -206,8 +206,8 @@ def _check_profile(calibrated: Mapping[str, Any], recipe: Recipe) -> None:
     for name in ("name", "variant", "support", "filter", "keep"):
         if theirs.get(name) != own.get(name):
             hint = "rerank as it was calibrated, or calibrate again"
-            asked = f"{setting(f'rerank.{name}')} is {own.get(name)}"
-            raise UsageError(f"{asked}, and {setting('stop.profile')} was made for {theirs.get(name)}", hint=hint)
+            requested = f"{setting(f'rerank.{name}')} is {own.get(name)}"
+            raise UsageError(f"{requested}, and {setting('stop.profile')} was made for {theirs.get(name)}", hint=hint)
 
 
 def _check_run(recipe: Recipe) -> None:
@@ -228,7 +228,7 @@ class _Any:
     signature = "any"
     traits = GeneratorTraits(recorded=True)
 
-    def draw(self, asks: Any) -> Any:
+    def draw(self, requests: Any) -> Any:
         raise AssertionError("nothing is drawn from it")
 
     def close(self, segment: Any) -> None:

@@ -157,7 +157,7 @@ class StopRecipe:
         metavar="N", group=STOPPING,
     )  # fmt: skip
     profile: str | None = declared(
-        None, "auto: the rule that keeps the promise of quitmt calibrate", flag="--profile", metavar="FILE",
+        None, "auto: the rule that keeps the guarantee of quitmt calibrate", flag="--profile", metavar="FILE",
         group=STOPPING,
     )  # fmt: skip
     k: int | None = declared(

@@ -71,7 +71,7 @@ class Reranking:
         if self.by_pool:
             kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
             return RerankerTraits(
-                kind, needs_source=needs_source, standings_cost=True, takes_anchors=True, comparable=False
+                kind, needs_source=needs_source, snapshots_cost=True, takes_anchors=True, comparable=False
             )
         if self.kind == "qe":
             return RerankerTraits(
@@ -85,7 +85,7 @@ class Reranking:
             return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
         if self.variant != "exact":
             return RerankerTraits(
-                "mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4, takes_anchors=True
+                "mbr", needs_source=needs_source, snapshots_cost=True, segments_at_once=4, takes_anchors=True
             )
         return RerankerTraits(
             "mbr",

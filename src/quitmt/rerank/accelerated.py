@@ -1,7 +1,7 @@
 """MBR by methods that compute fewer utilities: the reranker they share.
 
 A method looks at the first n candidates of a segment and says how good each distinct text of them is, by fewer
-utilities than all; the winner is the best of them (ties: the lowest index). At each standing it is run on those n
+utilities than all; the winner is the best of them (ties: the lowest index). At each snapshot it is run on those n
 alone, with the segment's own random stream, and utilities that were computed before are not computed again: the winner
 after n candidates is that of the method on those n, whatever the steps in which the pool grew.
 
@@ -21,7 +21,7 @@ from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTrai
 from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
 from quitmt.rerank.cells import Cells, Floats, encode_new, failed
 from quitmt.rerank.ranked import best_first
-from quitmt.types import Effort, Segment, Standing
+from quitmt.types import Effort, Segment, Snapshot
 
 
 class Method(Protocol):
@@ -48,9 +48,9 @@ class Accelerated(Generic[Arena]):
         method.check(utility)
         self.utility, self.method, self.support, self.scores_with = utility, method, support, (utility,)
         needs_source = traits_of(utility, UtilityTraits).needs_source
-        # A method is run anew for each standing.
+        # A method is run anew for each snapshot.
         self.traits = RerankerTraits(
-            "mbr", needs_source=needs_source, standings_cost=True, segments_at_once=4, takes_anchors=True
+            "mbr", needs_source=needs_source, snapshots_cost=True, segments_at_once=4, takes_anchors=True
         )
         self.signature = f"mbr:{utility.signature}|{method.signature}{field(support)}"
 
@@ -64,7 +64,7 @@ class Accelerated(Generic[Arena]):
     def effort(self, state: Cells[Arena]) -> Effort:
         return state.effort
 
-    def extend(self, updates: Sequence[Update[Cells[Arena]]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[Cells[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         starts = [update.state.size for update in updates]
         for update in updates:
             update.state.add(update.candidates, update.anchors)
@@ -72,7 +72,7 @@ class Accelerated(Generic[Arena]):
             return [*errors]
         return [self._walk(update, start) for update, start in zip(updates, starts, strict=True)]
 
-    def _walk(self, update: Update[Cells[Arena]], start: int) -> list[Standing] | QuitmtError:
+    def _walk(self, update: Update[Cells[Arena]], start: int) -> list[Snapshot] | QuitmtError:
         cells = update.state
         ends = [*range(start + update.stride, cells.size, update.stride), cells.size] if cells.size > start else []
         try:
@@ -80,11 +80,11 @@ class Accelerated(Generic[Arena]):
         except FAULTS as error:
             return failed(cells, error)
 
-    def _stand(self, cells: Cells[Arena], size: int) -> Standing:
+    def _stand(self, cells: Cells[Arena], size: int) -> Snapshot:
         estimates = self.method.estimate(cells, size)
         cells.ranking = list(zip(cells.index(size).tolist(), estimates.tolist(), strict=True))
         best = best_of(estimates, cells.precedence(size))
         score = float(estimates[best])
         if cells.others and np.isneginf(score):  # a single sample, and no anchor but itself
             score = float(cells.pairs(np.array([best]), np.array([best]))[0])
-        return Standing(size, int(cells.index(size)[best]), score)
+        return Snapshot(size, int(cells.index(size)[best]), score)

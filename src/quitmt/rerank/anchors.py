@@ -41,7 +41,7 @@ def field(support: Support) -> str:
 
 
 def check_first(segment: Segment, anchors: Sequence[Candidate], begun: Any) -> None:
-    """Refuse anchors of a pool that has candidates already: standings without them have been given."""
+    """Refuse anchors of a pool that has candidates already: snapshots without them have been given."""
     if anchors and begun:
         hint = "give them with its first candidates"
         raise RerankError(f"segment {segment.id}: anchors came after the pool had begun", hint=hint)

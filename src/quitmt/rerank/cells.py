@@ -53,7 +53,7 @@ class Cells(Generic[Arena]):
         self.evaluations = 0
         """Utilities computed, those of a method's own references (centroids, means) included."""
         self.notes: dict[Any, Any] = {}
-        """What a method wants to keep from one standing to the next."""
+        """What a method wants to keep from one snapshot to the next."""
         self.ranking: list[tuple[int, float]] = []
         """What a method said last of each distinct text, by the index of its candidate."""
         self._values: Floats = np.empty((0, 0))

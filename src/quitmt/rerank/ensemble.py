@@ -1,6 +1,6 @@
 """Several rerankers as one, where their scores are made comparable within each pool.
 
-At each standing every reranker scores the candidates so far; a candidate's score is the weighted sum of
+At each snapshot every reranker scores the candidates so far; a candidate's score is the weighted sum of
 
 - ``scaled``: its scores in standard deviations from the mean of the samples (0 where all samples are equally good);
 - ``rank``: the share of the samples that it beats, equals (itself among them) by half.
@@ -8,7 +8,7 @@ At each standing every reranker scores the candidates so far; a candidate's scor
 Samples count as often as they occur. A candidate that a reranker cannot judge, such as a single sample in MBR, is the
 last one for it. Ties: anchors in their order, then the lowest index.
 
-Invariant: a standing is computed from the rerankers' scores at that size alone, so it does not depend on the steps in
+Invariant: a snapshot is computed from the rerankers' scores at that size alone, so it does not depend on the steps in
 which the pool grew.
 """
 
@@ -27,7 +27,7 @@ from quitmt.rerank.anchors import best_of, precedence
 from quitmt.rerank.ranked import best_first
 from quitmt.rerank.terms import BY_POOL, Way
 from quitmt.signature import field
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ class Ensemble:
         self.traits = RerankerTraits(
             traits[0].kind,
             needs_source=any(one.needs_source for one in traits),
-            standings_cost=True,
+            snapshots_cost=True,
             takes_anchors=all(one.takes_anchors for one in traits),
             comparable=False,
         )
@@ -90,8 +90,8 @@ class Ensemble:
     def ranked(self, state: Members) -> list[tuple[int, float]]:
         return best_first(state.scored)
 
-    def extend(self, updates: Sequence[Update[Members]]) -> list[list[Standing] | QuitmtError]:
-        found: list[list[Standing] | QuitmtError] = [[] for _ in updates]
+    def extend(self, updates: Sequence[Update[Members]]) -> list[list[Snapshot] | QuitmtError]:
+        found: list[list[Snapshot] | QuitmtError] = [[] for _ in updates]
         anchored = [(place, Update(one.state, (), one.stride, one.anchors)) for place, one in enumerate(updates)]
         self._round([(place, one) for place, one in anchored if one.anchors], found)
         most = max((math.ceil(len(one.candidates) / one.stride) for one in updates), default=0)
@@ -104,8 +104,8 @@ class Ensemble:
             self._round(parts, found)
         return found
 
-    def _round(self, parts: Sequence[tuple[int, Update[Members]]], found: list[list[Standing] | QuitmtError]) -> None:
-        """Give every reranker one stride of each segment, all segments in one call, and take its standing."""
+    def _round(self, parts: Sequence[tuple[int, Update[Members]]], found: list[list[Snapshot] | QuitmtError]) -> None:
+        """Give every reranker one stride of each segment, all segments in one call, and take its snapshot."""
         for number, reranker in enumerate(self._rerankers):
             own = [
                 (place, Update(one.state.states[number], one.candidates, one.stride, one.anchors))
@@ -116,13 +116,13 @@ class Ensemble:
                 if isinstance(result, QuitmtError):
                     found[place] = result
         for place, one in parts:
-            standings = found[place]
-            if not isinstance(standings, QuitmtError):
+            snapshots = found[place]
+            if not isinstance(snapshots, QuitmtError):
                 one.state.add(one.candidates, one.anchors)
                 if one.candidates:
-                    standings.append(self._stand(one.state))
+                    snapshots.append(self._stand(one.state))
 
-    def _stand(self, state: Members) -> Standing:
+    def _stand(self, state: Members) -> Snapshot:
         index, copies = _in_order(state)
         total = np.zeros(len(index))
         for reranker, own, weight in zip(self._rerankers, state.states, self._weights, strict=True):
@@ -130,7 +130,7 @@ class Ensemble:
             total += weight * (_ranks(scores, copies) if self._way == "rank" else _scaled(scores, copies))
         state.scored = list(zip(index.tolist(), total.tolist(), strict=True))
         best = best_of(total, precedence(index, state.anchors))
-        return Standing(state.size, int(index[best]), float(total[best]))
+        return Snapshot(state.size, int(index[best]), float(total[best]))
 
 
 def _in_order(state: Members) -> tuple[Ints, Ints]:

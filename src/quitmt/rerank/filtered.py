@@ -8,8 +8,8 @@ therefore taken anew, in index order, from utilities that are kept.
 If no sample is kept, there is no judge: the best anchor by QE wins. Its score is its utility with itself, as that of a
 single sample is: a number on the scale of the others, which says that nothing is known.
 
-Invariants: a standing is that of the method on those candidates alone, bit for bit if the utility's numbers do not
-depend on the texts around; only texts that are kept at some standing are ever encoded and compared.
+Invariants: a snapshot is that of the method on those candidates alone, bit for bit if the utility's numbers do not
+depend on the texts around; only texts that are kept at some snapshot are ever encoded and compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, 
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 KEEP = 64
 
@@ -53,7 +53,7 @@ theirs. An anchor whose text is among the kept samples counts as a sample. Witho
 class KeptPool(Generic[Arena]):
     """One segment's candidates so far: those that are kept, and the utilities of all that were."""
 
-    __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "standing")
+    __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "snapshot")
 
     def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
         self.scored = Scored(segment)
@@ -65,7 +65,7 @@ class KeptPool(Generic[Arena]):
         """(minus the score, what comes first among equals, text), the best first."""
         self.means: dict[int, tuple[int, float]] = {}
         """Of the last cut, by the number of a text: its index and its score."""
-        self.standing: tuple[Cut, int, float] | None = None
+        self.snapshot: tuple[Cut, int, float] | None = None
         """The last cut, and what MBR said of it: the best index and its score."""
 
     def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate], keep: int) -> None:
@@ -93,10 +93,10 @@ class KeptPool(Generic[Arena]):
         ]
         return [(index, self.pairs.add(text, index)) for index, text in indexed]
 
-    def stand(self, size: int, cut: Cut) -> Standing:
-        if self.standing is None or self.standing[0] != cut:
-            self.standing = cut, *self._best(cut)
-        return Standing(size, *self.standing[1:])
+    def stand(self, size: int, cut: Cut) -> Snapshot:
+        if self.snapshot is None or self.snapshot[0] != cut:
+            self.snapshot = cut, *self._best(cut)
+        return Snapshot(size, *self.snapshot[1:])
 
     def _best(self, cut: Cut) -> tuple[int, float]:
         """The index of the best one of a cut, and its score."""
@@ -149,7 +149,7 @@ class Filtered(Generic[Arena]):
     def effort(self, state: KeptPool[Arena]) -> Effort:
         return Effort(state.pairs.compared**2, (state.size + state.anchors) ** 2, state.pairs.compared)
 
-    def extend(self, updates: Sequence[Update[KeptPool[Arena]]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[KeptPool[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         found = self._quality.score(
             [(update.state.scored, [*update.anchors, *update.candidates]) for update in updates]
         )
@@ -167,7 +167,7 @@ class Filtered(Generic[Arena]):
         ]
 
     def _cuts(self, update: Update[KeptPool[Arena]], scores: list[float]) -> list[tuple[int, Cut]]:
-        """What is kept at each standing: after each ``stride`` candidates and after the last."""
+        """What is kept at each snapshot: after each ``stride`` candidates and after the last."""
         state, cuts, anchors = update.state, [], len(update.anchors)
         state.take_anchors(scores[:anchors], update.anchors, self._keep)
         for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):

@@ -25,7 +25,7 @@ from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
 from quitmt.rerank.rivals import rivals, sample_scores
 from quitmt.rerank.sums import add_up, leader, walk
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
 
@@ -67,12 +67,12 @@ class Pool(Generic[Arena]):
         """Of the first anchor, which is text 0: anchors come before anything else."""
         return float(VOTES) if self._trusts and self.anchors else 0.0
 
-    def standings(self, stride: int) -> list[Standing]:
-        """Walk the candidates that were added; a standing after each ``stride`` of them and after the last."""
+    def snapshots(self, stride: int) -> list[Snapshot]:
+        """Walk the candidates that were added; a snapshot after each ``stride`` of them and after the last."""
         total = len(self.pairs.first)
         appeared = max(self.summed, max(self.anchors, default=-1) + 1)
         self._catch_up()
-        utilities, found = self.pairs.utilities, list[Standing]()
+        utilities, found = self.pairs.utilities, list[Snapshot]()
         while self.walked < self.size:
             start, self.walked = self.walked, min(self.walked + stride, self.size)
             order = self.order[: self.walked]
@@ -82,7 +82,7 @@ class Pool(Generic[Arena]):
                 score = float(utilities[best, best])
             told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
             scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes, 0)
-            found.append(Standing(self.walked, int(self.index[best]), score, told, scores))
+            found.append(Snapshot(self.walked, int(self.index[best]), score, told, scores))
         return found
 
     def scores(self, size: int, texts: int) -> Floats:
@@ -136,8 +136,8 @@ class Mbr(Generic[Arena]):
         scores = state.scores(state.walked, state.summed).tolist()
         return best_first(zip(state.index[: state.summed].tolist(), scores, strict=True))
 
-    def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[Pool[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         for update in updates:
             update.state.add(update.candidates, update.anchors)
         errors = compare_new(self.utility, [update.state.pairs for update in updates])
-        return [error or update.state.standings(update.stride) for update, error in zip(updates, errors, strict=True)]
+        return [error or update.state.snapshots(update.stride) for update, error in zip(updates, errors, strict=True)]

@@ -95,7 +95,7 @@ class Prune:
 
     def _resampled(self, cells: Cells[Any], seen: int, texts: int) -> tuple[Any, Any]:
         """How often each text is in each resample of the samples seen, and each sample if that is wanted; the same at
-        every standing."""
+        every snapshot."""
         if seen not in cells.notes:
             drawn = cells.random(self.seed, seen).integers(0, seen, (self.resamples, seen))
             of_texts = _counted(np.array(cells.order[:seen])[drawn], texts)

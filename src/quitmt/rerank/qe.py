@@ -18,7 +18,7 @@ from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, 
 from quitmt.rerank.anchors import check_first
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 
 
 class Ranking:
@@ -52,8 +52,8 @@ class Ranking:
         self.values.append(score)
         self.size += 1
 
-    def standing(self) -> Standing:
-        return Standing(self.size, self.best, self.score, scores=partial(_first, self.values, self.size))
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.size, self.best, self.score, scores=partial(_first, self.values, self.size))
 
 
 class Qe:
@@ -78,25 +78,25 @@ class Qe:
         """Of all candidates of some segments, whoever wins."""
         return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
 
-    def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Snapshot] | QuitmtError]:
         found = self._quality.score(
             [(update.state.scored, [*update.anchors, *update.candidates]) for update in updates]
         )
         return [
-            scores if isinstance(scores, QuitmtError) else standings(update, scores)
+            scores if isinstance(scores, QuitmtError) else snapshots(update, scores)
             for update, scores in zip(updates, found, strict=True)
         ]
 
 
-def standings(update: Update[Any], scores: list[float]) -> list[Standing]:
+def snapshots(update: Update[Any], scores: list[float]) -> list[Snapshot]:
     """Of a ``Ranking`` that takes in the scores of an update: the anchors first, then the samples."""
     ranking: Ranking = update.state
-    found, anchors = list[Standing](), len(update.anchors)
+    found, anchors = list[Snapshot](), len(update.anchors)
     ranking.take_anchors(scores[:anchors], update.anchors)
     for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):
         ranking.take(candidate.text, score)
         if count % update.stride == 0 or count == len(update.candidates):
-            found.append(ranking.standing())
+            found.append(ranking.snapshot())
     return found
 
 

@@ -21,9 +21,9 @@ from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTrai
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.cells import block
 from quitmt.rerank.pairs import BLOCK, encode
-from quitmt.rerank.qe import Ranking, standings
+from quitmt.rerank.qe import Ranking, snapshots
 from quitmt.rerank.ranked import best_first
-from quitmt.types import Candidate, Effort, Segment, Standing
+from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 
 class SupportedRanking(Ranking, Generic[Arena]):
@@ -88,14 +88,14 @@ class SupportedMbr(Generic[Arena]):
     def ranked(self, state: SupportedRanking[Arena]) -> list[tuple[int, float]]:
         return best_first(state.first.values())
 
-    def extend(self, updates: Sequence[Update[SupportedRanking[Arena]]]) -> list[list[Standing] | QuitmtError]:
+    def extend(self, updates: Sequence[Update[SupportedRanking[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         new = [(update.state.arena, _new_texts(update)) for update in updates]
         errors = encode(self.utility, new)
         return [self._judged(update, error) for update, error in zip(updates, errors, strict=True)]
 
     def _judged(
         self, update: Update[SupportedRanking[Arena]], error: BaseException | None
-    ) -> list[Standing] | QuitmtError:
+    ) -> list[Snapshot] | QuitmtError:
         state, segment = update.state, update.state.scored.segment
         if not segment.support:
             hint = 'give a text for it to be judged by, or a list of "support" in its pool'
@@ -109,7 +109,7 @@ class SupportedMbr(Generic[Arena]):
                 return fault
             return blamed(RerankError, f"segment {segment.id}: the utility failed", fault)
         state.anchors += len(update.anchors)
-        return standings(update, scores)
+        return snapshots(update, scores)
 
 
 def _new_texts(update: Update[SupportedRanking[Arena]]) -> list[str]:

@@ -85,7 +85,7 @@ class Sentence(BaseModel):
     stop: str = Field(description="Why it stopped: stable, decided, budget, exhausted or deadline.")
     seconds: Spent
     trajectory: list[float]
-    remarks: list[str]
+    warnings: list[str]
     nbest: list[RankedText]
     signature: str
 
@@ -179,17 +179,17 @@ async def _moments(steps: asyncio.Queue[Step | None]) -> AsyncIterator[tuple[str
     while (step := await steps.get()) is not None:
         place = (step.text, step.sentence.id)
         first = [] if place in seen else [*step.anchors]
-        new, seen[place] = [*first, *step.candidates[seen.get(place, 0) :]], step.standing.size
+        new, seen[place] = [*first, *step.candidates[seen.get(place, 0) :]], step.snapshot.size
         yield (
             "moment",
             {
                 "text": step.text,
                 "sentence": step.sentence.id,
-                "size": step.standing.size,
-                "score": step.standing.score,
-                "translation": at(step.standing.best, step.anchors, step.candidates).text,
+                "size": step.snapshot.size,
+                "score": step.snapshot.score,
+                "translation": at(step.snapshot.best, step.anchors, step.candidates).text,
                 "new": [candidate.text for candidate in new],
-                "verdict": step.verdict and step.verdict.value,
+                "stop_reason": step.stop_reason and step.stop_reason.value,
             },
         )
 
@@ -247,7 +247,7 @@ def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
         "stop": outcome.stop.value,
         "seconds": {"generate": outcome.seconds.generate, "rerank": outcome.seconds.rerank},
         "trajectory": list(outcome.trajectory),
-        "remarks": list(outcome.remarks),
+        "warnings": list(outcome.warnings),
         "nbest": [asdict(one) for one in best],
         "signature": outcome.signature,
     }

@@ -27,7 +27,7 @@ from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
 from quitmt.serve.spans import Known
 from quitmt.stop.fixed import Fixed
-from quitmt.types import Candidate, Finished, Segment, Standing, Verdict
+from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 AUTO = "auto"
 SPAN_CANDIDATES = 4
@@ -44,10 +44,10 @@ class Step:
 
     text: int
     sentence: Segment
-    standing: Standing
+    snapshot: Snapshot
     anchors: Sequence[Candidate]
     candidates: Sequence[Candidate]
-    verdict: Verdict | None
+    stop_reason: StopReason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Jobs:
             done = [await ticket for ticket in tickets]
         finally:
             withdraw([tickets])
-        return [] if any(one.outcome.stop is Verdict.FAILED for one in done) else done
+        return [] if any(one.outcome.stop is StopReason.FAILED for one in done) else done
 
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
@@ -244,7 +244,7 @@ def _observer(job: Job, number: int, segment: Segment) -> Observer | None:
 def _raise_failure(finished: Finished, served: Served) -> None:
     """Half a text is no translation: if one sentence failed, the request did."""
     outcome = finished.outcome
-    if outcome.stop is not Verdict.FAILED:
+    if outcome.stop is not StopReason.FAILED:
         return
     if finished.late:
         told = f"there was no time for all sentences: {outcome.error}"

@@ -139,7 +139,7 @@ def _made(factory: Callable[..., Any], name: str, shared: dict[str, Any], option
 
 
 def _refuse_judge(factory: Callable[..., Any], name: str) -> None:
-    """A function that wants a standing is meant as the rule itself, and not as what makes one."""
+    """A function that wants a snapshot is meant as the rule itself, and not as what makes one."""
     wanted = [one.name for one in names.parameters_of(factory).values() if one.default is one.empty and _is_single(one)]
     if inspect.isroutine(factory) and not SHARED.keys() >= set(wanted):
         told = (

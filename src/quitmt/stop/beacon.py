@@ -28,7 +28,7 @@ from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 Floats = npt.NDArray[np.float64]
 FIRST = 4
@@ -61,14 +61,14 @@ class Beacon(Threshold):
         own = f"c:{text(self.cost)}|ignore:{text(self.ignore)}"
         object.__setattr__(self, "signature", f"beacon|k:{self.step}|{own}|{self._shared}")
 
-    def signal(self, standing: Standing) -> float:
-        if standing.scores is None:
+    def signal(self, snapshot: Snapshot) -> float:
+        if snapshot.scores is None:
             return math.inf
-        mean, spread = posterior(standing.scores(), _normal_quantile(self.ignore) if self.ignore else -math.inf)
+        mean, spread = posterior(snapshot.scores(), _normal_quantile(self.ignore) if self.ignore else -math.inf)
         if spread <= 0:
             return 0.0
-        heights = indices(self.budget)[standing.size]
-        return spread * math.exp(np.interp((standing.score - mean) / spread, HEIGHTS, heights))
+        heights = indices(self.budget)[snapshot.size]
+        return spread * math.exp(np.interp((snapshot.score - mean) / spread, HEIGHTS, heights))
 
 
 @kernel()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Consistency(Threshold):
         name = f"consistency|k:{self.step}|d:{text(self.doubt)}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
-    def signal(self, standing: Standing) -> float:
-        if standing.scores is None:
+    def signal(self, snapshot: Snapshot) -> float:
+        if snapshot.scores is None:
             return math.inf
-        return doubt(*leading(standing.scores()))
+        return doubt(*leading(snapshot.scores()))
 
 
 def leading(shares: npt.NDArray[np.float64]) -> tuple[int, int]:

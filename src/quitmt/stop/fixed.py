@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from quitmt.stop.window import check_count
-from quitmt.types import Standing, Verdict
+from quitmt.types import Snapshot, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Fixed:
     def open(self) -> Fixed:
         return self  # it keeps nothing, so it is its own watch
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        return Verdict.BUDGET if standing.size >= self.budget else None
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        return StopReason.BUDGET if snapshot.size >= self.budget else None
 
     def horizon(self, size: int) -> int:
         return self.budget

@@ -20,7 +20,7 @@ from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Headroom(Threshold):
         name = f"headroom|k:{self.step}|c:{text(self.share)}|top:{text(self.top)}{reach}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
-    def signal(self, standing: Standing) -> float:
-        mean = -math.inf if standing.mean is None else standing.mean
-        return float(self.room(standing.score, mean)) / standing.size
+    def signal(self, snapshot: Snapshot) -> float:
+        mean = -math.inf if snapshot.mean is None else snapshot.mean
+        return float(self.room(snapshot.score, mean)) / snapshot.size
 
     def room(self, best: Any, mean: Any) -> Any:
         """What may be left above the best score; of arrays, too."""

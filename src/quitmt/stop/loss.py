@@ -13,7 +13,7 @@ Two things may be lost by stopping after n of N candidates:
   lead it seldom beats them.
 
 The sum is in the units of the score, whatever the utility, so the threshold is something that a user can aim at. It is
-no promise (docs/anchors.md and docs/rules.md have the losses that replays came to).
+no guarantee (docs/anchors.md and docs/rules.md have the losses that replays came to).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quitmt.compiled import kernel
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Counts, Floats, Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 SURE = 8.0
 """Standard errors ahead: what can still be lost there is below 1e-16 of one of them."""
@@ -70,11 +70,11 @@ class Loss(Threshold):
         name = f"loss|k:{self.step}|l:{text(self.most)}|new:{text(self.new)}{scale}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
-    def signal(self, standing: Standing) -> float:
-        if standing.rivals is None:
+    def signal(self, snapshot: Snapshot) -> float:
+        if snapshot.rivals is None:
             return math.inf
-        rivals = standing.rivals()
-        known = standing.size / self.budget
+        rivals = snapshot.rivals()
+        known = snapshot.size / self.budget
         return self.scale * expected_loss(rivals.mean, rivals.error, rivals.top, known, self.new)
 
     def typical(self, sizes: Counts) -> Floats:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 Floats = npt.NDArray[np.float64]
 SHARE = 5
@@ -58,12 +58,12 @@ class Pandora(Threshold):
         own = f"c:{text(self.cost)}|scale:{text(self.scale)}|d:{text(self.margin)}"
         object.__setattr__(self, "signature", f"pandora|k:{self.step}|{own}|{self._shared}")
 
-    def signal(self, standing: Standing) -> float:
-        if standing.scores is None:
+    def signal(self, snapshot: Snapshot) -> float:
+        if snapshot.scores is None:
             return math.inf
-        scores = self.scale * standing.scores()
+        scores = self.scale * snapshot.scores()
         # Shifting all scores divides all rewards by one number, and changes no chance: e^r must not overflow.
-        best = self.scale * standing.score
+        best = self.scale * snapshot.score
         return expected_gain(np.exp(scores - best), self.budget, self.margin)
 
 

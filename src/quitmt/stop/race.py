@@ -19,7 +19,7 @@ from quitmt.compiled import kernel
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,10 +42,10 @@ class Race(Threshold):
         name = f"race|k:{self.step}|z:{text(self.z)}|e:{text(self.epsilon)}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
-    def signal(self, standing: Standing) -> float:
-        if standing.rivals is None:
+    def signal(self, snapshot: Snapshot) -> float:
+        if snapshot.rivals is None:
             return math.inf
-        rivals = standing.rivals()
+        rivals = snapshot.rivals()
         return worst(rivals.mean, rivals.error, self.z)
 
 

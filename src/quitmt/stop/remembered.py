@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.threshold import Counts, Floats, Threshold
-from quitmt.types import Outcome, Verdict
+from quitmt.types import Outcome, StopReason
 
 WINDOW = 256
 """Segments that are remembered."""
@@ -43,7 +43,7 @@ class Remembered:
         self._seen[row], self._scores[row] = np.nan, np.nan
         self._seen[row, :seen], self._scores[row, :seen] = outcome.signals, scores
         self._size[row], self._anchors[row] = outcome.size, outcome.anchors
-        ended = outcome.stop is Verdict.EXHAUSTED
+        ended = outcome.stop is StopReason.EXHAUSTED
         self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
         self._price[row] = spent / outcome.cost
         self._best[row] = -math.inf if outcome.score is None else outcome.score

@@ -30,7 +30,7 @@ from quitmt.signature import field as text
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.remembered import Remembered
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Outcome, Standing, Verdict
+from quitmt.types import Outcome, Snapshot, StopReason
 
 LAG = 16
 """Segments that may be in flight when one is begun."""
@@ -143,21 +143,21 @@ class _Recording:
         self.kept_signals: list[float] = []
         """A number for each look: the signal, or where signals change with what is learned, the mean score."""
 
-    def observe(self, standing: Standing) -> Verdict | None:
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
         rule = self._rule
-        if standing.size >= rule.budget:
-            return Verdict.BUDGET
-        if rule.looks_at(standing.size):
-            signal = rule.signal(standing)
-            self.kept_signals.append(self._kept(standing) if self._records_mean else min(signal, sys.float_info.max))
+        if snapshot.size >= rule.budget:
+            return StopReason.BUDGET
+        if rule.looks_at(snapshot.size):
+            signal = rule.signal(snapshot)
+            self.kept_signals.append(self._kept(snapshot) if self._records_mean else min(signal, sys.float_info.max))
             if signal <= rule.threshold:
-                return Verdict.DECIDED
-        return Verdict.DECIDED if standing.size >= self._most else None
+                return StopReason.DECIDED
+        return StopReason.DECIDED if snapshot.size >= self._most else None
 
     @staticmethod
-    def _kept(standing: Standing) -> float:
-        mean = standing.mean
-        return standing.score if mean is None else mean
+    def _kept(snapshot: Snapshot) -> float:
+        mean = snapshot.mean
+        return snapshot.score if mean is None else mean
 
     def horizon(self, size: int) -> int:
         found = self._rule.horizon(size)
@@ -210,7 +210,7 @@ class ThresholdSteering:
         return needed(self._position, self._of.lag, self._length)
 
     def _learn(self, outcome: Outcome) -> None:
-        if outcome.stop is Verdict.FAILED or not outcome.size:
+        if outcome.stop is StopReason.FAILED or not outcome.size:
             return
         spent = outcome.tokens if self._of.tokens else outcome.cost
         if spent is None:

@@ -1,6 +1,6 @@
 """What rules share that stop when a number has fallen to a threshold: when they look, and what they do then.
 
-Such a rule has a *signal*: what a standing says about how much might still be gained, the smaller the surer. All rules
+Such a rule has a *signal*: what a snapshot says about how much might still be gained, the smaller the surer. All rules
 of one kind that differ in the threshold alone look at the same signals, so one pass over recorded pools replays them
 all (the lab, ``quitmt calibrate``).
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from quitmt.errors import UsageError
 from quitmt.stop.window import check_count
-from quitmt.types import Standing, Verdict
+from quitmt.types import Snapshot, StopReason
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Threshold(ABC):
     signature: str
 
     @abstractmethod
-    def signal(self, standing: Standing) -> float:
+    def signal(self, snapshot: Snapshot) -> float:
         """Stop when it is at most the threshold."""
 
     def typical(self, sizes: Counts) -> Floats | None:
@@ -60,11 +60,11 @@ class Threshold(ABC):
     def open(self) -> Self:
         return self
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        if standing.size >= self.budget:
-            return Verdict.BUDGET
-        if self.looks_at(standing.size) and self.signal(standing) <= self.threshold:
-            return Verdict.DECIDED
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        if snapshot.size >= self.budget:
+            return StopReason.BUDGET
+        if self.looks_at(snapshot.size) and self.signal(snapshot) <= self.threshold:
+            return StopReason.DECIDED
         return None
 
     def looks_at(self, size: int) -> bool:

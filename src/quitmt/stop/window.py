@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from quitmt.errors import UsageError, place
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
-from quitmt.types import Standing, Verdict
+from quitmt.types import Snapshot, StopReason
 
 BEST, ADVANTAGE = "best", "advantage"
 MOST = 10_000_000
@@ -29,8 +29,8 @@ class Quit:
     """The rule of the paper, with its defaults.
 
     >>> watch = Quit(step=8, window=2, alpha=0.01, budget=32).open()
-    >>> [watch.observe(Standing(8 * i, 0, r)) for i, r in enumerate([0.5, 0.6, 0.7, 0.705], start=1)]
-    [None, None, None, <Verdict.STABLE: 'stable'>]
+    >>> [watch.observe(Snapshot(8 * i, 0, r)) for i, r in enumerate([0.5, 0.6, 0.7, 0.705], start=1)]
+    [None, None, None, <StopReason.STABLE: 'stable'>]
     """
 
     step: int = 8
@@ -77,29 +77,29 @@ class _Window:
     def _empty(self) -> None:
         self._length, self._low, self._high = 0, math.inf, -math.inf
 
-    def observe(self, standing: Standing) -> Verdict | None:
-        watched = standing.score if self._rule.watch == BEST else advantage(standing)
+    def observe(self, snapshot: Snapshot) -> StopReason | None:
+        watched = snapshot.score if self._rule.watch == BEST else advantage(snapshot)
         self._length += 1
         self._low = min(self._low, watched)
         self._high = max(self._high, watched)
         if self._length == self._rule.window:
             if self._high - self._low <= self._rule.alpha:
-                return Verdict.STABLE
+                return StopReason.STABLE
             self._empty()
-        return Verdict.BUDGET if standing.size >= self._rule.budget else None
+        return StopReason.BUDGET if snapshot.size >= self._rule.budget else None
 
     def horizon(self, size: int) -> int:
         span = self._rule.step * self._rule.window
         return min(self._rule.budget, (size // span + 1) * span)
 
 
-def advantage(standing: Standing) -> float:
+def advantage(snapshot: Snapshot) -> float:
     """Of the best candidate over all samples, in standard deviations; infinite if they are not told."""
-    scores = standing.scores() if standing.scores is not None else None
+    scores = snapshot.scores() if snapshot.scores is not None else None
     if scores is None:
         return math.inf
     spread = float(scores.std())
-    return (standing.score - float(scores.mean())) / spread if spread > 0 else 0.0
+    return (snapshot.score - float(scores.mean())) / spread if spread > 0 else 0.0
 
 
 def check_count(name: str, value: int) -> None:

@@ -21,7 +21,7 @@ from quitmt.evaluate.judge.engines import gemba
 from quitmt.evaluate.judge.gemba import TEMPERATURES, Gemba
 from quitmt.metrics.scorer import Example, ScorerEstimator
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Segment, Standing
+from quitmt.types import Candidate, Segment, Snapshot
 from tests.models import tiny
 from tests.servers.fake_openai import Server, scripted_server
 
@@ -204,7 +204,7 @@ def test_as_quality_estimator(tmp_path: Path) -> None:
         states = [reranker.open(Segment(name, "s")) for name in "ab"]
         good = [Candidate(text) for text in ("two", "fine", "bad")]
         found = reranker.extend([Update(states[0], good, 3), Update(states[1], [Candidate("unreadable")], 1)])
-    assert found[0] == [Standing(3, 1, 0.0)]
+    assert found[0] == [Snapshot(3, 1, 0.0)]
     assert "segment b: the score of candidate 'unreadable' is nan" in str(found[1])
 
 

@@ -67,7 +67,7 @@ ANSWERS: dict[str, tuple[str, float | None]] = {
     "praise": ("The translation is accurate and fluent. I would give it 95 points.", None),
     "headings and nothing": ("Critical:\nMajor:\nMinor:", None),
     "prose under a heading": ("Critical:\nno-error\nMajor:\nThe verb was misunderstood.\nMinor:\nno-error", None),
-    "a remark under a heading": ("Critical: no-error\nMajor: no-error\nMinor:\n- The tone could be warmer.", None),
+    "a warning under a heading": ("Critical: no-error\nMajor: no-error\nMinor:\n- The tone could be warmer.", None),
     "thinking without end": ("<think>Critical:\nno-error\nMajor:\nno-error", None),
     "severities in a sentence": ("There is a major problem with this.", None),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.decoding.worker import Piece, Worker
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 ONE, TWO = Segment("1"), Segment("2")
 
@@ -20,15 +20,15 @@ class Engine:
     batch = 4
 
     def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
-        if any(piece.ask.segment.id == "broken" for piece in pieces):
+        if any(piece.request.segment.id == "broken" for piece in pieces):
             raise ZeroDivisionError("division by zero\nin the middle")
-        return [Draw(one.ask.segment, one.ask.start, (Candidate("a"),) * one.count) for one in pieces]
+        return [Draw(one.request.segment, one.request.start, (Candidate("a"),) * one.count) for one in pieces]
 
     def forget(self, segment: Segment) -> None: ...
 
 
-async def collect(worker: Worker, *asks: Ask) -> list[Draw]:
-    return [one async for one in worker.draw(asks)]
+async def collect(worker: Worker, *requests: Request) -> list[Draw]:
+    return [one async for one in worker.draw(requests)]
 
 
 def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_waiting() -> None:
@@ -37,9 +37,9 @@ def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_w
 
     async def work() -> tuple[list[Draw], list[Draw]]:
         pieces, others = list[Draw](), list[Draw]()
-        async for one in worker.draw([Ask(ONE, 0, 1_000_000)]):
+        async for one in worker.draw([Request(ONE, 0, 1_000_000)]):
             pieces.append(one)
-            others = others or await collect(other, Ask(TWO, 0, 9))
+            others = others or await collect(other, Request(TWO, 0, 9))
             worker.close(ONE)
         return pieces, others
 
@@ -50,13 +50,13 @@ def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_w
 
 def test_a_failure_is_one_sentence_and_later_asks_go_on() -> None:
     worker = Worker(Engine(), "test")
-    [failed] = asyncio.run(collect(worker, Ask(Segment("broken"), 0, 2)))
+    [failed] = asyncio.run(collect(worker, Request(Segment("broken"), 0, 2)))
     assert isinstance(failed.error, GenerationError)
     assert str(failed.error) == "sampling segment 'broken' failed: division by zero"
-    [drawn] = asyncio.run(collect(worker, Ask(ONE, 0, 2)))
+    [drawn] = asyncio.run(collect(worker, Request(ONE, 0, 2)))
     assert len(drawn.candidates) == 2
 
 
 def test_a_range_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot draw candidates 3 to 2 of segment '1'"):
-        asyncio.run(collect(Worker(Engine(), "test"), Ask(ONE, 3, 2)))
+        asyncio.run(collect(Worker(Engine(), "test"), Request(ONE, 3, 2)))

@@ -23,7 +23,7 @@ from quitmt.generate.remote.client import Client
 from quitmt.generate.remote.link import Refused
 from quitmt.generate.remote.reading import Unusable
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Segment
+from quitmt.types import Request, Segment
 
 LIMIT = 100_000
 BOMB = gzip.compress(bytes(200_000_000), 1)
@@ -192,7 +192,7 @@ def test_log_probabilities_of_another_shape_are_unknown(content: Any) -> None:
 def test_infinity_from_a_server_is_unknown() -> None:
     text = '{"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": -Infinity}]}}]}'
     with scripted_server(script(lambda _: web.Response(text=text))) as server:
-        (found,) = draws(generator(server.base_url, logprobs=True), [Ask(Segment("1", "a"), 0, 1)])
+        (found,) = draws(generator(server.base_url, logprobs=True), [Request(Segment("1", "a"), 0, 1)])
     assert found.candidates[0].log_probability is None and found.candidates[0].tokens == 1
 
 
@@ -232,7 +232,7 @@ def test_half_a_surrogate_pair_is_asked_for_again_and_then_mended(answers: int) 
         return web.Response(text=text, content_type="application/json")
 
     with scripted_server(answer) as server:
-        (found,) = draws(generator(server.base_url), [Ask(Segment("1", "a"), 0, 1)])
+        (found,) = draws(generator(server.base_url), [Request(Segment("1", "a"), 0, 1)])
     assert found.candidates[0].text == ("a\U0001f600" if answers == 1 else "a\ufffd")
 
 

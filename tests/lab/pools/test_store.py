@@ -85,9 +85,9 @@ def test_an_unreadable_part_is_named_and_can_be_deleted(tmp_path: Path) -> None:
         for number in range(3):
             table.add(row(number))
     (tmp_path / "part-00000.parquet").write_bytes(b"not parquet")
-    for ask in (lambda: RowStore(tmp_path).keys(), lambda: RowStore(tmp_path).read(["k1"], ["s"])):
+    for request in (lambda: RowStore(tmp_path).keys(), lambda: RowStore(tmp_path).read(["k1"], ["s"])):
         with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: .* \(delete it: it will be made"):
-            ask()
+            request()
     (tmp_path / "part-00000.parquet").unlink()
     with RowStore(tmp_path) as table:
         assert table.keys() == {"k1", "k2"}

@@ -56,15 +56,15 @@ def reranked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("spec", ["mbr:chrf", "qe:recorded:q", "qe:likelihood"])
-def test_equal_the_live_standings_at_every_size(spec: str, pools: list[FullPool], tmp_path: Path) -> None:
+def test_equal_the_live_snapshots_at_every_size(spec: str, pools: list[FullPool], tmp_path: Path) -> None:
     few = pools if spec != "qe:likelihood" else [FullPool(one.segment, one.candidates[:5], 1.0) for one in pools[:3]]
     found = compute(spec, few, SETTINGS, LANGUAGES, tmp_path)
     own: Any = rerank.load(spec)
     for row, pool in enumerate(few):
         state = own.open(pool.segment)
         for size, candidate in enumerate(pool.candidates, start=1):  # one by one, as a live run with k = 1
-            (standings,) = own.extend([Update(state, [candidate], 1)])
-            assert (found.best[row, size - 1], found.score[row, size - 1]) == (standings[0].best, standings[0].score)
+            (snapshots,) = own.extend([Update(state, [candidate], 1)])
+            assert (found.best[row, size - 1], found.score[row, size - 1]) == (snapshots[0].best, snapshots[0].score)
         assert found.sizes[row] == size
         assert (found.best[row, size:] == found.best[row, size - 1]).all()
         assert (found.score[row, size:] == found.score[row, size - 1]).all()
@@ -127,9 +127,9 @@ def test_signals_are_what_rules_see_live(
             rule: Any = stop.within(stop.load(name, k=2, n=16), len(pool.candidates))  # as a run of a short pool has it
             state, seen = own.open(pool.segment), []
             for start in range(0, len(pool.candidates), 2):
-                ((*_, standing),) = own.extend([Update(state, pool.candidates[start : start + 2], 2)])
-                if standing.size < rule.budget and rule.looks_at(standing.size):
-                    seen.append(rule.signal(standing))
+                ((*_, snapshot),) = own.extend([Update(state, pool.candidates[start : start + 2], 2)])
+                if snapshot.size < rule.budget and rule.looks_at(snapshot.size):
+                    seen.append(rule.signal(snapshot))
             assert signals.tolist() == pytest.approx(seen, abs=1e-12)
     before = len(reranked)
     again = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
@@ -218,9 +218,9 @@ def test_accelerated_on_whole_pools(
     assert ran == ["0", "1", "2", "3", "4", "5"]
     own: Any = rerank.load("mbr:chrf", variant=variant)
     for row, pool in enumerate(pools):
-        (standings,) = own.extend([Update(own.open(pool.segment), pool.candidates, len(pool.candidates))])
-        assert replayed.index[row] == standings[-1].best
-        assert replayed.score[row] == whole.final[row, standings[-1].best]
+        (snapshots,) = own.extend([Update(own.open(pool.segment), pool.candidates, len(pool.candidates))])
+        assert replayed.index[row] == snapshots[-1].best
+        assert replayed.score[row] == whole.final[row, snapshots[-1].best]
     assert replayed.name == {"prune": "PruneMBR", "lowrank": "PMBR"}[variant]
     assert replayed.size.tolist() == list(SIZES)
     assert seconds.shape == (6,) and (seconds > 0).all() and 0 < share <= 1
@@ -252,5 +252,5 @@ def test_rules_that_look_at_all_scores_see_those_of_a_live_run(
     for pool, signals in zip(pools, found.signals[rule], strict=True):
         own = stop.load_threshold(rule, k=4, n=20)
         looks = [size for size in own.sizes() if size < 20 and size <= len(pool.candidates)]
-        [standings] = reranker.extend([Update(reranker.open(pool.segment), pool.candidates, 1)])
-        assert signals.tolist() == [own.signal(standings[size - 1]) for size in looks]
+        [snapshots] = reranker.extend([Update(reranker.open(pool.segment), pool.candidates, 1)])
+        assert signals.tolist() == [own.signal(snapshots[size - 1]) for size in looks]

@@ -19,7 +19,7 @@ from quitmt.lab.replay import beyond
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.study.testsets import StudyTestSet
-from quitmt.types import Candidate, RecordedPool, Segment, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, StopReason
 from tests.lab.studies import recorded_study
 
 MakePool = Callable[[int, int], list[str]]
@@ -78,7 +78,7 @@ def test_a_replay_is_the_run(
     assert replayed.index.tolist() == [one.index for one in outcomes]
     assert replayed.full.tolist() == [one.size == budget for one in outcomes]
     if step == 4:  # else the above would say less than it seems to
-        assert {one.stop for one in outcomes} >= {Verdict.DECIDED, Verdict.EXHAUSTED}
+        assert {one.stop for one in outcomes} >= {StopReason.DECIDED, StopReason.EXHAUSTED}
 
 
 def test_rules_that_see_the_same_are_observed_once() -> None:

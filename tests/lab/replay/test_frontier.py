@@ -27,7 +27,7 @@ from quitmt.lab.replay.frontier import (
     versus,
 )
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 from tests.lab.arrays import running_best
 
 BUDGET = 40
@@ -65,7 +65,7 @@ def lost(one: Trajectories, quality: QualityScores, row: int, size: int) -> tupl
 def signals_of(one: Trajectories, rule: Threshold) -> list[np.ndarray]:
     looks = [n for n in rule.sizes() if n < BUDGET]
     return [
-        np.array([rule.signal(Standing(n, 0, one.score[row, n - 1])) for n in looks if n <= size])
+        np.array([rule.signal(Snapshot(n, 0, one.score[row, n - 1])) for n in looks if n <= size])
         for row, size in enumerate(SIZES)
     ]
 
@@ -74,7 +74,7 @@ def stops_at(rule: Threshold, threshold: float, one: Trajectories, row: int) -> 
     """As the engine would ask it."""
     own = rule.at(max(threshold, 0.0)) if threshold != -math.inf else None
     for size in range(1, min(SIZES[row], BUDGET) + 1):
-        if own is not None and own.observe(Standing(size, 0, one.score[row, size - 1])):
+        if own is not None and own.observe(Snapshot(size, 0, one.score[row, size - 1])):
             return size
     return min(SIZES[row], BUDGET)
 

@@ -13,7 +13,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.frames import Replayed, Trajectories
 from quitmt.lab.replay.rules import quit_rule, steps, unaccelerated, window_ranges
 from quitmt.protocols import Update
-from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Verdict
+from quitmt.types import Candidate, Outcome, RecordedPool, Segment, StopReason
 from tests.lab.arrays import fixed
 
 MakePool = Callable[[int, int], list[str]]
@@ -35,16 +35,16 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
 
 
 def recorded(pools: list[RecordedPool], reranker: str) -> Trajectories:
-    """The standing at every pool size, by the reranker itself; final scores are made up, as only MBR's differ."""
+    """The snapshot at every pool size, by the reranker itself; final scores are made up, as only MBR's differ."""
     own = rerank.load(reranker)
     most = max(SIZES)
     best, score = np.empty((len(pools), most), np.int64), np.empty((len(pools), most))
     for row, pool in enumerate(pools):
-        (standings,) = own.extend([Update(own.open(pool.segment), pool.candidates, 1)])
-        assert isinstance(standings, list)
+        (snapshots,) = own.extend([Update(own.open(pool.segment), pool.candidates, 1)])
+        assert isinstance(snapshots, list)
         for size in range(1, most + 1):
-            standing = standings[min(size, len(standings)) - 1]
-            best[row, size - 1], score[row, size - 1] = standing.best, standing.score
+            snapshot = snapshots[min(size, len(snapshots)) - 1]
+            best[row, size - 1], score[row, size - 1] = snapshot.best, snapshot.score
     final = np.random.default_rng(6).random((len(pools), most))
     ids = tuple(pool.segment.id for pool in pools)
     seconds = np.ones(len(pools))
@@ -89,8 +89,8 @@ def test_quit(pools: list[RecordedPool], reranker: str, k: int, w: int, alpha: f
     assert replayed.full.tolist() == [outcome.size == n for outcome in outcomes]
     assert replayed.settings == {"k": k, "w": w, "alpha": alpha, "n": n}
     if (k, w) == (3, 4):  # else the above would say less than it seems to
-        assert {outcome.stop for outcome in outcomes} >= {Verdict.STABLE, Verdict.EXHAUSTED}
-        assert len({outcome.size for outcome in outcomes if outcome.stop == Verdict.STABLE}) > 2
+        assert {outcome.stop for outcome in outcomes} >= {StopReason.STABLE, StopReason.EXHAUSTED}
+        assert len({outcome.size for outcome in outcomes if outcome.stop == StopReason.STABLE}) > 2
 
 
 @pytest.mark.parametrize("reranker", ["qe:recorded:q", "mbr:chrf"])

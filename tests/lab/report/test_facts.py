@@ -41,7 +41,7 @@ def test_equivalence_is_said_by_margin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "ends", "verdict"),
+    ("metric", "ends", "stop_reason"),
     [
         (CHRF, (0.1, 0.3), "it is better by chrF++ (+0.20, 95% interval +0.10 to +0.30)"),
         (CHRF, (-0.3, -0.1), "it is worse by chrF++ (−0.20, 95% interval −0.30 to −0.10)"),
@@ -51,10 +51,10 @@ def test_equivalence_is_said_by_margin() -> None:
     ],
 )
 def test_a_difference_at_equal_cost_has_its_direction(
-    metric: MetricColumn, ends: tuple[float, float], verdict: str
+    metric: MetricColumn, ends: tuple[float, float], stop_reason: str
 ) -> None:
     said = EqualCost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric]).sentence()
-    assert said == f"Against a fixed number of candidates at equal mean cost, {verdict}."
+    assert said == f"Against a fixed number of candidates at equal mean cost, {stop_reason}."
 
 
 def test_an_undefined_prr_is_said() -> None:

@@ -21,7 +21,7 @@ from tests.lab.studies import Bars, recorded_study, write_pools, write_tsv
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
 TABLES = {"results", "window_sweep", "alpha", "mean_n_by_k", "prr", "runtime", "chrf_utility"}
-TABLES |= {"beyond_cost", "beyond_quit", "choices", "promises", "options"}
+TABLES |= {"beyond_cost", "beyond_quit", "choices", "guarantees", "options"}
 TWICE = {"window_sweep", "chrf_utility"}
 """Their rows are among the main results, so they are not shown again."""
 FIGURES = {"stopping", "windows", "evolution", "steps", "cost-rerank", "cost-chrfpp", "runtime", "alpha", "regret"}

@@ -73,7 +73,7 @@ def test_a_run_tells_and_marks_it(quitmt: Quitmt, folders: dict[str, str], tmp_p
         "rerank", tmp_path / "pools", "--rerank", f"mbr:comet:{folders['comet']}", "--device", "cpu", "--stop", "full",
         "--jsonl",
     )  # fmt: skip
-    first, second = (json.loads(line).get("remarks", []) for line in ran.out.splitlines())
+    first, second = (json.loads(line).get("warnings", []) for line in ran.out.splitlines())
     assert not any("scored in part" in one for one in first)
     [told] = [one for one in second if one.startswith("scored in part: 2 of 4 texts, ")]
     assert told.endswith(" tokens left out")

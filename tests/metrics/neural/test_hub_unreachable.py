@@ -33,12 +33,12 @@ class Hub:
     async def answer(self, _: int, request: web.Request) -> web.StreamResponse:
         if "/resolve/" not in request.path:
             return web.Response(status=404)
-        if len(self.asked) <= self.failures:
+        if len(self.requested) <= self.failures:
             return web.Response(status=503)
         return web.Response(body=TEXT, headers={"ETag": '"0a"', "X-Repo-Commit": "0123", "Accept-Ranges": "bytes"})
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         """The files; what else the library may ask for is its own affair."""
         return [request["path"] for request in self.server.requests if "/resolve/" in request["path"]]
 
@@ -97,7 +97,7 @@ def test_a_hub_that_is_away_is_asked_once(away: list[str], caplog: pytest.LogCap
 def test_a_hub_that_is_busy_is_asked_again_without_a_word(remote: Hub, caplog: pytest.LogCaptureFixture) -> None:
     remote.failures = 4
     assert hub.file("a/b", "hparams.yaml", purpose="COMET").read_bytes() == TEXT
-    assert len(remote.asked) > 4
+    assert len(remote.requested) > 4
     assert caplog.records == []
 
 
@@ -114,9 +114,9 @@ def test_a_download_shows_its_progress(
     monkeypatch.setenv("TQDM_POSITION", "-1")  # how the hub's library is told that this is a terminal
     hub.file("a/b", "hparams.yaml", purpose="COMET")
     assert "hparams.yaml: 100%" in capfd.readouterr().err
-    sent = len(remote.asked)
+    sent = len(remote.requested)
     hub.file("a/b", "hparams.yaml", purpose="COMET")
-    assert len(remote.asked) == sent
+    assert len(remote.requested) == sent
 
 
 def test_one_line_on_the_command_line(quitmt: Quitmt, away: list[str]) -> None:
@@ -168,7 +168,7 @@ def test_weights_in_one_file_or_in_many(tmp_path: Path, remote: Hub) -> None:
         hub.weights(str(many), purpose="a test")
     with pytest.raises(ModelError, match=r"none has no model.safetensors"):
         hub.weights(str(folder_with(tmp_path / "none")), purpose="a test")
-    assert remote.asked == []
+    assert remote.requested == []
 
 
 def test_weights_that_are_cached_in_part(cache: Path, tmp_path: Path, away: list[str]) -> None:

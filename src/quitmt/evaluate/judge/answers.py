@@ -28,7 +28,7 @@ _KIND = re.compile(
     r"(?:$|[/\\:(,;–—]|-(?=[\s\"“‘'«]))",
     re.IGNORECASE,
 )
-"""At the start of a line. What comes after it tells an error from a remark: ``style - "…"``, not "Style is fine"."""
+"""At the start of a line. What comes after it tells an error from a warning: ``style - "…"``, not "Style is fine"."""
 _QUOTE = re.compile(r"[\"“”„«»「『`]")
 _NON_TRANSLATION = re.compile(r"non[- ]?translation", re.IGNORECASE)
 _HEADING = re.compile(

@@ -30,7 +30,7 @@ from quitmt.loops.background import BackgroundLoop
 from quitmt.metrics.scorer import Example, Floats, Progress
 from quitmt.sampling import Sampling
 from quitmt.signature import field
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Judge(Protocol):
     @property
     def signature(self) -> str: ...
 
-    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]: ...
+    def draw(self, asks: Sequence[Request]) -> AsyncIterator[Draw]: ...
 
     def close(self, segment: Segment) -> None: ...
 
@@ -122,7 +122,7 @@ class Gemba:
         if not waiting:
             return
         # Not the first candidate: generators take a first one that is empty for a fault of the server's.
-        asks = [Ask(question.segment, 1, 2) for question in waiting.values()]
+        asks = [Request(question.segment, 1, 2) for question in waiting.values()]
         async with aclosing(judge.draw(asks)) as draws:  # type: ignore[type-var]  # they are async generators
             async for draw in draws:
                 question = waiting[draw.segment.id]

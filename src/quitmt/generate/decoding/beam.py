@@ -79,7 +79,7 @@ def search(
     """The hypotheses of each opening; of one that is no longer wanted, whatever was found until then."""
     import torch
 
-    beams = [Beam(size, one.limit, one.given, asked) for one, asked in zip(openings, wanted, strict=True)]
+    beams = [Beam(size, one.limit, one.given, requested) for one, requested in zip(openings, wanted, strict=True)]
     rows, logits = decoder.begin(openings), torch.cat([opening.logits for opening in openings])
     under_way, first = list(beams), True
     while under_way:

@@ -53,12 +53,12 @@ def choose(logits: Any, barred: Any, sampling: Sampling, rows: Integers, numbers
     if logits.device.type == "mps":  # has no float64
         logits, barred = logits.cpu(), barred.cpu()
     allowed = logits.masked_fill(barred, -torch.inf)
-    standing = torch.from_numpy(rows).to(logits.device)
+    snapshot = torch.from_numpy(rows).to(logits.device)
     if sampling.greedy:
-        tokens = _first_of_largest(allowed)[standing]
+        tokens = _first_of_largest(allowed)[snapshot]
     else:
         tokens = _invert(cut_off(allowed, sampling), rows, numbers)
-    log_probabilities = logits[standing, tokens].double() - logits.double().logsumexp(dim=-1)[standing]
+    log_probabilities = logits[snapshot, tokens].double() - logits.double().logsumexp(dim=-1)[snapshot]
     return tokens.cpu().numpy(), log_probabilities.cpu().numpy()
 
 

@@ -56,7 +56,10 @@ class HypothesisSampler:
         """One draw a piece, in as many searches as it takes."""
         import torch
 
-        of = {piece.ask.segment: [one for one in pieces if one.ask.segment == piece.ask.segment] for piece in pieces}
+        of = {
+            piece.request.segment: [one for one in pieces if one.request.segment == piece.request.segment]
+            for piece in pieces
+        }
         found = {segment: self._kept[segment] for segment in of if segment in self._kept}
         left = {segment: _any_wanted(own) for segment, own in of.items() if segment not in found}
         with torch.inference_mode():
@@ -66,7 +69,7 @@ class HypothesisSampler:
                     if left.pop(segment)() and one.error is None:  # else it may have been left before its end
                         self._keep(segment, one)
                 found |= new
-        return [_drawn(piece, found[piece.ask.segment]) for piece in pieces]
+        return [_drawn(piece, found[piece.request.segment]) for piece in pieces]
 
     @property
     def _together(self) -> int:
@@ -98,8 +101,8 @@ class HypothesisSampler:
             except QuitmtError as error:
                 found[segment] = Searched(error=error)
         if openings:
-            asked = [wanted[segment] for segment in openings]
-            beams = search(self._decoder, self._ends, self._beam, list(openings.values()), asked)
+            requested = [wanted[segment] for segment in openings]
+            beams = search(self._decoder, self._ends, self._beam, list(openings.values()), requested)
             seconds = (time.perf_counter() - started) / len(openings)
             for segment, own in zip(openings, beams, strict=True):
                 found[segment] = Searched(tuple(self._candidate(segment, one) for one in own), seconds)
@@ -120,9 +123,9 @@ def _any_wanted(pieces: Sequence[Piece]) -> Wanted:
 
 
 def _drawn(piece: Piece, found: Searched) -> Draw:
-    ask = piece.ask
+    request = piece.request
     if found.error is not None:
-        return failed(ask, found.error)
+        return failed(request, found.error)
     seconds, found.seconds = found.seconds, 0.0
-    ended = ask.stop >= len(found.candidates)
-    return Draw(ask.segment, ask.start, found.candidates[ask.start : ask.stop], seconds, ended=ended)
+    ended = request.stop >= len(found.candidates)
+    return Draw(request.segment, request.start, found.candidates[request.start : request.stop], seconds, ended=ended)

@@ -20,7 +20,7 @@ from quitmt.generate.decoding.walk import Decoder, Ends, Opening, Walk, Walker
 from quitmt.generate.decoding.worker import Piece, failed
 from quitmt.metrics import devices
 from quitmt.sampling import Sampling
-from quitmt.types import Ask, Candidate, Draw, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
@@ -71,26 +71,28 @@ class RoundSampler:
         import torch
 
         found: list[list[Draw]] = [[] for _ in pieces]
-        parts = [Part(piece.ask, piece.wanted, place) for place, piece in enumerate(pieces)]
+        parts = [Part(piece.request, piece.wanted, place) for place, piece in enumerate(pieces)]
         with torch.inference_mode():
             for round_of in self._rounds(parts):
                 for part, draw in self._attempt(round_of):
                     found[part.place].append(draw)
-        return [_joined(piece.ask, draws) for piece, draws in zip(pieces, found, strict=True)]
+        return [_joined(piece.request, draws) for piece, draws in zip(pieces, found, strict=True)]
 
     def _rounds(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """What goes together: ``batch`` candidates at most, and of one segment if the model cannot mix them."""
         chosen: list[Part] = []
         for part in parts:
-            start = part.ask.start
-            while start < part.ask.stop:
+            start = part.request.start
+            while start < part.request.stop:
                 room = self.batch - sum(other.count for other in chosen)
-                if chosen and (room <= 0 or not (self._decoder.mixes or chosen[0].ask.segment == part.ask.segment)):
+                if chosen and (
+                    room <= 0 or not (self._decoder.mixes or chosen[0].request.segment == part.request.segment)
+                ):
                     yield chosen
                     chosen = []
                     continue
-                stop = min(part.ask.stop, start + room)
-                chosen.append(Part(Ask(part.ask.segment, start, stop), part.wanted, part.place))
+                stop = min(part.request.stop, start + room)
+                chosen.append(Part(Request(part.request.segment, start, stop), part.wanted, part.place))
                 start = stop
         if chosen:
             yield chosen
@@ -108,7 +110,7 @@ class RoundSampler:
         count = sum(part.count for part in parts)
         if count == 1:
             reason = GenerationError("no memory for one candidate", hint="take a smaller model, or a smaller dtype")
-            return [(part, failed(part.ask, reason)) for part in parts]
+            return [(part, failed(part.request, reason)) for part in parts]
         self.batch = count // 2
         log.info("out of memory with %d candidates at once: %d from now on", count, self.batch)
         return [answer for fewer in self._rounds(parts) for answer in self._attempt(fewer)]
@@ -118,31 +120,31 @@ class RoundSampler:
         openings, draws = dict[Segment, Opening](), dict[Part, Draw]()
         for part in parts:
             try:
-                openings[part.ask.segment] = self._openings.open(part.ask.segment)
+                openings[part.request.segment] = self._openings.open(part.request.segment)
             except QuitmtError as error:
-                draws[part] = failed(part.ask, error)
+                draws[part] = failed(part.request, error)
         if able := [part for part in parts if part not in draws]:
             walk = Walk(self._decoder, self._sampling, self._ends, able, openings)
             found = walk.run()
             seconds = (time.perf_counter() - started) / sum(len(walker.tokens) for walker in walk.walkers)
-            draws |= {part: self._draw(part.ask, own, seconds) for part, own in zip(able, found, strict=True)}
+            draws |= {part: self._draw(part.request, own, seconds) for part, own in zip(able, found, strict=True)}
         return [draws[part] for part in parts]
 
-    def _draw(self, ask: Ask, walkers: list[Walker], seconds_a_token: float) -> Draw:
+    def _draw(self, request: Request, walkers: list[Walker], seconds_a_token: float) -> Draw:
         texts: dict[tuple[int, ...], str] = {}
         candidates = []
         for walker in walkers:
             tokens = tuple(walker.tokens)
             if tokens not in texts:
                 inside = [token for token in tokens if token not in self._ends.tokens]
-                texts[tokens] = self._decoder.read(ask.segment, inside)
+                texts[tokens] = self._decoder.read(request.segment, inside)
             candidates.append(Candidate(texts[tokens], walker.log_probability, len(tokens)))
         seconds = seconds_a_token * sum(len(walker.tokens) for walker in walkers)
-        return Draw(ask.segment, ask.start, tuple(candidates), seconds)
+        return Draw(request.segment, request.start, tuple(candidates), seconds)
 
 
-def _joined(ask: Ask, draws: Sequence[Draw]) -> Draw:
+def _joined(request: Request, draws: Sequence[Draw]) -> Draw:
     """The draw of an ask that was answered in parts."""
     error = next((draw.error for draw in draws if draw.error is not None), None)
     candidates = () if error else tuple(candidate for draw in draws for candidate in draw.candidates)
-    return Draw(ask.segment, ask.start, candidates, sum(draw.seconds for draw in draws), error=error)
+    return Draw(request.segment, request.start, candidates, sum(draw.seconds for draw in draws), error=error)

@@ -112,24 +112,24 @@ class Walk:
         openings: Mapping[Segment, Opening],
     ) -> None:
         self._sampling, self._ends, self._pieces = sampling, ends, pieces
-        segments = list(dict.fromkeys(piece.ask.segment for piece in pieces))
+        segments = list(dict.fromkeys(piece.request.segment for piece in pieces))
         self._first = [openings[segment] for segment in segments]
         self._rows = decoder.begin(self._first)
-        asked = [piece.ask.segment for piece in pieces]
-        self._keys = np.array([stream(sampling.seeded(segment.seed).seed, segment.id) for segment in asked])
+        requested = [piece.request.segment for piece in pieces]
+        self._keys = np.array([stream(sampling.seeded(segment.seed).seed, segment.id) for segment in requested])
         self.walkers = [
-            Walker(place, index, openings[piece.ask.segment].limit, [])
+            Walker(place, index, openings[piece.request.segment].limit, [])
             for place, piece in enumerate(pieces)
-            for index in range(piece.ask.start, piece.ask.stop)
+            for index in range(piece.request.start, piece.request.stop)
         ]
-        row_of = [segments.index(piece.ask.segment) for piece in pieces]
-        self._standing = np.array([row_of[walker.piece] for walker in self.walkers], np.int64)
+        row_of = [segments.index(piece.request.segment) for piece in pieces]
+        self._snapshot = np.array([row_of[walker.piece] for walker in self.walkers], np.int64)
 
     def run(self) -> list[list[Walker]]:
         """The walkers of each piece, at their ends."""
         import torch
 
-        logits, under_way, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._standing
+        logits, under_way, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._snapshot
         position = 0
         while True:
             barred = self._ends.barred if position else self._ends.barred_first
@@ -170,11 +170,11 @@ class Walk:
         """One row for each distinct (row, token) that goes on; the next logits, and where each walker stands."""
         import torch
 
-        beginnings, standing = np.unique(rows * vocabulary + tokens, return_inverse=True)
+        beginnings, snapshot = np.unique(rows * vocabulary + tokens, return_inverse=True)
         parents, chosen = np.divmod(beginnings, vocabulary)
         if not np.array_equal(parents, np.arange(before)):
             self._rows.select(torch.from_numpy(parents))
-        return self._rows.advance(torch.from_numpy(chosen)), standing
+        return self._rows.advance(torch.from_numpy(chosen)), snapshot
 
 
 def cached_tensors(cache: Any) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.loops.mailbox import Mailbox
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ IDLE_SECONDS = 1.0
 class Piece:
     """A part of an ask; an engine may drop one that is no longer wanted and answer with anything."""
 
-    ask: Ask
+    request: Request
     wanted: Callable[[], bool]
 
     @property
     def count(self) -> int:
-        return self.ask.stop - self.ask.start
+        return self.request.stop - self.request.start
 
 
 class DecodingEngine(Protocol):
@@ -58,22 +58,22 @@ class DecodingEngine(Protocol):
 class Order:
     """An ask, whom to answer, and how far it has come. An answer of None ends it."""
 
-    __slots__ = ("answer", "ask", "ended", "engine", "next", "wanted")
+    __slots__ = ("answer", "ended", "engine", "next", "request", "wanted")
 
-    def __init__(self, ask: Ask, engine: DecodingEngine, answer: Callable[[Draw | None], None]) -> None:
-        self.ask, self.engine, self.answer = ask, engine, answer
-        self.next, self.wanted, self.ended = ask.start, True, False
+    def __init__(self, request: Request, engine: DecodingEngine, answer: Callable[[Draw | None], None]) -> None:
+        self.request, self.engine, self.answer = request, engine, answer
+        self.next, self.wanted, self.ended = request.start, True, False
 
     def take(self, room: int) -> Piece:
-        start, self.next = self.next, min(self.ask.stop, self.next + room)
-        return Piece(Ask(self.ask.segment, start, self.next), lambda: self.wanted)
+        start, self.next = self.next, min(self.request.stop, self.next + room)
+        return Piece(Request(self.request.segment, start, self.next), lambda: self.wanted)
 
     def deliver(self, draw: Draw) -> None:
         if self.ended:
             return
         if self.wanted:
             self.answer(draw)
-        if draw.error is not None or draw.ended or self.next == self.ask.stop:
+        if draw.error is not None or draw.ended or self.next == self.request.stop:
             self.end()
 
     def end(self) -> None:
@@ -94,14 +94,16 @@ class Worker:
         other._engine = engine
         return other
 
-    async def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         """Yield the asked candidates, an ask's in order and in one draw or several."""
-        for ask in asks:
-            if not 0 <= ask.start <= ask.stop:
-                raise UsageError(f"cannot draw candidates {ask.start} to {ask.stop} of segment {ask.segment.id!r}")
+        for request in requests:
+            if not 0 <= request.start <= request.stop:
+                raise UsageError(
+                    f"cannot draw candidates {request.start} to {request.stop} of segment {request.segment.id!r}"
+                )
         answers = Mailbox[Draw | None]()
 
-        orders = [Order(ask, self._engine, answers.put) for ask in asks]
+        orders = [Order(request, self._engine, answers.put) for request in requests]
         waiting = len(orders)
         try:
             self._thread.post(lambda: self._thread.orders.extend(orders))
@@ -122,7 +124,7 @@ class Worker:
 
     def _abort(self, segment: Segment) -> None:
         for order in list(self._thread.orders):
-            if order.ask.segment is segment and order.engine is self._engine:
+            if order.request.segment is segment and order.engine is self._engine:
                 order.wanted = False
 
     def _release(self, segment: Segment) -> None:
@@ -151,7 +153,7 @@ class _Thread:
     def _run(self) -> None:
         while self._read_mail():
             for order in self.orders:
-                if not order.wanted or order.next == order.ask.stop:
+                if not order.wanted or order.next == order.request.stop:
                     order.end()
             self.orders = [order for order in self.orders if not order.ended]
             if self.orders:
@@ -184,15 +186,15 @@ class _Thread:
             draws = engine.sample([piece for _, piece in taken])
         except Exception as error:
             log.debug("the engine failed", exc_info=error)
-            draws = [failed(piece.ask, error) for _, piece in taken]
+            draws = [failed(piece.request, error) for _, piece in taken]
         for (order, _), draw in zip(taken, draws, strict=True):
             order.deliver(draw)
         self.orders = [order for order in self.orders if order.engine is not engine] + own  # now it is the others' turn
 
 
-def failed(ask: Ask, error: Exception) -> Draw:
+def failed(request: Request, error: Exception) -> Draw:
     """The draw of an ask that could not be answered."""
     if not isinstance(error, QuitmtError):
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        error = GenerationError(f"sampling segment {ask.segment.id!r} failed: {line}")
-    return Draw(ask.segment, ask.start, (), error=error)
+        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {line}")
+    return Draw(request.segment, request.start, (), error=error)

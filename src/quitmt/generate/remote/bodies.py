@@ -67,8 +67,8 @@ class Bodies:
         sampling = self.sampling
         fields: dict[str, Any] = {"model": self.model, "temperature": sampling.temperature}
         fields["top_p"] = 1.0 if sampling.top_p is None else sampling.top_p
-        asked = {"top_k": sampling.top_k, "min_p": sampling.min_p}
-        fields |= {name: value for name, value in asked.items() if value is not None}
+        requested = {"top_k": sampling.top_k, "min_p": sampling.min_p}
+        fields |= {name: value for name, value in requested.items() if value is not None}
         if self.max_tokens is not None:
             fields["max_tokens"] = self.max_tokens
         if self.logprobs:

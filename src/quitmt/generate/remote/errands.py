@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from quitmt.errors import GenerationError, setting
-from quitmt.types import Ask, Draw
+from quitmt.types import Draw, Request
 
 
 class Errand:
     """An ask under way: passes its draws on, unless nothing in it turns out to have any text."""
 
-    def __init__(self, ask: Ask, put: Callable[[Draw], None]) -> None:
-        self.ask, self._put = ask, put
-        self._missing = ask.stop - ask.start
-        self._blank = ask.start == 0
+    def __init__(self, request: Request, put: Callable[[Draw], None]) -> None:
+        self.request, self._put = request, put
+        self._missing = request.stop - request.start
+        self._blank = request.start == 0
         self.wanted: deque[tuple[int, int]] = deque()
         """Stretches of candidates for which no request was sent yet."""
         self.tasks = 0
@@ -30,7 +30,7 @@ class Errand:
         self._missing -= len(draw.candidates)
         self._blank = self._blank and not any(candidate.text for candidate in draw.candidates)
         if self._blank and not self._missing:
-            message = f"segment {self.ask.segment.id}: the server gives only empty completions"
+            message = f"segment {self.request.segment.id}: the server gives only empty completions"
             raise GenerationError(
                 message, hint=f"check the prompt, {setting('model.options.max_tokens')}, and that thinking is off"
             )

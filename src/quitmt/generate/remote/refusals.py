@@ -27,8 +27,8 @@ def explained(refused: Refused, path: str, model: str, sampling: Sampling, segme
             hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
         )
     letters = "".join(filter(str.isalpha, message.lower()))  # servers write top_k, top-k and topK
-    for name, asked in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
-        if asked is not None and name.replace("-", "") in letters:
+    for name, requested in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
+        if requested is not None and name.replace("-", "") in letters:
             return UsageError(f"the server at {address.url} cannot sample with {name}: {message}", hint="leave it out")
     if _says(message, _TOO_LONG) or status == 413:
         fewer = f"lower {setting('model.options.max_tokens')}"

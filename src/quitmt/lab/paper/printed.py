@@ -76,11 +76,11 @@ def runtime(dataset: str, model: str, acceleration: str) -> RuleSeconds | None:
     return RuleSeconds(generation.value, reranking.value, live=False)
 
 
-def _same(printed: str, asked: Key) -> bool:
+def _same(printed: str, requested: Key) -> bool:
     """Numbers are the same however they are written: 1e-3 and 0.001."""
-    if printed == str(asked):
+    if printed == str(requested):
         return True
     try:
-        return float(printed) == float(asked)
+        return float(printed) == float(requested)
     except ValueError:
         return False

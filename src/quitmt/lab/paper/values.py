@@ -78,9 +78,9 @@ def seconds(study: Study, spec: str, replayed: Replayed) -> Mapping[str, float]:
 
 def _same(study: Study, *, k: bool = False, alpha: bool = False) -> bool:
     """Whether the paper is asked for, and the settings that its table does not sweep are its own."""
-    asked = study.paper.dataset is not None and study.paper.model is not None
+    requested = study.paper.dataset is not None and study.paper.model is not None
     settings = (not k or study.rules.k == STEP) and (not alpha or study.rules.alpha == ALPHA)
-    return asked and settings and study.model.budget == BUDGET
+    return requested and settings and study.model.budget == BUDGET
 
 
 def _kind(spec: str) -> str:

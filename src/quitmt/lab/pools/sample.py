@@ -26,7 +26,7 @@ from quitmt.protocols import Generator
 from quitmt.recipe import Recipe, RunRecipe, StopRecipe
 from quitmt.recipe.effective import build_rule, effective
 from quitmt.rerank import qe
-from quitmt.types import Candidate, RecordedPool, Segment, Verdict
+from quitmt.types import Candidate, RecordedPool, Segment, StopReason
 
 Progress = Callable[[int], object]
 
@@ -146,7 +146,7 @@ async def _sample(
     with path.open("ab") as file:
         async for finished in _finished(driver, segments):
             outcome = finished.outcome
-            if outcome.stop is Verdict.FAILED:
+            if outcome.stop is StopReason.FAILED:
                 failed.append(f"segment {outcome.id}: {outcome.error}")
             else:
                 drawn = tuple(finished.candidates), generator.signature, tuple(finished.anchors)

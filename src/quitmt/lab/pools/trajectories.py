@@ -32,7 +32,7 @@ from quitmt.rerank import specs
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Standing
+from quitmt.types import Snapshot
 
 Progress = Callable[[int], object]
 Languages = tuple[str | None, str | None]
@@ -104,7 +104,7 @@ def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> di
 def _signals_of_scores(rule: Threshold, found: Trajectories) -> tuple[Floats, ...]:
     looks = list(rule.sizes())[:-1]
     return tuple(
-        np.array([rule.signal(Standing(n, 0, best[n - 1], scores=partial(_first, own, n))) for n in looks if n <= size])
+        np.array([rule.signal(Snapshot(n, 0, best[n - 1], scores=partial(_first, own, n))) for n in looks if n <= size])
         for best, own, size in zip(found.score.tolist(), found.final, found.sizes.tolist(), strict=True)
     )
 
@@ -226,13 +226,13 @@ def accelerated(
 def _whole(reranker: Any, pool: FullPool) -> dict[str, Any]:
     began = time.perf_counter()
     state = reranker.open(pool.segment)
-    (standings,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates), pool.anchors)])
+    (snapshots,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates), pool.anchors)])
     seconds = time.perf_counter() - began
-    if isinstance(standings, QuitmtError):
-        raise standings
+    if isinstance(snapshots, QuitmtError):
+        raise snapshots
     effort = reranker.effort(state)
     return {
-        "best": standings[-1].best,
+        "best": snapshots[-1].best,
         "rerank_seconds": seconds,
         "evaluations": effort.evaluations,
         "possible": effort.possible,

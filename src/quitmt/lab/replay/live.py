@@ -24,7 +24,7 @@ from quitmt.lab.pools.store import key_of
 from quitmt.lab.replay.beyond import fitting
 from quitmt.lab.study import Study
 from quitmt.protocols import Generator, Reranker, StoppingRule
-from quitmt.types import Segment, Verdict
+from quitmt.types import Segment, StopReason
 
 Progress = Callable[[int], object]
 
@@ -110,7 +110,7 @@ def _measured(bench: Bench, name: str, spec: str, rule: StoppingRule, progress: 
     began = time.perf_counter()
     outcomes = asyncio.run(_outcomes(bench.driver(rule), bench.segments, progress))
     wall = time.perf_counter() - began
-    if failed := next((one for one in outcomes if one.stop is Verdict.FAILED), None):
+    if failed := next((one for one in outcomes if one.stop is StopReason.FAILED), None):
         raise UsageError(f"segment {failed.id} failed in a live run: {failed.error}")
     return Live(
         name,

@@ -51,7 +51,7 @@ def _sentences(found: Overview) -> Iterator[str]:
     yield from _pools(found)
 
 
-def verdict(found: Overview | None) -> Iterator[str]:
+def stop_reason(found: Overview | None) -> Iterator[str]:
     """Is it worth it at all? Nothing where that is not known."""
     if found is None or found.greedy is None:
         return

@@ -23,7 +23,7 @@ from typing import Any
 from quitmt._version import __version__
 from quitmt.calibrate import drawing
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, paper_tables, promised, tables
+from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, guaranteed, paper_tables, tables
 from quitmt.lab.report import page as report
 from quitmt.lab.report.agreement import agreements
 from quitmt.lab.report.assemble import Assembled, assemble, key_of
@@ -90,11 +90,11 @@ def _opening(arms: Sequence[Chapter]) -> Everything:
     options = options_of(first, frontiers, shown_windows(first))
     found = overview(options, arms[0].rows.metrics[1:], first.study)
     metrics = arms[0].rows.metrics[1:]
-    proven = promised.proofs([arm.results for arm in arms], options, metrics)
-    said = (*advice.verdict(found), *advice.sentences(found), *promised.sentences(proven))
+    proven = guaranteed.proofs([arm.results for arm in arms], options, metrics)
+    said = (*advice.stop_reason(found), *advice.sentences(found), *guaranteed.sentences(proven))
     shown: tuple[tables.Table, ...] = ()
     if found:
-        shown = advice.choices_table(found), promised.table(proven, metrics), advice.options_table(found)
+        shown = advice.choices_table(found), guaranteed.table(proven, metrics), advice.options_table(found)
     return Everything(said, shown, series_of(first, frontiers), options, found)
 
 

@@ -85,20 +85,20 @@ def _pair(fields: dict[str, Any], place: str) -> str:
     raise InputError(f'{place}: neither "doc_id" nor "src_lang" and "tgt_lang" say which languages these are')
 
 
-def _choose(path: str, asked: str | None, pairs: list[str]) -> str:
+def _choose(path: str, requested: str | None, pairs: list[str]) -> str:
     """The pair itself, or the only one of these languages: en-cs is en-cs_CZ."""
-    if asked is None:
+    if requested is None:
         if len(pairs) > 1:
             hint = f"add it, as in {path}:{sorted(pairs)[0]}"
             raise UsageError(f"{path} has {len(pairs)} language pairs, and none was named", hint=hint)
         return pairs[0]
-    if asked in pairs:
-        return asked
-    found = [pair for pair in pairs if _short(pair) == asked]
+    if requested in pairs:
+        return requested
+    found = [pair for pair in pairs if _short(pair) == requested]
     if len(found) > 1:
-        raise UsageError(f"{asked} may be {' or '.join(sorted(found))} of {path}", hint="name one of them")
+        raise UsageError(f"{requested} may be {' or '.join(sorted(found))} of {path}", hint="name one of them")
     if not found:
-        raise unknown(f"language pair of {path}", asked, pairs)
+        raise unknown(f"language pair of {path}", requested, pairs)
     return found[0]
 
 

@@ -222,8 +222,8 @@ function step(data) {
   card.size.textContent = `${data.size} of ${card.budget} candidates`;
   card.score.textContent = `score ${data.score.toFixed(4)}`;
   card.arriving.textContent = data.new.length ? `arriving: ${data.new[data.new.length - 1]}` : "";
-  if (data.verdict) card.why.textContent = `stopped: ${REASONS[data.verdict] ?? data.verdict}`;
-  draw(card, Boolean(data.verdict));
+  if (data.stop_reason) card.why.textContent = `stopped: ${REASONS[data.stop_reason] ?? data.stop_reason}`;
+  draw(card, Boolean(data.stop_reason));
   // What is known so far, until the whole text is there.
   byId("translation").textContent = [...cards.values()].map((one) => one.text).filter(Boolean).join(" ");
 }

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from quitmt.calibrate.quality import QualityRequest
-from quitmt.lab.report import advice, promised
+from quitmt.lab.report import advice, guaranteed
+from quitmt.lab.report.guaranteed import Chain, Proven, cheapest_proven
 from quitmt.lab.report.options import Way
-from quitmt.lab.report.promised import Chain, Proven, cheapest_proven
 from quitmt.lab.rows import MetricColumn
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import ModelSettings, TestSetSettings
 from tests.lab.report.test_choices import CHRF, ERRORS, found, greedy, option
 
-NOT_WORSE = QualityRequest(promised.MARGIN, not_worse=True)
+NOT_WORSE = QualityRequest(guaranteed.MARGIN, not_worse=True)
 
 
 def chain(*rules: tuple[str, float, float], segments: int = 300, noise: float = 0.3) -> Chain:
@@ -36,11 +36,11 @@ def test_the_cheapest_of_all_chains(metric: MetricColumn) -> None:
     one = proven(careful, chain(("d", 16, 50.02)), metric=metric)
     assert one.chosen is not None and one.chosen.rule == "d"
     assert one.differences[metric.name] == pytest.approx(0.002, abs=0.005)
-    told = next(promised.sentences([one]))
+    told = next(guaranteed.sentences([one]))
     assert told.startswith("Cheapest that is proven not to be worse than the whole pool (T=1, mbr:chrf, all 64) by")
     assert told.endswith("T=1, mbr:chrf, d, with 16.0 of 64 candidates per segment.")
     # Better by more than the margin is not equivalent, and ends its chain.
-    same = proven(careful, request=QualityRequest(promised.MARGIN), metric=metric)
+    same = proven(careful, request=QualityRequest(guaranteed.MARGIN), metric=metric)
     assert same.chosen is not None and same.chosen.rule == "a"
 
 
@@ -53,18 +53,18 @@ def test_too_few_segments_are_told() -> None:
     rules = ("a", 60, 50.0), ("b", 30, 50.0)
     few = proven(chain(*rules, segments=60, noise=2), segments=60)
     assert few.chosen is None and few.nearest is not None and few.nearest[0].rule == "b"
-    told = next(promised.sentences([few]))
+    told = next(guaranteed.sentences([few]))
     assert "Nothing cheaper is proven" in told
     assert f"60 segments are too few; T=1, mbr:chrf, b would take about {few.nearest[1]:,}." in told
-    table = promised.table([few], [CHRF])
+    table = guaranteed.table([few], [CHRF])
     assert [cell.value for cell in table.rows[0]][2:] == ["nothing proven", few.nearest[1]]
 
 
 def test_speedups_are_told() -> None:
     fast = Chain([replace(way, estimated=0.2) for way in chain(("b", 6, 51)).ways])
     one = proven(fast)
-    assert next(promised.sentences([one])).endswith(", 10.0 times as fast (estimated).")
-    (row,) = promised.table([one], [CHRF]).rows
+    assert next(guaranteed.sentences([one])).endswith(", 10.0 times as fast (estimated).")
+    (row,) = guaranteed.table([one], [CHRF]).rows
     assert row[-1].value == pytest.approx(10.0)
 
 
@@ -76,14 +76,14 @@ def test_segments_without_a_score_are_left_out() -> None:
 
 
 def test_is_it_worth_it() -> None:
-    (yes,) = advice.verdict(found(greedy(50), option("all 8", 8, 52)))
+    (yes,) = advice.stop_reason(found(greedy(50), option("all 8", 8, 52)))
     assert yes.startswith("Is reranking worth it here? Yes: the best is shown to be better than greedy decoding (+2.00")
     assert yes.endswith("chrF++, for 8.0 candidates per segment).")
-    (unsure,) = advice.verdict(found(greedy(50), option("all 8", 8, 50.01, noise=5)))
+    (unsure,) = advice.stop_reason(found(greedy(50), option("all 8", 8, 50.01, noise=5)))
     assert "worth it here? It is not shown: no configuration is better than greedy" in unsure
-    (no,) = advice.verdict(found(greedy(50), option("all 8", 8, 49)))
+    (no,) = advice.stop_reason(found(greedy(50), option("all 8", 8, 49)))
     assert no == "Is reranking worth it here? No: greedy is the best of all, and it reranks nothing."
-    assert list(advice.verdict(found(option("all 8", 8, 49)))) == []
+    assert list(advice.stop_reason(found(option("all 8", 8, 49)))) == []
 
 
 def test_rules_that_cannot_stop_early_are_left_out() -> None:

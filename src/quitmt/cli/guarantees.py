@@ -1,4 +1,4 @@
-"""``quitmt calibrate --equivalent``: references and metrics of a promise about quality, and what is printed of it."""
+"""``quitmt calibrate --equivalent``: references and metrics of a guarantee about quality, and what is printed of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tqdm import tqdm
 from quitmt.calibrate import choose, quality, tost, winners
 from quitmt.calibrate.choose import Source
 from quitmt.calibrate.observe import Observed
-from quitmt.calibrate.profile import Point, Profile, QualityPromise
+from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
 from quitmt.calibrate.quality import QualityRequest
 from quitmt.cli import scoring
 from quitmt.errors import MissingExtra, UsageError
@@ -31,7 +31,7 @@ ABOUT = 1.1
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("a promise about quality")
+    group = parser.add_argument_group("a guarantee about quality")
     group.add_argument(
         "--equivalent", metavar="M", help="of the whole pool's quality, within M standard deviations of it: 0.02sd"
     )
@@ -39,18 +39,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="one or more, one line for each pool")
     group.add_argument(
         "-m", "--metric", dest="metrics", action="append", metavar="NAME",
-        help="chrf++, or another of quitmt score; may be repeated, and the promise is by every one",
+        help="chrf++, or another of quitmt score; may be repeated, and the guarantee is by every one",
     )  # fmt: skip
     told = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
     group.add_argument("--test", choices=list(tost.TESTS), help=f"what is taken for granted (t). {told}")
 
 
-def is_asked(args: argparse.Namespace) -> bool:
-    """Whether the promise is one about quality; refuses what goes with the other kind."""
+def is_requested(args: argparse.Namespace) -> bool:
+    """Whether the guarantee is one about quality; refuses what goes with the other kind."""
     wishes = {"--max-loss": args.max_loss, "--equivalent": args.equivalent, "--not-worse": args.not_worse}
     given = [name for name, value in wishes.items() if value is not None]
     if len(given) != 1:
-        told = "say what is promised" if not given else f"{' and '.join(given)} are different promises"
+        told = "say what is guaranteed" if not given else f"{' and '.join(given)} are different guarantees"
         raise UsageError(told, hint=f"give one of {', '.join(wishes)}")
     if args.max_loss is None:
         if args.risk is not None:
@@ -142,14 +142,14 @@ def calibrated(
     return quality.calibrate(observed, found, judged, judging.spans, request, source)
 
 
-def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chosen: Point) -> list[str]:
-    """The curve, the choice, and what the promise costs."""
-    margin = promise.margin
-    heads = "".join(f"{f'{name}, sd':>14}" for name in promise.metrics)
-    told = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  promise"]
+def lines(found: Profile, guarantee: QualityGuarantee, shown: Sequence[Point], chosen: Point) -> list[str]:
+    """The curve, the choice, and what the guarantee costs."""
+    margin = guarantee.margin
+    heads = "".join(f"{f'{name}, sd':>14}" for name in guarantee.metrics)
+    told = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  guarantee"]
     failed = first_failures(found.curve)
     for point in shown:
-        differences = "".join(f"{(point.quality or {})[name]:>+14.4f}" for name in promise.metrics)
+        differences = "".join(f"{(point.quality or {})[name]:>+14.4f}" for name in guarantee.metrics)
         needed = f"{point.segments:,}" if point.segments is not None else "–"
         unproven = "not proven" if point in failed else "not tested"
         mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
@@ -157,15 +157,15 @@ def lines(found: Profile, promise: QualityPromise, shown: Sequence[Point], chose
     told += [
         *([IN_ORDER] if failed else []),
         "",
-        f"{found.rule}: {promise}.",
-        f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {promise.segments} segments.",
+        f"{found.rule}: {guarantee}.",
+        f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {guarantee.segments} segments.",
         "sd: the difference to the whole pool, in standard deviations of its quality over segments, positive where the "
         "rule is better.",
         f"segments: about how many the proof takes, if all are as these are; – where the rule is outside {margin:g} sd "
         "here.",
-        f"Taken for granted: the segments are a random sample of what comes; {tost.TESTS[promise.test]}.",
+        f"Taken for granted: the segments are a random sample of what comes; {tost.TESTS[guarantee.test]}.",
     ]
-    most = FURTHER * promise.segments
+    most = FURTHER * guarantee.segments
     cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]
     if cheaper:
         least = _easiest(cheaper)

@@ -1,16 +1,16 @@
-"""Whether promises about quality are kept, and what they cost: calibrate on random samples of segments, judge on all.
+"""Whether guarantees about quality are kept, and what they cost: calibrate on random samples of segments, judge on all.
 
-    python benchmarks/promises.py POOLS.jsonl [POOLS …] --tsv NEWS.tsv [--rerank mbr:chrf] [--splits 200] [--sizes 300]
+    python benchmarks/guarantees.py POOLS.jsonl [POOLS …] --tsv NEWS.tsv [--rerank mbr:chrf] [--splits 200]
 
-The file has source <tab> reference on each line; references are found by the source. A promise is *broken* if the rule
+Each line has source <tab> reference; references are found by the source. A guarantee is *broken* if the rule
 that was chosen is not within the margin. Two ways to find out:
 
 - *Samples*: all segments are taken for the whole world. Calibration sets are drawn from it with replacement. The mean
-  difference of a rule in that world, and σ, are known exactly: the promise is broken or it is not. Nothing is noise.
+  difference of a rule in that world, and σ, are known exactly: the guarantee is broken or it is not. Nothing is noise.
 - *Halves*: one random half calibrates, the other judges. Its mean difference is an estimate with an error of its own,
-  so it lies outside the margin by chance now and then, also for a rule that keeps its promise.
+  so it lies outside the margin by chance now and then, also for a rule that keeps its guarantee.
 
-The share of broken promises comes with its 95% interval (Clopper-Pearson). Where nothing is proven, the whole pool is
+The share of broken guarantees comes with its 95% interval (Clopper-Pearson). Where nothing is proven, the whole pool is
 used, which breaks nothing and costs everything.
 """
 
@@ -63,7 +63,7 @@ class World:
         return World(own, judged, self.span, self.budget)
 
     def chosen(self, request: QualityRequest) -> tuple[int, int] | None:
-        """The family and the place in it of the cheapest rule that is proven to keep the promise, if there is one."""
+        """The family and the place in it of the cheapest rule that is proven to keep the guarantee, if there is one."""
         best, least = None, SAVES * self.budget
         for place, (family, one) in enumerate(
             zip(self.found, quality.tested([self.judged], [self.span], request), strict=True)
@@ -109,7 +109,7 @@ def main() -> None:
     world, observed = load(args)
     segments = len(observed)
     described(world, observed, args)
-    print("\n| promise | calibrated on | candidates | nothing proven | broken in halves | broken in samples |")
+    print("\n| guarantee | calibrated on | candidates | nothing proven | broken in halves | broken in samples |")
     print("|---|---:|---:|---:|---:|---:|")
     for wish in WISHES:
         request = replace(wish, rules=tuple(args.rule), budget=args.budget, step=args.step, test=args.test)
@@ -125,7 +125,7 @@ def load(args: argparse.Namespace) -> tuple[World, list[Observed]]:
     reranker = rerank.load(args.rerank, support=args.support)
     request = QualityRequest(0.02, rules=tuple(args.rule), budget=args.budget, step=args.step)
     rules = [request.rule(spec) for spec in request.rules if spec != "fixed"]
-    observed = [one.without_standings(rules) for pool in pools for one in observe(reranker, [pool])]
+    observed = [one.without_snapshots(rules) for pool in pools for one in observe(reranker, [pool])]
     found = choose.replayed(observed, request)
     metric = metrics.load(args.metric)
     judged = winners(observed, pools, found).judged(metric, [[references[pool.segment.source] for pool in pools]])
@@ -142,7 +142,7 @@ def described(world: World, observed: list[Observed], args: argparse.Namespace) 
         for one in observed:
             watch, size = stop.load("quit", k=args.step, w=w, n=args.budget).open(), 0
             for size in range(args.step, args.budget + 1, args.step):
-                if watch.observe(_standing(one, size)) is not None:
+                if watch.observe(_snapshot(one, size)) is not None:
                     break
             sizes.append(size)
         print(f"QUIT w={w}: {np.mean(sizes):.1f} candidates")
@@ -160,8 +160,8 @@ def described(world: World, observed: list[Observed], args: argparse.Namespace) 
                 print(f"hindsight, {name} {margin}: {family.name} {world.size(place, cheapest):.1f}; {first}")
 
 
-def _standing(one: Observed, size: int) -> stop.threshold.Standing:
-    return stop.threshold.Standing(size, int(one.best[size - 1]), float(one.score[size - 1]))
+def _snapshot(one: Observed, size: int) -> stop.threshold.Snapshot:
+    return stop.threshold.Snapshot(size, int(one.best[size - 1]), float(one.score[size - 1]))
 
 
 def row(world: World, request: QualityRequest, size: int, splits: int, rng: np.random.Generator) -> None:

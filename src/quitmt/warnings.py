@@ -1,10 +1,10 @@
-"""What a translation may have lost, seen from the two texts alone: remarks for people, in a few fixed words.
+"""What a translation may have lost, seen from the two texts alone: warnings for people, in a few fixed words.
 
 Some name what they are about, after a colon: ``lost characters: 🍵``. ``kind`` gives the words alone.
 
-A remark is no error. Nothing depends on it: neither the choice of a candidate nor when a segment stops.
+A warning is no error. Nothing depends on it: neither the choice of a candidate nor when a segment stops.
 
-Invariants: time grows with the length of the texts, whatever they hold; the same texts give the same remarks.
+Invariants: time grows with the length of the texts, whatever they hold; the same texts give the same warnings.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _CURRENCIES = {"€": ("eur",), "£": ("pound", "libra", "livre", "pfund", "ster
 _EDGES = "\"'“”‘’«»„()[]¿¡.,;:!?…–—-"
 
 
-def remarks(source: str, translation: str, *, sentence_level: bool = False, unknown: str = "") -> tuple[str, ...]:
+def warnings(source: str, translation: str, *, sentence_level: bool = False, unknown: str = "") -> tuple[str, ...]:
     """``sentence_level`` is what the model was trained on; ``unknown`` are characters of the source that it does not
     know.
 
-    >>> remarks("It is late. We go home.", "É tarde.", sentence_level=True)
+    >>> warnings("It is late. We go home.", "É tarde.", sentence_level=True)
     ('several sentences',)
     """
     lost = lost_characters(source, translation, unknown)
@@ -81,13 +81,13 @@ def remarks(source: str, translation: str, *, sentence_level: bool = False, unkn
     return tuple(name for name, holds in found.items() if holds)
 
 
-def kind(remark: str) -> str:
-    """A remark without what it names.
+def kind(warning: str) -> str:
+    """A warning without what it names.
 
     >>> kind("lost characters: 🍵"), kind("copied source")
     ('lost characters', 'copied source')
     """
-    return remark.partition(":")[0]
+    return warning.partition(":")[0]
 
 
 def has_several_sentences(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Text that is lost is not lost in silence: remarks in outcomes, and once on standard error."""
+"""Text that is lost is not lost in silence: warnings in outcomes, and once on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import quitmt as package
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.generate.function import FunctionGenerator
 from quitmt.protocols import GeneratorTraits
-from quitmt.types import Ask, Draw, Segment
+from quitmt.types import Draw, Request, Segment
 
 Quitmt = Callable[..., Ran]
 LINES = ["The door is open.", "I love 🍕 parties!", "", "It is late. We go home. She is <b>tired</b>.", "Tea 🍵."]
@@ -37,20 +37,20 @@ def write_pools(path: Path, pools: dict[str, list[str]]) -> Path:
 def test_a_run_tells_what_may_be_lost(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     ran = quitmt("translate", text, "-n", 8, "--jsonl", out, "--show")
-    found = [json.loads(line).get("remarks") for line in out.read_text().splitlines()]
+    found = [json.loads(line).get("warnings") for line in out.read_text().splitlines()]
     assert found[:3] == [None, ["lost characters: 🍕"], None] and found[4] == ["lost characters: 🍵"]
     assert {"several sentences", "markup"} <= set(found[3])
     assert "quitmt: lost characters (< 🍕 🍵) in 3 segments (2, 4, 5): " in ran.err
     assert "quitmt: several sentences in 1 segment (4): " in ran.err and "--split translates them one by one" in ran.err
     assert ran.err.count("quitmt: markup in 1 segment (4): ") == 1
-    assert "   remarks: lost characters: 🍕\n" in ran.out  # for people
+    assert "   warnings: lost characters: 🍕\n" in ran.out  # for people
 
 
 def test_quiet_is_quiet(quitmt: Quitmt, text: Path) -> None:
     assert quitmt("translate", text, "-n", 8, "-q").err == ""
 
 
-def test_a_resumed_run_knows_the_remarks_of_the_first(
+def test_a_resumed_run_knows_the_warnings_of_the_first(
     quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +69,7 @@ def test_a_resumed_run_knows_the_remarks_of_the_first(
     (tmp_path / "well").touch()
     second = quitmt(*words, "--resume")
     assert second.code == 0 and "copied source in 1 segment (1): " in second.err
-    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["remarks"] == ["copied source"]
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["warnings"] == ["copied source"]
 
 
 def test_rerankers_that_choose_a_copy_are_told_on(quitmt: Quitmt, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_rerankers_that_choose_a_copy_are_told_on(quitmt: Quitmt, tmp_path: Path
         tmp_path / "pools.jsonl", {PROSE: [PROSE, PROSE, "Até amanhã."], "Rio de Janeiro": ["Rio de Janeiro"]}
     )
     ran = quitmt("rerank", pools, "--stop", "full", "--jsonl")
-    assert [json.loads(line).get("remarks") for line in ran.out.splitlines()] == [["copied source"], None]
+    assert [json.loads(line).get("warnings") for line in ran.out.splitlines()] == [["copied source"], None]
     assert "quitmt: copied source in 1 segment (0): " in ran.err
 
 
@@ -103,9 +103,9 @@ def test_python_has_them_and_answers_have_none() -> None:
 
     prompt = "What is the square root of one hundred and forty-four, please?"
     [outcome] = package.translate([prompt], sample, n=8)
-    assert outcome.remarks == ("much shorter",)
+    assert outcome.warnings == ("much shorter",)
     [answer] = package.best_of([prompt], sample, lambda prompt, candidate: 1.0, n=8)
-    assert answer.text == "12" and answer.remarks == ()
+    assert answer.text == "12" and answer.warnings == ()
 
 
 def test_outcomes_of_before_are_read() -> None:
@@ -114,10 +114,10 @@ def test_outcomes_of_before_are_read() -> None:
 
     [outcome] = package.translate([PROSE], sample, n=8)
     fields = json.loads(json.dumps(to_fields(outcome)))
-    assert fields["remarks"] == ["copied source"]
-    assert from_fields(fields).remarks == outcome.remarks
-    del fields["remarks"]
-    assert from_fields(fields).remarks == ()
+    assert fields["warnings"] == ["copied source"]
+    assert from_fields(fields).warnings == outcome.warnings
+    del fields["warnings"]
+    assert from_fields(fields).warnings == ()
 
 
 class Odd:
@@ -129,7 +129,7 @@ class Odd:
         self.traits = GeneratorTraits(**traits)
         self._inner = FunctionGenerator(lambda source, start, stop: ["x"] * (stop - start))
 
-    def draw(self, asks: Sequence[Ask]) -> AsyncIterator[Draw]:
+    def draw(self, asks: Sequence[Request]) -> AsyncIterator[Draw]:
         return self._inner.draw(asks)
 
     def unknown(self, source: str) -> str:
@@ -141,9 +141,9 @@ class Odd:
 
 def test_a_generator_that_cannot_tell_loses_no_translation() -> None:
     [outcome] = package.translate([PROSE], Odd(), n=8)
-    assert outcome.error is None and outcome.text == "x" and outcome.remarks == ("much shorter",)
+    assert outcome.error is None and outcome.text == "x" and outcome.warnings == ("much shorter",)
 
 
-def test_what_does_not_translate_is_not_remarked_on() -> None:
+def test_what_does_not_translate_is_not_warninged_on() -> None:
     [outcome] = package.translate([PROSE], Odd(translates=False), n=8)
-    assert outcome.remarks == ()
+    assert outcome.warnings == ()

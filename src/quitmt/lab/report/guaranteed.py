@@ -159,7 +159,7 @@ def _would_take(one: Proven) -> str:
 def table(found: Sequence[Proven], metrics: Sequence[MetricColumn]) -> Table:
     columns = [
         Column("whole_pool", "In place of"),
-        Column("promise", "Promise"),
+        Column("guarantee", "Guarantee"),
         Column("use", "Use"),
         Column("candidates", "Candidates", 1, lower_is_better=True),
         *(Column(f"{metric.name}_sd", f"{metric.heading}, σ", 4, signed=True) for metric in metrics),
@@ -168,9 +168,9 @@ def table(found: Sequence[Proven], metrics: Sequence[MetricColumn]) -> Table:
     ]
     rows = []
     for one in found:
-        use, promise = one.chosen, f"{'not worse' if one.not_worse else 'equivalent'} within {MARGIN:g}σ"
+        use, guarantee = one.chosen, f"{'not worse' if one.not_worse else 'equivalent'} within {MARGIN:g}σ"
         times = one.base.estimated / use.estimated if use and use.estimated and one.base.estimated else None
-        lead = [Cell(one.base.name), Cell(promise), Cell(use.name if use else "nothing proven")]
+        lead = [Cell(one.base.name), Cell(guarantee), Cell(use.name if use else "nothing proven")]
         differences = [Cell(one.differences.get(metric.name)) for metric in metrics]
         needed = Cell(one.nearest[1] if one.nearest and use is None else None)
         rows.append((*lead, Cell(use.cost if use else None), *differences, Cell(times), needed))
@@ -180,4 +180,4 @@ def table(found: Sequence[Proven], metrics: Sequence[MetricColumn]) -> Table:
         "cheap until one fails (TOST), and all kinds of rules share the error. Equivalent: among the rules of the same "
         "sampling. Not worse: among everything, greedy and beam searches too. Speedup: over the whole pool.",
     )
-    return Table("promises", "What is proven to be as good as the whole pool", tuple(used), tuple(shown), notes)
+    return Table("guarantees", "What is proven to be as good as the whole pool", tuple(used), tuple(shown), notes)

@@ -1,10 +1,10 @@
-"""Remarks on what a translation may have lost, from the two texts alone."""
+"""Warnings on what a translation may have lost, from the two texts alone."""
 
 from __future__ import annotations
 
 import pytest
 
-from quitmt.remarks import (
+from quitmt.warnings import (
     ADVICE,
     APART,
     PARTLY,
@@ -14,8 +14,8 @@ from quitmt.remarks import (
     kind,
     loses_markup,
     lost_characters,
-    remarks,
     unknown_characters,
+    warnings,
 )
 
 LONG = "The committee will publish its findings about the incident next week."
@@ -57,10 +57,10 @@ def test_one_sentence(text: str) -> None:
     assert not has_several_sentences(text)
 
 
-def test_only_a_model_of_single_sentences_is_remarked_on() -> None:
+def test_only_a_model_of_single_sentences_is_warninged_on() -> None:
     texts = "It is late. We go home.", "É tarde. Vamos para casa."
-    assert remarks(*texts, sentence_level=True) == ("several sentences",)
-    assert remarks(*texts) == ()
+    assert warnings(*texts, sentence_level=True) == ("several sentences",)
+    assert warnings(*texts) == ()
 
 
 def test_much_shorter() -> None:
@@ -103,9 +103,9 @@ def test_a_copy_in_a_script_without_capitals_and_spaces() -> None:
     assert is_copy("今天天气很好我们去公园散步吧。", "今天天气很好，我们去公园散步吧")
 
 
-def test_every_remark_has_advice() -> None:
+def test_every_warning_has_advice() -> None:
     everything = f"{LONG} <b>So it is.</b>"
-    found = {*remarks(everything, "", sentence_level=True, unknown="☃"), *remarks(LONG, LONG)}
+    found = {*warnings(everything, "", sentence_level=True, unknown="☃"), *warnings(LONG, LONG)}
     assert {*map(kind, found), APART, PARTLY} == set(ADVICE)  # those two are about the candidates
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Ran
 
-from quitmt.calibrate.profile import Point, Profile, QualityPromise
-from quitmt.cli import promises
+from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
+from quitmt.cli import guarantees
 
 Quitmt = Callable[..., Ran]
 SEGMENTS, SIZE = 60, 32
@@ -28,21 +28,21 @@ def pools(tmp_path: Path, make_pool: Callable[[int, int], list[str]], monkeypatc
     return tmp_path / "pools.jsonl"
 
 
-def test_from_references_to_a_run_that_keeps_the_promise(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+def test_from_references_to_a_run_that_keeps_the_guarantee(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     profile = tmp_path / "p.json"
     asked = ("--not-worse", "0.5sd", "-r", "ref.pt", "-m", "chrf++", "-m", "bleu", "-n", SIZE, "-q")
     done = quitmt("calibrate", pools, *asked, "-o", profile, "--plot", tmp_path / "p.svg")
     assert done.code == 0, done.err
     found = json.loads(profile.read_text())
-    promise = "with 95% confidence, the mean quality is not worse than the whole pool's by more than 0.5 sd by"
-    assert f"{found['rule']}: {promise} chrF++ and BLEU.\n" in done.out
+    guarantee = "with 95% confidence, the mean quality is not worse than the whole pool's by more than 0.5 sd by"
+    assert f"{found['rule']}: {guarantee} chrF++ and BLEU.\n" in done.out
     assert "kept <- chosen" in done.out and "Taken for granted: the segments are a random sample" in done.out
     assert "BLEU: rule − whole pool, in sd" in (tmp_path / "p.svg").read_text()
-    assert (found["promise"]["confidence"], found["promise"]["segments"]) == (0.95, SEGMENTS)
-    assert set(found["promise"]["metrics"]) == {"chrF++", "BLEU"}
+    assert (found["guarantee"]["confidence"], found["guarantee"]["segments"]) == (0.95, SEGMENTS)
+    assert set(found["guarantee"]["metrics"]) == {"chrF++", "BLEU"}
 
     run = quitmt("rerank", pools, "--profile", profile, "--jsonl")
-    assert run.err.startswith(f"quitmt: stopping by {found['rule']}: {promise} chrF++ and BLEU")
+    assert run.err.startswith(f"quitmt: stopping by {found['rule']}: {guarantee} chrF++ and BLEU")
     sizes = [json.loads(line)["size"] for line in run.out.splitlines()]
     [point] = [one for one in found["curve"] if one["rule"] == found["rule"]]
     assert sum(sizes) / len(sizes) == pytest.approx(point["mean_size"]) and point["mean_size"] < SIZE
@@ -51,8 +51,8 @@ def test_from_references_to_a_run_that_keeps_the_promise(quitmt: Quitmt, pools: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "say what is promised"),
-        (["--equivalent", "0.1sd", "--max-loss", "0.1"], "--max-loss and --equivalent are different promises"),
+        ([], "say what is guaranteed"),
+        (["--equivalent", "0.1sd", "--max-loss", "0.1"], "--max-loss and --equivalent are different guarantees"),
         (["--equivalent", "0.1sd"], "the metric chrf++ needs references"),
         (["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"], "the metric gemba:openai:x must be told"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "-m", "bleu"], "the metric bleu is named twice"),
@@ -103,9 +103,9 @@ def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_n
             ("x", 24, 200),
         )
     ]
-    promise = QualityPromise(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
-    profile = Profile("fixed:64", 8, 512, "g", "r", None, None, promise, 1.0, tuple(points))
-    last = promises.lines(profile, promise, points, points[0])[-1]
+    guarantee = QualityGuarantee(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
+    profile = Profile("fixed:64", 8, 512, "g", "r", None, None, guarantee, 1.0, tuple(points))
+    last = guarantees.lines(profile, guarantee, points, points[0])[-1]
     assert last == "With more segments: loss:most=1 could be proven with about 300, and would take 17 candidates."
 
 
@@ -114,7 +114,7 @@ def test_after_the_first_failure_of_a_chain_nothing_is_tested(quitmt: Quitmt, po
     done = quitmt("calibrate", pools, *asked, "--rule", "loss:minimum=8", "--rule", "loss", "--rule", "fixed")
     assert done.code == 0, done.err
     rows = [line.split(maxsplit=4) for line in done.out.partition("\nRules are tested")[0].splitlines()[1:]]
-    assert promises.IN_ORDER in done.out
+    assert guarantees.IN_ORDER in done.out
     for chain in ("loss:minimum=8,most=", "loss:most=", "fixed:"):
         marks = [row[4].partition(" <-")[0] for row in rows if row[0].startswith(chain)]
         assert [mark for mark, _ in groupby(marks) if mark != "kept"] in (["not proven"], ["not proven", "not tested"])
