@@ -1,4 +1,4 @@
-"""As much of Ray as a job uses, in this process: one worker, which does one part after another."""
+"""The part of Ray that a job uses, in this process: one worker does one part after another."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ class LocalRay:
             ),
         )
 
-    def init(self, **settings: Any) -> Any:
+    def init(self, **settings: Any) -> None:
         self.started = settings
-        return SimpleNamespace(dashboard_url="127.0.0.1:8265")
 
     def nodes(self) -> list[dict[str, Any]]:
         return [{"Alive": True, "Resources": machine} for machine in self.machines]
@@ -68,10 +67,3 @@ class LocalRay:
 
         for done in asyncio.run(all_parts()):
             yield {name: values[0] for name, values in done.items()}
-
-
-class NoCounters:
-    """In place of Ray's metrics."""
-
-    def add(self, tally: object) -> None:
-        """Nobody collects them."""

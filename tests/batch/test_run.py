@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from quitmt.batch import actor, cluster, run
+from quitmt.batch import cluster, run
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Plan
@@ -21,7 +21,7 @@ from quitmt.batch.rows import InputColumns
 from quitmt.batch.tally import PartTally
 from quitmt.errors import ModelError, QuitmtError, UsageError
 from tests.batch.jobs import files_of, recipe, results
-from tests.batch.local_ray import LocalRay, NoCounters
+from tests.batch.local_ray import LocalRay
 
 
 class Silent:
@@ -33,7 +33,7 @@ class Silent:
         self.said.append(message)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
-        """Nobody listens."""
+        """Not recorded."""
 
     def progress(self, total: PartTally) -> None:
         self.totals.append(total.rows)
@@ -45,7 +45,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> LocalRay:
     monkeypatch.setattr(cluster, "check_installed", lambda: None)
     monkeypatch.setattr(cluster, "ray_of", lambda: local)
     monkeypatch.setattr(cluster, "cores", lambda: 8)
-    monkeypatch.setattr(actor, "RayCounters", NoCounters)
     return local
 
 
@@ -98,7 +97,7 @@ def test_a_header_is_a_setting(tmp_path: Path) -> None:
     job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe())
     done(job)
     headless = replace(job, columns=replace(job.columns, source="1", header=False))
-    with pytest.raises(UsageError, match=r"cannot go on: (no_header|source_column) was"):
+    with pytest.raises(UsageError, match=r"cannot continue: (no_header|source_column) was"):
         done(headless)
 
 
@@ -114,16 +113,11 @@ def test_progress_is_told_by_the_clock_and_at_the_end(
     assert (len(reporter.totals) == 1) is (seconds > 0)
 
 
-@pytest.mark.parametrize("kept", [b"", b"[]", b'{"rows": 1, "of another version": 2}', None])
-def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, kept: bytes | None) -> None:
-    (tmp_path / "a.txt").write_text("good\nfine\ngood\nfine\ngood\n")
-    total = done(job)
-    assert (total.rows, total.segments) == (2, 2)
-    assert done(job) == total
-    place = Path(job.folder.total.path)  # it may be lost: then the results are counted
-    place.unlink() if kept is None else place.write_bytes(kept)
-    assert done(job).segments == 5
-    assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept
+def test_a_finished_job_translates_nothing_again(job: BatchJob) -> None:
+    done(job)
+    before = {path: path.stat().st_mtime_ns for path in files_of(job)}
+    done(job)
+    assert {path: path.stat().st_mtime_ns for path in files_of(job)} == before
 
 
 def test_the_first_error_is_that_of_the_first_part(
@@ -143,20 +137,20 @@ def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("target", "said"),
     [
-        ({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]),
-        ({}, ["stopping by loss:most=0.005, the default for mbr:chrf"]),
+        ({"stop.max_loss": 0.02}, ["stopping rule: loss:most=0.02"]),
+        ({}, ["stopping rule: loss:most=0.005, the default for mbr:chrf"]),
         ({"stop.rule": "fixed:2"}, []),
     ],
 )
-def test_a_job_says_once_which_rule_it_stops_by_unless_the_user_chose_it(
-    job: BatchJob, wish: dict[str, Any], said: list[str]
+def test_a_job_reports_its_stopping_rule_once_unless_the_user_chose_it(
+    job: BatchJob, target: dict[str, Any], said: list[str]
 ) -> None:
-    wished, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **wish})), Silent()
-    run.run(wished, WorkerPool(), reporter)
+    job, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **target})), Silent()
+    run.run(job, WorkerPool(), reporter)
     assert reporter.said == said
-    run.run(wished, WorkerPool(), reporter)
+    run.run(job, WorkerPool(), reporter)
     assert reporter.said == said  # nothing is left to do
 
 
@@ -206,7 +200,7 @@ def test_a_job_whose_workers_start_again_and_again_is_given_up(
 
     monkeypatch.setattr(run, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(ray, "work", dying)
-    with pytest.raises(ModelError, match=r"^workers were started 9 times and no part was finished since: their proc"):
+    with pytest.raises(ModelError, match=r"^workers were started 9 times without finishing a part: their proc"):
         done(job)
     held.set()
 

@@ -185,5 +185,5 @@ def test_an_output_among_the_inputs_is_refused(
     (tmp_path / "in" / "a.txt").write_text("x\n")
     monkeypatch.chdir(tmp_path)
     ran = quitmt("batch", "in", "-o", "in/out", "--model", "tests.batch.functions:words")
-    assert ran.code == 2 and "the output in/out would be among the inputs in (choose a folder that is not" in ran.err
+    assert ran.code == 2 and "the output in/out would be among the inputs in (choose a folder outside" in ran.err
     assert not (tmp_path / "in" / "out").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from quitmt.batch.board import Suspicion
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
-from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
-from quitmt.batch.worker import Broken, PartWorker, Work
+from quitmt.batch.worker import Broken, Observer, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
 from quitmt.recipe import Recipe
@@ -178,15 +176,16 @@ def test_a_suspect_part_is_done_alone_row_by_row_without_its_deadly_rows(
 
     monkeypatch.setattr(worker_module, "build", build)
 
-    class Observer(worker_module.Nobody):
+    class Recorder(Observer):
         async def begin_row(self, number: int, row: str) -> None:
-            assert built, "whoever dies of loading did not die of the row"
+            assert built, "a death while loading would be counted as the row's"
             seen.append((number, row))
 
-        def row(self, fields: Mapping[str, Any], budget: int) -> None:
+        def part(self, number: int, tally: PartTally) -> None:
             seen.append((-1, None))
 
-    worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Observer())
+    monkeypatch.setattr(worker_module, "REPORT_SECONDS", -1.0)  # after every row
+    worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Recorder())
 
     async def work() -> None:
         await asyncio.gather(worker.do(1, Suspicion(frozenset({"a.txt:6"}))), worker.do(0), worker.do(2))
@@ -212,18 +211,6 @@ def test_an_engine_that_does_not_start_elsewhere_is_replaced(job: BatchJob, monk
         worker = PartWorker(Work(job.folder, job.recipe.to_fields(), elsewhere=elsewhere))
         with pytest.raises(expected, match="division by zero"):
             asyncio.run(worker.do(0))
-
-
-def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_text("source,f,t\nGood morning.,en,pt\nBom dia.,pt,en\n")
-    columns = InputColumns("source", None, "f", "t")
-    small = recipe().changed({"model.name": None})
-    job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
-    planned(job)
-    worked(job, [0])
-    found = results(job)
-    assert found[0]["signature"] != found[1]["signature"] and "dia" in found[0]["translation"].lower()
-    assert "morning" in found[1]["translation"].lower()
 
 
 def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob) -> None:
