@@ -139,8 +139,8 @@ def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ({"stop.max_loss": 0.02}, ["stopping rule: loss:most=0.02"]),
-        ({}, ["stopping rule: loss:most=0.005, the default for mbr:chrf"]),
+        ({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]),
+        ({}, ["stopping by loss:most=0.005, the default for mbr:chrf"]),
         ({"stop.rule": "fixed:2"}, []),
     ],
 )

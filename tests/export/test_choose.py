@@ -9,8 +9,8 @@ import pytest
 from quitmt.errors import UsageError
 from quitmt.export import choose
 from quitmt.export.choose import Margin, Strategy
+from quitmt.export.entries import RankedPool
 from quitmt.export.filters import Filters
-from quitmt.export.ranking import RankedPool
 from quitmt.types import Ranked
 
 NO_FILTERS = Filters({})

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from quitmt.errors import InputError
-from quitmt.export.entries import entry_of
-from quitmt.export.ranking import RankedPool
+from quitmt.export.entries import RankedPool, entry_of
 
 POOL: dict[str, Any] = {
     "id": 7,
@@ -61,8 +60,8 @@ def test_an_outcome_with_and_without_its_list() -> None:
     ("fields", "message"),
     [
         ({**POOL, "scores": {"p": [1] * 5, "q": [1] * 5}}, r"several scores \(give score, one of p, q\)"),
-        ({"id": 1, "candidates": ["a"]}, "no scores to choose by"),
-        ({"id": 1, "candidates": ["a"], "scores": {"tokens": [3]}}, "no scores to choose by"),
+        ({"id": 1, "candidates": ["a"]}, "the pool has no scores"),
+        ({"id": 1, "candidates": ["a"], "scores": {"tokens": [3]}}, "the pool has no scores"),
         ({"id": 1}, "neither a pool"),
         ({**OUTCOME, "nbest": 1}, '"nbest" must be a list'),
         ({**OUTCOME, "nbest": [{"text": "t"}]}, '"index" or "count"'),

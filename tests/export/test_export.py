@@ -141,45 +141,30 @@ def test_the_summary_says_why(quitmt: Quitmt, tmp_path: Path) -> None:
     one, other = ran.err.splitlines()
     assert one == "quitmt: 1 of 8 sources gave 1 pairs"
     reasons = {
-        "are duplicates", "have no source", "have one distinct candidate only", "have no rejected one with the margin",
-        "have only candidates that filters leave out", "have no scored candidate", "failed",
+        "are duplicates", "have no source", "have only one distinct candidate", "have no candidate below the margin",
+        "have only candidates that the filters remove", "have no scored candidate", "failed",
     }  # fmt: skip
     told = other.removeprefix("quitmt: 7 gave none: ").split(", ")
     assert {reason.partition(" ")[2] for reason in told} == reasons and len(told) == 7
 
 
-def test_llama_factory(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
-    for name in ("sft", "dpo", "kto"):
-        words = ("--as", name, "-o", tmp_path / f"{name}.jsonl", "--llama-factory", "-q")
-        assert quitmt("export", pools, *words).code == 0
-    info = json.loads((tmp_path / "dataset_info.json").read_text())
-    assert list(info) == ["sft", "dpo", "kto"] and info["dpo"]["ranking"] is True
-    for name, entry in info.items():
-        row = rows_of(tmp_path / entry["file_name"])[0]
-        assert set(entry["columns"].values()) <= row.keys() and entry["file_name"] == f"{name}.jsonl"
-    before = (tmp_path / "dataset_info.json").read_bytes()
-    ran = quitmt("export", pools, "--as", "dpo", "-o", tmp_path / "new.jsonl", "--llama-factory", "dpo")
-    assert ran.code == 2 and "has an entry 'dpo' already" in ran.err
-    assert (tmp_path / "dataset_info.json").read_bytes() == before and not (tmp_path / "new.jsonl").exists()
-
-
 BARE = {"id": 1, "source": SOURCE, "candidates": ["a", "b"]}
 LISTLESS = {"id": 1, "source": "s", "translation": "t", "index": 0, "score": 1.0, "size": 1, "stop": "stable"}
 BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
-    "no scores": ([BARE], {}, "in.jsonl, line 1: the pool has no scores to choose by"),
+    "no scores": ([BARE], {}, "in.jsonl, line 1: the pool has no scores"),
     "one candidate": (
         [pool(1, candidates=["A casa"], scores={"q": [1]})],
         {},
-        "none of 1 sources gave a row: 1 have one distinct candidate only",
+        "none of 1 sources gave a row: 1 have only one distinct candidate",
     ),
-    "all equal": ([pool(1, candidates=["A casa"] * 4)], {"format": "ranked"}, "1 have one distinct candidate only"),
+    "all equal": ([pool(1, candidates=["A casa"] * 4)], {"format": "ranked"}, "1 have only one distinct candidate"),
     "no source": ([pool(1, source=""), pool(2, source=" ")], {"format": "sft"}, "2 have no source"),
     "no languages": ([pool(1)], {"format": "sft", "chat": True, "prompt": "instruct"}, "must be told the languages"),
     "an unknown format": ([pool(1)], {"format": "dop"}, "unknown format 'dop' (did you mean 'dpo'?)"),
     "no list": ([LISTLESS], {}, "outcome 1 has no n-best list, which dpo needs (translate or rerank again with "),
-    "nothing": ([], {"format": "sft"}, "there is nothing in the input"),
-    "no pairs": ([pool(1)], {"pairs": 0}, "pairs must be a whole number of at least 1"),
-    "two files of pairs": ([pool(1)], {"targets": "x.pt"}, "targets goes with the format 'parallel'"),
+    "nothing": ([], {"format": "sft"}, "the input is empty"),
+    "no pairs": ([pool(1)], {"pairs": 0}, "pairs must be at least 1"),
+    "two files of pairs": ([pool(1)], {"targets": "x.pt"}, "targets needs the format 'parallel'"),
     "a bad line": ([{"id": 1, "candidates": [1]}], {}, "in.jsonl, line 1: candidate 0 is not a text"),
 }
 
@@ -197,18 +182,18 @@ def test_bad_input_leaves_no_output(what: str, output: str, tmp_path: Path, monk
 
 
 def test_the_name_of_the_output_says_what_it_is(pools: Path, tmp_path: Path) -> None:
-    with pytest.raises(QuitmtError, match="the name of the output must say what it is"):
+    with pytest.raises(QuitmtError, match="the output's file name must show its format"):
         export(pools, tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize(
     ("line", "words", "message"),
     [
-        (pool(1), "--pairs 0", "--pairs must be a whole number of at least 1"),
+        (pool(1), "--pairs 0", "--pairs must be at least 1"),
         (
             BARE,
             "",
-            "line 1: the pool has no scores to choose by (to score it: quitmt rerank in.jsonl --rerank mbr:chrf "
+            "line 1: the pool has no scores (score it with: quitmt rerank in.jsonl --rerank mbr:chrf "
             "--stop full --keep-pools scored.jsonl)",
         ),
     ],
@@ -230,7 +215,7 @@ def test_what_exists_is_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: P
     before = pools.read_bytes()
     assert "exists" in quitmt("export", pools, "--as", "dpo", "-o", tmp_path / "out.jsonl").err
     two = ("-o", tmp_path / "out.en", "--targets", tmp_path / "out.pt")
-    assert "out.pt exists" in quitmt("export", pools, "--as", "parallel", *two).err
+    assert "out.pt already exists" in quitmt("export", pools, "--as", "parallel", *two).err
     assert "is an input" in quitmt("export", pools, "--as", "dpo", "-o", pools).err
     assert (tmp_path / "out.jsonl").read_text() == (tmp_path / "out.pt").read_text() == "mine"
     assert pools.read_bytes() == before and not (tmp_path / "out.en").exists()

@@ -272,7 +272,7 @@ KEY = "correct-horse"
 
 @pytest.fixture(scope="session")
 def locked() -> Iterator[Running]:
-    """One that needs a key."""
+    """One that requires a key."""
     models = (Model(upper=True), Model(upper=False))
     with serving(
         lambda: functions(models), models, keys=Keys(["another-one", KEY]), cors=("https://a.example",)

@@ -110,5 +110,5 @@ def test_a_stream_that_fails_says_so(shared: Running) -> None:
 def test_what_fails_is_one_sentence_and_others_go_on(shared: Running) -> None:
     status, told = shared.post("/api/translate", {**ASK, "text": "BROKEN"})
     assert status == 502 and told["error"]["code"] == "translation_failed"
-    assert told["error"]["message"].startswith("translating failed: segment 1: sampling failed: ValueError")
+    assert told["error"]["message"].startswith("translation failed: segment 1: sampling failed: ValueError")
     assert shared.post("/api/translate", ASK)[0] == 200

@@ -158,7 +158,7 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing_new(start: Start) -> 
         status, _, headers = running.send("POST", path, body)
         assert status == 503 and headers["retry-after"] == "5"
     status, told = running.get("/ready")
-    assert status == 503 and "about to stop" in told["error"]["message"]
+    assert status == 503 and "shutting down" in told["error"]["message"]
 
 
 def test_the_page_has_a_policy_and_is_cached_by_content(shared: Running) -> None:

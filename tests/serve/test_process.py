@@ -133,7 +133,7 @@ def test_when_the_time_to_finish_is_over_requests_are_given_up(folder: Path, mon
     with closing(listen(settings)) as listening, ThreadPoolExecutor(1) as pool:
         code, error = asyncio.run(work(listening, pool))
     assert code == 0 and error is not None
-    assert said[-2:] == ["1 requests did not finish in time", "stopped"]
+    assert said[-2:] == ["1 requests didn't finish in time", "stopped"]
 
 
 @pytest.mark.parametrize("rounds", range(5))

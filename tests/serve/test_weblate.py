@@ -84,7 +84,7 @@ def test_every_choice_is_an_array_and_a_stream_has_one_too(shared: Running) -> N
 @pytest.mark.parametrize(
     "content, model, told",
     [
-        (message(target="de"), "quitmt", "the target language 'de' is not served"),
+        (message(target="de"), "quitmt", "the target language 'de' isn't served"),
         (message(source="pt", target="en"), "quitmt-en-pt", "the model 'quitmt-en-pt' doesn't translate pt to en"),
         (message(units=[{"unit_id": 1}]), "quitmt", "it cannot evaluate translations"),
     ],

@@ -150,7 +150,7 @@ def _report_rule(job: BatchJob, reporter: Reporter) -> None:
     if own.rule is None and not own.of_quit:
         granted = granted_of(whole, NOTHING, profile_of(job.recipe, NOTHING))
         default = "" if own.wishes else f", the default for {whole.rerank.name}"
-        reporter.say(f"stopping rule: {granted.spec if granted else whole.stop.rule}{default}")
+        reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:

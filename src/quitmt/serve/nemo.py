@@ -1,5 +1,7 @@
-"""What NeMo Curator's ``nmt`` back end asks for: ``POST /translate`` with texts and two languages, a list in, a list
-out."""
+"""The API of NeMo Curator's ``nmt`` back end: ``POST /translate`` with texts and two languages; lists in and out.
+
+The path is LibreTranslate's, so ``libretranslate`` passes requests with ``texts`` on to this module.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,6 @@ class NemoBody(Body):
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(NemoBody, await server.fields(exchange))
-    found = await server.translate(exchange, Job(ask.texts, ask.tgt_lang, ask.src_lang))
-    return answer({"translations": [one.text for one in found]})
+    request = read(NemoBody, await server.fields(exchange))
+    translated = await server.translate(exchange, Job(request.texts, request.tgt_lang, request.src_lang))
+    return answer({"translations": [one.text for one in translated]})
