@@ -92,12 +92,12 @@ class TestOpenAI:
         assert found.choices[0].finish_reason == "stop" and found.usage is not None
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens > 0
 
-    def test_n_are_the_n_best_and_differ(self, client: openai.OpenAI) -> None:
+    def test_n_returns_the_n_best_and_repeats_the_last(self, client: openai.OpenAI) -> None:
         found = client.chat.completions.create(
-            model="quitmt-en-pt", n=3, seed=7, messages=[{"role": "user", "content": HELLO}]
+            model="quitmt-en-pt", n=4, seed=7, messages=[{"role": "user", "content": HELLO}]
         )
         texts = [choice.message.content for choice in found.choices]
-        assert texts == [SHOUTED, SHOUTED + "!", SHOUTED + "…"]
+        assert texts == [SHOUTED, SHOUTED + "!", SHOUTED + "…", SHOUTED + "…"]
 
     def test_streams_add_up_to_the_whole(self, client: openai.OpenAI) -> None:
         text = "  One is here. Two is there.\n\nThree is nowhere. "

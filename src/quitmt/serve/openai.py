@@ -102,7 +102,6 @@ def _job(server: Server, request: ChatBody, message: Strings) -> Job:
         form=message.form,
         seed=request.seed,
         nbest=request.n or 1,
-        widen=True,
         served=served,
     )
 

@@ -9,7 +9,6 @@ translate --split`` on a file that holds only that text.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,14 +25,11 @@ from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
 from quitmt.serve.spans import Known
-from quitmt.stop.fixed import Fixed
 from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 AUTO = "auto"
 SPAN_CANDIDATES = 4
 """Number of translations of marked words that are searched for in their sentence."""
-WIDTH = 8
-"""Candidates per wanted translation, if several different ones are wanted."""
 GAP = "\ue000"
 """A placeholder for missing sentences: a private-use character."""
 
@@ -63,8 +59,6 @@ class Job:
     deadline: float | None = None
     seed: int | None = None
     nbest: int = 1
-    widen: bool = False
-    """Whether to draw more candidates if there are fewer than ``nbest`` different texts."""
     served: Served | None = None
     """The model that the client named, which determines the languages."""
     watch: Callable[[Step], None] | None = None
@@ -115,8 +109,6 @@ class Prepared:
     """For each passage, its sentences."""
     spans: list[Segment] = field(default_factory=list)
     """Words within sentences that have tags around them."""
-    until: float | None = None
-    """Its deadline, by the event loop's clock."""
 
     @property
     def flat(self) -> list[Segment]:
@@ -184,7 +176,6 @@ class Jobs:
             self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
         tickets = list[list[Ticket]]()
         for number, one in enumerate(prepared):
-            one.until = None if deadline is None else asyncio.get_running_loop().time() + deadline
             submit = partial(one.served.session.submit, group=group, rule=one.rule, deadline=deadline)
             sentences = [
                 submit(segment, ranked=job.nbest > 1, observer=_observer(job, number, segment)) for segment in one.flat
@@ -198,24 +189,11 @@ class Jobs:
         for one in found:
             _raise_failure(one, prepared.served)
         known = {one.segment.source: _translations(one) for one in spans}
-        made = _made(job, prepared, found, known)
-        if job.widen and len(made.nbest) < job.nbest and (more := await self._wider(job, prepared, found)):
-            made = _made(job, prepared, more, known)
-        return made
-
-    async def _wider(self, job: Job, prepared: Prepared, found: Sequence[Finished]) -> list[Finished]:
-        """Translates the same sentences with more candidates; empty if there are no more candidates or no time."""
-        most = min(WIDTH * job.nbest, (prepared.rule or prepared.served.built.rule).budget)
-        left = None if prepared.until is None else prepared.until - asyncio.get_running_loop().time()
-        if all(one.outcome.size >= most for one in found) or (left is not None and left <= 0):
-            return []
-        submit = partial(prepared.served.session.submit, rule=Fixed(most), deadline=left, ranked=True)
-        tickets = [submit(segment, group=id(prepared)) for segment in prepared.flat]
-        try:
-            done = [await ticket for ticket in tickets]
-        finally:
-            withdraw([tickets])
-        return [] if any(one.outcome.stop is StopReason.FAILED for one in done) else done
+        text = _joined(prepared, [one.outcome.translation for one in found], known)
+        translated = Translated(text, prepared.served, prepared.confidence, found)
+        if job.nbest < 2:
+            return translated
+        return replace(translated, nbest=_alternatives(translated, prepared, job.nbest, known))
 
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
@@ -250,12 +228,6 @@ def _raise_failure(finished: Finished, served: Served) -> None:
         message = f"there was not enough time for all sentences: {outcome.error}"
         raise Refusal(503, "not_in_time", message, retry_after=later(served.session))
     raise Refusal(502, "translation_failed", f"translation failed: {outcome.error}")
-
-
-def _made(job: Job, prepared: Prepared, found: list[Finished], known: Known) -> Translated:
-    text = _joined(prepared, [one.outcome.translation for one in found], known)
-    made = Translated(text, prepared.served, prepared.confidence, found)
-    return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest, known))
 
 
 def _translations(span: Finished) -> list[str]:
