@@ -55,7 +55,7 @@ def test_a_plan_is_taken_over(job: BatchJob) -> None:
 def test_a_job_that_was_done_is_planned_again_where_a_result_is_missing(job: BatchJob) -> None:
     planned(job)
     job.folder.rows(0).remove()
-    (job.folder.own / "input").remove()
+    (job.folder.state / "input").remove()
     assert planned(job).parts == (5, 5, 2) and job.folder.rows(0).exists()
 
 

@@ -112,7 +112,7 @@ class Folder:
         return Location(self.output)
 
     @property
-    def own(self) -> Location:
+    def state(self) -> Location:
         return self.place / STATE_FOLDER
 
     def name(self, part: int) -> str:
@@ -124,21 +124,21 @@ class Folder:
     @property
     def finished(self) -> Location:
         """The folder that workers write to."""
-        return self.own / "distinct" if self.distinct else self.place
+        return self.state / "distinct" if self.distinct else self.place
 
     def worked(self, part: int) -> Location:
         return self.finished / self.name(part)
 
     def rows(self, part: int) -> Location:
-        return self.own / "input" / f"part-{part:06d}.parquet"
+        return self.state / "input" / f"part-{part:06d}.parquet"
 
     @property
     def refill(self) -> Location:
-        return self.own / "refill"
+        return self.state / "refill"
 
     def make(self) -> None:
         """Makes all folders that the job writes to."""
-        for folder in (self.place, self.own, self.own / "input", self.finished):
+        for folder in (self.place, self.state, self.state / "input", self.finished):
             folder.make_folder()
 
 
@@ -149,9 +149,9 @@ def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
     """
     folder, now = job.folder, job.settings()
     prints = {file.name: _fingerprint(file) for file in files}
-    manifest = folder.own / "manifest.json"
+    manifest = folder.state / "manifest.json"
     results = [name for name in folder.place.names() if name.startswith("part-")]
-    if manifest.exists() and (results or (folder.own / "plan.json").exists()):
+    if manifest.exists() and (results or (folder.state / "plan.json").exists()):
         _refuse_other(job, _manifest(manifest), now, prints)
         return
     if results:

@@ -84,12 +84,12 @@ def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan
         return found
     folder.make()  # a finished job has removed some of its folders
     plan = make(job, files, format_name)
-    (folder.own / "plan.json").write(json.dumps(asdict(plan)).encode())
+    (folder.state / "plan.json").write(json.dumps(asdict(plan)).encode())
     return plan
 
 
 def _earlier(folder: Folder) -> Plan | None:
-    place = folder.own / "plan.json"
+    place = folder.state / "plan.json"
     try:
         return Plan.from_fields(json.loads(place.read())) if place.exists() else None
     except (ValueError, KeyError, TypeError, IndexError):  # a damaged plan is made again
@@ -98,7 +98,7 @@ def _earlier(folder: Folder) -> Plan | None:
 
 def _all_there(folder: Folder, plan: Plan) -> bool:
     """Whether every part has its result or its rows. A finished job keeps only results."""
-    results, inputs = folder.place.names(), (folder.own / "input").names()
+    results, inputs = folder.place.names(), (folder.state / "input").names()
     return all(
         folder.name(part) in results or folder.rows(part).url.rpartition("/")[2] in inputs
         for part in range(len(plan.parts))

@@ -122,9 +122,9 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
             write_text(job.folder, plan, text)
         summary.total = course.sum
         if not summary.total.failed:  # a rerun needs only the results
-            (job.folder.own / "input").remove()
+            (job.folder.state / "input").remove()
             if job.distinct:
-                (job.folder.own / "distinct").remove()
+                (job.folder.state / "distinct").remove()
         return summary
 
 
@@ -134,9 +134,9 @@ def _alone(folder: Folder) -> Iterator[None]:
     if not folder.place.is_local:
         yield
         return
-    folder.own.make_folder()
-    with unwritable(folder.own.url):
-        descriptor = open_alone(Path(folder.own.path) / "lock", os.O_RDWR)
+    folder.state.make_folder()
+    with unwritable(folder.state.url):
+        descriptor = open_alone(Path(folder.state.path) / "lock", os.O_RDWR)
     try:
         yield
     finally:
@@ -146,17 +146,17 @@ def _alone(folder: Folder) -> Iterator[None]:
 def _report_rule(job: BatchJob, reporter: Reporter) -> None:
     """Reports the stopping rule unless the user chose it. A guarantee isn't reported, because only workers know whether
     it holds for their model."""
-    own, whole = job.recipe.stop, effective(job.recipe)
-    if own.rule is None and not own.of_quit:
+    stop, whole = job.recipe.stop, effective(job.recipe)
+    if stop.rule is None and not stop.of_quit:
         granted = granted_of(whole, NOTHING, profile_of(job.recipe, NOTHING))
-        default = "" if own.wishes else f", the default for {whole.rerank.name}"
+        default = "" if stop.wishes else f", the default for {whole.rerank.name}"
         reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
     # A finished job with distinct rows has only its results left, where equal rows count again.
-    only_results = job.distinct and not (folder.own / "input").names()
+    only_results = job.distinct and not (folder.state / "input").names()
     source = folder.place if only_results else folder.finished
     there = source.names()
     done = [part for part in range(len(plan.parts)) if folder.name(part) in there]

@@ -29,8 +29,8 @@ def add_actions(parser: Any) -> None:
     fetching = actions.add_parser(
         "get",
         help="fetch translation models for other languages",
-        description="Fetch Firefox translation models, published by Mozilla, into your cache. Interrupted downloads are "
-        "continued, and every model is verified.",
+        description="Fetch Firefox translation models, published by Mozilla, into your cache. Interrupted downloads "
+        "are continued, and every model is verified.",
     )
     fetching.add_argument("pairs", nargs="+", metavar="PAIR", help="source and target language, such as en-de")
     fetching.add_argument(

@@ -39,6 +39,8 @@ class StrictBody(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """A long list is refused at its first mistake, because listing all of them would take seconds."""
+Language = Annotated[str, Field(min_length=1, max_length=40)]
+Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 MOST_FIELDS = 256
 """Maximum fields of a JSON object, for the same reason."""
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from quitmt.detect import primary
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import Body, Texts, read
+from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Translated
@@ -27,7 +27,7 @@ Tags = str | Texts | None
 
 class DeepLBody(Body):
     text: str | Annotated[Texts, Field(min_length=1)]
-    target_lang: str = Field(min_length=1, max_length=40)
+    target_lang: Language
     source_lang: str | None = Field(None, max_length=40)
     tag_handling: Literal["xml", "html"] | None = None
     ignore_tags: Tags = None

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from quitmt.generate.languages import name as language_name
 from quitmt.serve import nemo
-from quitmt.serve.bodies import Body, Texts, read
+from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import Refusal, answer
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
-from quitmt.serve.work import Job, Translated
+from quitmt.serve.work import AUTO, Job, Translated
 
 
 def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
@@ -26,8 +26,8 @@ Text = Annotated[str, Field(min_length=1)]
 
 class LibreTranslateBody(Body):
     q: Text | Annotated[Texts, Field(min_length=1)]
-    source: str = Field("auto", min_length=1, max_length=40)
-    target: str = Field(min_length=1, max_length=40)
+    source: Language = AUTO
+    target: Language
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, le=1000, description="Number of additional translations.")
     api_key: str | None = None
@@ -48,7 +48,7 @@ async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
     job = Job(texts, request.target, request.source, request.format, nbest=1 + request.alternatives)
     translated = await server.translate(exchange, job)
     body: dict[str, Any] = {"translatedText": _one_or_all([one.text for one in translated], single)}
-    if request.source == "auto":
+    if request.source == AUTO:
         body["detectedLanguage"] = _one_or_all([_detected(one) for one in translated], single)
     if request.alternatives:
         body["alternatives"] = _one_or_all([[text for text, _ in one.nbest[1:]] for one in translated], single)

@@ -16,22 +16,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from quitmt._version import __version__
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import StrictBody, Texts, read
+from quitmt.serve.bodies import Language, Seed, StrictBody, Texts, read
 from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain, to_json
 from quitmt.serve.server import NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
 from quitmt.types import Finished, at
 
-SEED = 1 << 63
-
 
 class TranslateBody(StrictBody):
     """A text or a list of texts; the translations have the same form."""
 
     text: Annotated[str, Field(min_length=1)] | Annotated[Texts, Field(min_length=1)]
-    target: str = Field(min_length=1, max_length=40)
-    source: str = Field(AUTO, min_length=1, max_length=40)
+    target: Language
+    source: Language = AUTO
     format: Literal["text", "html", "xml"] = "text"
     max_loss: float | str | None = Field(
         None, description="Target: mean loss of score, as a number or in standard deviations, such as 0.02sd."
@@ -41,7 +39,7 @@ class TranslateBody(StrictBody):
         None, description="Seconds after which the best translation so far is returned.", gt=0
     )
     nbest: int = Field(1, description="Number of translations to return.", ge=1, le=1000)
-    seed: int | None = Field(None, ge=-SEED, lt=SEED)
+    seed: Seed | None = None
     stream: bool = False
 
     def job(self) -> Job:

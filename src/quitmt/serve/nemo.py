@@ -6,18 +6,17 @@ The path is LibreTranslate's, so ``libretranslate`` passes requests with ``texts
 from __future__ import annotations
 
 from aiohttp import web
-from pydantic import Field
 
-from quitmt.serve.bodies import Body, Texts, read
+from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import answer
 from quitmt.serve.server import Exchange, Server
-from quitmt.serve.work import Job
+from quitmt.serve.work import AUTO, Job
 
 
 class NemoBody(Body):
     texts: Texts
-    src_lang: str = Field("auto", min_length=1, max_length=40)
-    tgt_lang: str = Field(min_length=1, max_length=40)
+    src_lang: Language = AUTO
+    tgt_lang: Language
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:

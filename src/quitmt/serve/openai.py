@@ -16,7 +16,7 @@ from aiohttp import web
 from pydantic import Field
 
 from quitmt.engine.session import Ticket
-from quitmt.serve.bodies import Body, read
+from quitmt.serve.bodies import Body, Seed, read
 from quitmt.serve.refusals import Refusal, answer, bad, to_json
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.weblate import Strings, read_message
@@ -24,7 +24,6 @@ from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
 from quitmt.types import at
 
 ANY = "quitmt"
-SEED = 1 << 63
 
 
 def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
@@ -60,7 +59,7 @@ class ChatBody(Body):
     model: str = Field(min_length=1, max_length=200)
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     n: int | None = Field(1, ge=1, le=1000)
-    seed: int | None = Field(None, ge=-SEED, lt=SEED)
+    seed: Seed | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
@@ -185,10 +184,10 @@ async def _growing(
     found: list[Translated],
 ) -> AsyncIterator[str]:
     """Yields the settled beginning of the text, which grows each time. Finished texts are added to ``found``."""
-    for one, own in zip(prepared, tickets, strict=True):
-        for count in range(1, len(own) if job.form == "text" else 0):
-            yield await settled_text(one, own[:count])
-        found.append(await server.jobs.finish(job, one, own))
+    for one, group in zip(prepared, tickets, strict=True):
+        for count in range(1, len(group) if job.form == "text" else 0):
+            yield await settled_text(one, group[:count])
+        found.append(await server.jobs.finish(job, one, group))
         yield found[-1].text
 
 
