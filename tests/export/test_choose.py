@@ -32,7 +32,6 @@ RANKED = RankedPool.of(LIST)
         ("quantile:0", ["house", "the house old"]),
         ("quantile:0.3", ["xyz quux", "the house old"]),
         ("quantile:1", ["the house is so old", "xyz quux"]),
-        ("different", ["xyz quux", "house"]),
         ("greedy", ["the house old"]),
     ],
 )

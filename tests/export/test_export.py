@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from pyarrow import parquet
 from tests.conftest import Ran
 
 from quitmt.errors import QuitmtError
-from quitmt.export import ExportSettings, export, export_async, writers
+from quitmt.export import ExportSettings, export, writers
 from quitmt.export.formats import FORMATS
 
 Quitmt = Callable[..., Ran]
@@ -221,11 +220,9 @@ def test_what_exists_is_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: P
     assert pools.read_bytes() == before and not (tmp_path / "out.en").exists()
 
 
-def test_standard_streams_and_async(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+def test_standard_output(quitmt: Quitmt, pools: Path) -> None:
     ran = quitmt("export", pools, "--as", "sft", "-o", "-", "-q")
     assert ran.code == 0 and ran.err == "" and len(ran.out.splitlines()) == 5
-    summary = asyncio.run(export_async(pools, tmp_path / "x.jsonl", format="sft"))
-    assert (summary.sources, summary.gave, summary.rows) == (5, 5, 5)
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,7 @@ def _add_choice(group: Any) -> None:
     group.add_argument("--score", metavar="NAME", help="score of the pools to use, if they have several")
     group.add_argument(
         "--rejected", metavar="HOW", default=REJECTED,
-        help="dpo, kto: worst, quantile:Q (of the samples), different (by chrF) or greedy "
-        f"[default: {REJECTED}]",
+        help=f"dpo, kto: worst, quantile:Q (of the samples) or greedy [default: {REJECTED}]",
     )  # fmt: skip
     group.add_argument(
         "--min-margin", metavar="M", default=MARGIN,

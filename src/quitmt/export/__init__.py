@@ -6,6 +6,6 @@ Invariants: everything streams, so memory doesn't grow with the input (except 8 
 Existing files are never overwritten. Sources that give no row are counted by reason.
 """
 
-from quitmt.export.export import ExportSettings, Summary, export, export_async
+from quitmt.export.export import ExportSettings, Summary, export
 
-__all__ = ["ExportSettings", "Summary", "export", "export_async"]
+__all__ = ["ExportSettings", "Summary", "export"]

@@ -5,7 +5,6 @@ The chosen candidate is the best one that passes the filters. A strategy picks t
     worst           the lowest score
     quantile:Q      the candidate with the share Q of the samples below it; near 0 it is bad but not an outlier.
                     In Xiao et al. (2025, arXiv 2502.16825), more samples hurt with the worst, but not with μ - 2σ.
-    different       the candidate with the lowest chrF to the chosen one
     greedy          the model's own greedy translation
 
 A pair needs a margin, in score units or in standard deviations of the source's candidates. Without a margin, the
@@ -22,9 +21,9 @@ from operator import mul
 from quitmt.errors import UsageError, unknown
 from quitmt.export.entries import RankedPool
 from quitmt.export.filters import Filters
-from quitmt.types import Ranked, Segment
+from quitmt.types import Ranked
 
-STRATEGIES = ("worst", "quantile", "different", "greedy")
+STRATEGIES = ("worst", "quantile", "greedy")
 REJECTED, MARGIN, QUANTILE = "quantile:0.05", "0.5sd", 0.05
 ONE = "have only one distinct candidate"
 UNSCORED = "have no scored candidate"
@@ -66,7 +65,7 @@ class Strategy:
     def parse(cls, text: str) -> Strategy:
         name, _, argument = text.partition(":")
         if name not in STRATEGIES:
-            raise unknown("strategy for rejected candidates", text, ["worst", "quantile:Q", "different", "greedy"])
+            raise unknown("strategy for rejected candidates", text, ["worst", "quantile:Q", "greedy"])
         if name != "quantile":
             if argument:
                 raise UsageError(f"{name} doesn't take an argument, but {text!r} has one")
@@ -85,9 +84,6 @@ class Strategy:
         if self.name == "quantile":
             away = [abs(below - self.quantile) for below in positions(ranked.weights)]
             others.sort(key=away.__getitem__)
-        elif self.name == "different":
-            alike = likeness(ranked.texts[chosen], ranked.texts)
-            others.sort(key=alike.__getitem__)
         elif self.name == "greedy":
             others = [place for place in others if ranked.origins[place] == "greedy"]
         return others
@@ -171,14 +167,3 @@ def positions(weights: Sequence[int]) -> list[float]:
         left -= weight
         found.append((left + weight / 2) / total)
     return found
-
-
-def likeness(text: str, others: Sequence[str]) -> list[float]:
-    """chrF between a text and each other text, averaged over both directions."""
-    from quitmt.metrics.chrf import Chrf  # compiles on import
-
-    chrf = Chrf()
-    arena = chrf.open(Segment("likeness"))
-    chrf.encode([(arena, [text, *others])])
-    one_way, other_way = chrf.compare(arena, range(1), range(1, 1 + len(others)))
-    return [float(value) for value in ((one_way + other_way) / 2)[0]]

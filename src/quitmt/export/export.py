@@ -84,21 +84,12 @@ def export(
     inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
 ) -> Summary:
     """Writes training data to a new file. ``more`` are fields of the settings: ``format="sft", chat=True``."""
-    return next(iterate(_once(inputs, output, settings, more)))
+    return next(iterate(_once(inputs, output, replace(settings or ExportSettings(), **more))))  # type: ignore[arg-type]
 
 
-async def export_async(
-    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
-) -> Summary:
-    return await anext(_once(inputs, output, settings, more))
-
-
-async def _once(
-    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None, more: dict[str, object]
-) -> AsyncIterator[Summary]:
+async def _once(inputs: Paths, output: str | PathLike[str], settings: ExportSettings) -> AsyncIterator[Summary]:
     paths = [inputs] if isinstance(inputs, str | PathLike) else list(inputs)
-    job = ExportJob(replace(settings or ExportSettings(), **more))  # type: ignore[arg-type]
-    yield await job.run([fspath(path) for path in paths], fspath(output))
+    yield await ExportJob(settings).run([fspath(path) for path in paths], fspath(output))
 
 
 class ExportJob:
