@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call of an actor gives: awaited by workers, got by the driver."""
+    """The result of an actor call, awaited by workers and fetched by the driver."""
 
     value: Any
 
@@ -32,9 +32,9 @@ class LocalRay:
     def __init__(self, *machines: Mapping[str, float]) -> None:
         self.machines = machines or ({"CPU": 8.0},)
         self.started: dict[str, Any] = {}
-        """How it was started the last time."""
+        """The settings of the last start."""
         self.strategy: dict[str, Any] = {}
-        """How many workers the last job asked for, and how many parts each may have at once."""
+        """The worker pool that the last job requested."""
         self.data = SimpleNamespace(
             DataContext=SimpleNamespace(get_current=SimpleNamespace),
             ActorPoolStrategy=lambda **strategy: strategy,
@@ -50,7 +50,7 @@ class LocalRay:
         return [{"Alive": True, "Resources": machine} for machine in self.machines]
 
     def shutdown(self) -> None:
-        """Nothing runs."""
+        """There is nothing to stop."""
 
     def remote(self, **_: Any) -> Any:
         return lambda kind: SimpleNamespace(remote=lambda: Actor(kind()))

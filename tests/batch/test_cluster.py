@@ -1,4 +1,4 @@
-"""Workers and where they run: what does not fit is one sentence, and what Ray is started with."""
+"""Worker pools: errors of one sentence, and the settings that Ray is started with."""
 
 from __future__ import annotations
 

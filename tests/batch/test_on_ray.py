@@ -1,4 +1,4 @@
-"""Real jobs on Ray, each a command in a process of its own. Without Ray they are skipped: make test-batch."""
+"""Real jobs on Ray, each in its own process. Skipped without Ray: use make test-batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batch(
 
 
 def said(ran: subprocess.CompletedProcess[str]) -> list[str]:
-    """Our own lines: Ray has some of its own."""
+    """The lines from quitmt, without Ray's."""
     return [line for line in ran.stderr.splitlines() if line.startswith("quitmt: ")]
 
 
@@ -79,7 +79,7 @@ def test_engines_that_are_always_broken_end_the_job(job: BatchJob) -> None:
 
 
 def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:
-    """Here only by a trick: the module is there for the process that starts the job, and for nobody else."""
+    """A trick: only the starting process can import the module."""
     (tmp_path / "own.py").write_text(
         f"import os\nif os.getppid() != {os.getpid()}:\n    raise ImportError('not here')\n"
         "def words(source, start, stop):\n    return ['x'] * (stop - start)\n"
@@ -91,7 +91,7 @@ def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Pat
 
 
 def test_a_folder_with_functions_is_shipped_to_workers(job: BatchJob, tmp_path: Path) -> None:
-    """It is found where the job is started, too, and nothing else has to be set."""
+    """The starting process finds the folder too, without other settings."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "shipped.py").write_text(
         "import os\ndef words(source, start, stop):\n    return [os.getcwd()] * (stop - start)\n"
@@ -102,7 +102,7 @@ def test_a_folder_with_functions_is_shipped_to_workers(job: BatchJob, tmp_path: 
 
 
 def test_more_workers_than_parts_are_not_started(job: BatchJob) -> None:
-    """And on one machine not more than it has room for."""
+    """Nor more than the machine has room for."""
     refused = batch(job, "--workers", 9999, "--cpus-per-worker", 500)
     assert refused.returncode == 2
     assert "there is no room for 6 workers with --cpus-per-worker 500: CPUs needed 3000, found " in refused.stderr

@@ -1,4 +1,4 @@
-"""Jobs before they are run: ids, parts, and a folder that belongs to one job."""
+"""Planning a job: ids, parts, and a folder that belongs to one job."""
 
 from __future__ import annotations
 

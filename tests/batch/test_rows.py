@@ -1,4 +1,4 @@
-"""Formats of input: what is read, and what is said of files that cannot be."""
+"""Input formats, and the errors of unreadable files."""
 
 from __future__ import annotations
 

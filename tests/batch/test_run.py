@@ -1,4 +1,4 @@
-"""A job from its beginning to its end, with a worker in this process in place of Ray."""
+"""Whole jobs with a worker in this process instead of Ray."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_header_is_a_setting(tmp_path: Path) -> None:
 def test_progress_is_told_by_the_clock_and_at_the_end(
     job: BatchJob, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However quickly parts arrive."""
+    """However fast parts arrive."""
     monkeypatch.setattr(run, "LOOK_SECONDS", seconds)
     reporter = Silent()
     total = run.run(job, WorkerPool(), reporter).total
@@ -123,7 +123,7 @@ def test_a_finished_job_translates_nothing_again(job: BatchJob) -> None:
 def test_the_first_error_is_that_of_the_first_part(
     job: BatchJob, tmp_path: Path, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not of the part that ended first."""
+    """Not the error of the part that ended first."""
     (tmp_path / "a.txt").write_text("good\nfine\nbad\nfine\nbad too\n")
     in_order = ray.work
     monkeypatch.setattr(ray, "work", lambda rows, *more: in_order(rows[::-1], *more))
@@ -160,7 +160,7 @@ def test_a_job_reports_its_stopping_rule_once_unless_the_user_chose_it(
 def test_of_few_parts_every_worker_gets_its_share(
     job: BatchJob, tmp_path: Path, ray: LocalRay, parts: int, workers: int, at_once: int
 ) -> None:
-    """A worker has one part that is ending, and enough others to fill its engine."""
+    """A worker has one part that is ending, plus enough others to fill its engine."""
     (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(2 * parts)))
     run.run(replace(job, recipe=recipe(run__in_flight=4)), WorkerPool(workers, workers), Silent())
     assert ray.strategy["max_tasks_in_flight_per_actor"] == at_once
@@ -189,7 +189,7 @@ def test_a_worker_that_refuses_the_recipe_ends_the_job_in_its_words(
 def test_a_job_whose_workers_start_again_and_again_is_given_up(
     job: BatchJob, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As workers that end before they finish a part."""
+    """Simulates workers that end before they finish a part."""
     held = threading.Event()
 
     def dying(rows: Any, kind: Any, settings: Any) -> Any:

@@ -1,4 +1,4 @@
-"""File systems of others: what they raise is one sentence, and files are whole."""
+"""Foreign file systems: their errors become one sentence, and files are complete."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.conftest import Ran
 
 
 class CannotConnect(Exception):
-    """As botocore's: no OSError."""
+    """Like botocore's errors, not an OSError."""
 
 
 class DeadFileSystem(MemoryFileSystem):
-    """Whatever it is asked, it cannot."""
+    """A file system on which every operation fails."""
 
     protocol = "dead"
 
@@ -34,7 +34,7 @@ class DeadFileSystem(MemoryFileSystem):
 
 
 class LateFileSystem(MemoryFileSystem):
-    """Cannot even be made."""
+    """A file system that cannot be created."""
 
     protocol = "late"
 
@@ -43,7 +43,7 @@ class LateFileSystem(MemoryFileSystem):
 
 
 class StrictFileSystem(MemoryFileSystem):
-    """Replaces no file, as HDFS; knows which names there were."""
+    """A file system that doesn't replace files, like HDFS, and records their names."""
 
     protocol = "strict"
     store: ClassVar[dict[str, Any]] = {}
@@ -92,7 +92,7 @@ def test_whatever_a_file_system_raises_is_one_sentence_with_the_place(call: str,
 
 
 def test_what_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A glob of fsspec leaves out folders that it cannot list."""
+    """fsspec's glob skips folders that it cannot list."""
     monkeypatch.setattr(DeadFileSystem, "glob", lambda *_, **__: [])
     with pytest.raises(QuitmtError, match=r"^cannot read dead://.*: no route to host$"):
         matches("dead://bucket/*.txt")

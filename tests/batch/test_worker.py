@@ -103,7 +103,7 @@ def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: BatchJob, monk
 
 
 def test_failures_of_a_broken_engine_are_not_written(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a part has fewer rows than it takes to be tried at once."""
+    """Even if a part has too few rows for an immediate test."""
     monkeypatch.setattr(functions, "_calls", 0)
     monkeypatch.setenv("WORN_AFTER", "0")
     worn = replace(job, recipe=recipe("wearing", run__in_flight=1))
@@ -142,7 +142,7 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
 
 
 def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
-    """As s3 and others, by fsspec: the same bytes as on disk, and it goes on there."""
+    """On a store like s3, the bytes are the same as on disk, and jobs continue."""
     store = Location("memory://store")
     (store / "in" / "a.txt").write(Path(job.inputs[0]).read_bytes())
     there = replace(job, inputs=("memory://store/in/*.txt",), output=(store / "out").url, distinct=True)
@@ -223,7 +223,7 @@ def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob
 
 
 def test_every_field_of_an_outcome_has_a_column() -> None:
-    """Whoever adds a field to outcomes is told of the schema here."""
+    """Reminds developers to add new outcome fields to the schema."""
     whole = Outcome(
         "1", "s", "t", 0, 0.5, 8, StopReason.BUDGET, (0.5,), Seconds(), "sig", "err", None, 8, None, ("r",), "greedy", 1
     )
@@ -246,7 +246,7 @@ def test_tallies_add_up() -> None:
 
 
 def test_the_first_error_is_that_of_the_first_row(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of the row that failed first."""
+    """Not the error of the row that failed first."""
     monkeypatch.setattr(functions, "second_failed", asyncio.Event())
     Path(job.inputs[0]).write_text("first\nsecond\n")
     planned(job)

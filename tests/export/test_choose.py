@@ -1,4 +1,4 @@
-"""Which candidates are used, and why none is."""
+"""The choice of candidates, and the reasons for choosing none."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_pool_has_its_distinct_candidates_the_best_first() -> None:
 
 
 def test_what_has_no_score_of_this_name_is_not_ranked() -> None:
-    """A copy that has one counts for those before it that have none; scores may be whole numbers."""
+    """A scored copy of a text also counts for its unscored copies; scores may be integers."""
     entry = entry_of({**POOL, "candidates": list("abac"), "scores": {"q": [None, 2, 1, None]}, "anchor_scores": {}})
     told = [
         (one.text, one.index, one.score, one.count, one.log_probability)

@@ -1,4 +1,4 @@
-"""The whole way: files in, files out, with the documented columns and types, a summary, and one sentence otherwise."""
+"""Whole exports: documented columns and types, summaries, and errors of one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TYPES = {
     "reward": {"prompt": "string", "completion": "string", "score": "double"}
     | {"count": "int64", "log_probability": "double"},
 }
-"""What docs/training-data.md says."""
+"""As documented in docs/training-data.md."""
 CHAT = "list<element: struct<role: string, content: string>>"
 
 
@@ -226,7 +226,7 @@ def test_standard_output(quitmt: Quitmt, pools: Path) -> None:
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held in memory does not grow with the file."""
+    """Memory doesn't grow with the file."""
     monkeypatch.setattr(writers, "GROUP_ROWS", 4)
     export(write(tmp_path / "p.jsonl", *map(pool, range(10))), tmp_path / "a.parquet", format="sft")
     file = parquet.ParquetFile(tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""What is no training data."""
+"""Filters of bad training data."""
 
 from __future__ import annotations
 

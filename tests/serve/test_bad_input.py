@@ -21,7 +21,7 @@ TEXT = {"/api/translate": "text", "/translate": "q", "/v2/translate": "text"}
 
 
 def message(path: str, told: Any) -> str:
-    """In the shape of each API."""
+    """Extracts the message from each API's shape."""
     if path == "/translate":
         assert told.keys() == {"error"}
         found = told["error"]

@@ -1,4 +1,4 @@
-"""Connections: how many are kept, how long a client is waited for, and what is logged about those who misbehave."""
+"""Connections: their number, their timeouts, and the log of misbehaving clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.serve.conftest import KEY, Model, Running
 Start = Callable[..., Running]
 ASK = {"text": "Tea for two.", "source": "en", "target": "pt"}
 AT_ONCE = 0.02
-"""Seconds: a limit that is reached while the test waits for the connection to be closed."""
+"""A short timeout in seconds, which the test waits for."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def connect(clients: ExitStack, running: Running, sent: bytes = b"") -> socket.s
 
 
 def rest(client: socket.socket) -> bytes:
-    """All that comes until the server closes the connection."""
+    """Reads until the server closes the connection."""
     found = bytearray()
     try:
         while chunk := client.recv(65536):
@@ -119,7 +119,7 @@ def test_a_client_that_does_not_read_is_closed(start: Start, clients: ExitStack)
 
 
 class Exhausted(socket.socket):
-    """A listening socket of a process that has run out of open files, a few times."""
+    """A listening socket whose process runs out of open files a few times."""
 
     left = 3
 

@@ -1,4 +1,4 @@
-"""The embedded models behind it: the same as ``quitmt translate``, whatever else is in flight."""
+"""A server of the embedded models translates like ``quitmt translate``, whatever other requests are in progress."""
 
 from __future__ import annotations
 

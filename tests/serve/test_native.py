@@ -1,4 +1,4 @@
-"""The API of our own: everything of an outcome, lists as lists, text kept as it is, and a stream of moments."""
+"""The native API: all fields of an outcome, lists, preserved text, and streams of moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time, load and operations: deadlines, full queues, clients that go away, metrics, logs, CORS."""
+"""Deadlines, full queues, disconnecting clients, metrics, logs and CORS."""
 
 from __future__ import annotations
 

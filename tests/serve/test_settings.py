@@ -1,4 +1,4 @@
-"""What is wrong with a server's settings, recipes and keys, found before anything is served."""
+"""Mistakes in a server's settings, recipes and keys are found before it serves anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPE = '[model]\nname = "own_model:sample"\nsource_language = "en"\ntarget_lan
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current one, with a model in it and recipes that can be served, or not."""
+    """The current folder, with a model and with valid and invalid recipes."""
     (tmp_path / "own_model.py").write_text("def sample(source, start, stop):\n    return [source] * (stop - start)\n")
     for name, text in {
         "my.toml": RECIPE,

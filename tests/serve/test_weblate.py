@@ -1,4 +1,4 @@
-"""Weblate's OpenAI plug-in: the messages that 5.14 and 2026.10 send, in their form and with strings of our own."""
+"""Weblate's OpenAI plug-in: messages in the format of versions 5.14 and 2026.10, with our own strings."""
 
 from __future__ import annotations
 
