@@ -33,7 +33,7 @@ def test_a_number_or_a_range_of_workers() -> None:
 
 
 @pytest.mark.parametrize("workers", ["two", "²", "1-²", "2-", "0", "4-2"])
-def test_workers_that_are_no_number(workers: str) -> None:
+def test_invalid_numbers_of_workers(workers: str) -> None:
     with pytest.raises(UsageError, match=r"^workers must be a number .*or a range such as 2-8"):
         WorkerPool.sized(workers)
 
@@ -128,7 +128,7 @@ def test_here_nothing_grows_and_cores_are_those_of_the_machine(monkeypatch: pyte
         started(monkeypatch, WorkerPool(0, 4, gpus=1.0), there)
 
 
-def test_workers_elsewhere_get_what_engines_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_workers_get_the_engines_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "runtime_env" not in started(monkeypatch, WorkerPool(), ONES).started

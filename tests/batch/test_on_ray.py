@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> BatchJob:
     return BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), InputColumns(), rows_per_file=10)
 
 
-def test_two_workers_give_what_one_gives_and_nothing_is_done_twice(job: BatchJob, tmp_path: Path) -> None:
+def test_two_workers_give_the_same_as_one_and_repeat_nothing(job: BatchJob, tmp_path: Path) -> None:
     ran = batch(job, "--workers", 2, "--text", tmp_path / "text")
     assert ran.returncode == 0, ran.stderr
     assert any(line.startswith("quitmt: 60 rows, in 6 files; ") for line in said(ran)), ran.stderr
@@ -78,7 +78,7 @@ def test_engines_that_are_always_broken_end_the_job(job: BatchJob) -> None:
     assert "segments in a row failed" in line and "worn out" in line and not files_of(job)
 
 
-def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:
+def test_a_missing_import_on_workers_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:
     """A trick: only the starting process can import the module."""
     (tmp_path / "own.py").write_text(
         f"import os\nif os.getppid() != {os.getpid()}:\n    raise ImportError('not here')\n"

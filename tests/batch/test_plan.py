@@ -37,7 +37,7 @@ def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Batch
     assert all(row.segment == row.id and row.first for row in found)
 
 
-def test_ids_do_not_depend_on_what_else_is_translated(job: BatchJob, tmp_path: Path) -> None:
+def test_ids_do_not_depend_on_other_files(job: BatchJob, tmp_path: Path) -> None:
     alone = replace(job, inputs=(f"{tmp_path}/b.txt",), output=f"{tmp_path}/alone", rows_per_file=2)
     assert rows(alone) == rows(job)[7:]
 
@@ -95,7 +95,7 @@ REFUSED: list[tuple[Callable[[BatchJob], BatchJob], str]] = [
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_another_job_is_refused_by_the_name_of_what_differs(
+def test_another_job_is_refused_and_the_difference_named(
     job: BatchJob, change: Callable[[BatchJob], BatchJob], said: str
 ) -> None:
     planned(job)

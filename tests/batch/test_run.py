@@ -58,7 +58,7 @@ def done(job: BatchJob, *, retry_failed: bool = False) -> PartTally:
     return run.run(job, WorkerPool(), Silent(), retry_failed=retry_failed).total
 
 
-def test_what_was_done_again_reaches_all_equal_rows_whoever_dies(
+def test_retried_outcomes_reach_all_equal_rows_despite_a_crash(
     job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENDED", str(tmp_path / "mended"))
@@ -77,7 +77,7 @@ def test_what_was_done_again_reaches_all_equal_rows_whoever_dies(
     assert done(job).failed == 0
     assert not any(row["stop"] == "failed" for row in results(job))
     before = {path: path.read_bytes() for path in files_of(job)}
-    for retry_failed in (True, True, False):  # there is nothing to take up
+    for retry_failed in (True, True, False):  # there is nothing to retry
         assert done(job, retry_failed=retry_failed).failed == 0
     assert {path: path.read_bytes() for path in files_of(job)} == before
 
@@ -102,7 +102,7 @@ def test_a_header_is_a_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3600.0])
-def test_progress_is_told_by_the_clock_and_at_the_end(
+def test_progress_is_reported_regularly_and_at_the_end(
     job: BatchJob, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However fast parts arrive."""

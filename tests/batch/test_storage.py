@@ -91,7 +91,7 @@ def test_whatever_a_file_system_raises_is_one_sentence_with_the_place(call: str,
         CALLS[call](Location(f"{system}://bucket/out"))
 
 
-def test_what_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_folder_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """fsspec's glob skips folders that it cannot list."""
     monkeypatch.setattr(DeadFileSystem, "glob", lambda *_, **__: [])
     with pytest.raises(QuitmtError, match=r"^cannot read dead://.*: no route to host$"):

@@ -141,7 +141,7 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     assert bytes_of(once) == before
 
 
-def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
+def test_a_job_may_lie_in_an_object_store(job: BatchJob) -> None:
     """On a store like s3, the bytes are the same as on disk, and jobs continue."""
     store = Location("memory://store")
     (store / "in" / "a.txt").write(Path(job.inputs[0]).read_bytes())

@@ -35,7 +35,7 @@ def test_a_pool_has_its_distinct_candidates_the_best_first() -> None:
     assert entry.ranked[1].log_probability == -2.0
 
 
-def test_what_has_no_score_of_this_name_is_not_ranked() -> None:
+def test_candidates_without_this_score_are_not_ranked() -> None:
     """A scored copy of a text also counts for its unscored copies; scores may be integers."""
     entry = entry_of({**POOL, "candidates": list("abac"), "scores": {"q": [None, 2, 1, None]}, "anchor_scores": {}})
     told = [
@@ -72,7 +72,7 @@ def test_an_outcome_with_and_without_its_list() -> None:
         ({**OUTCOME, "stop": 5}, '"stop" must be a text'),
     ],
 )
-def test_what_cannot_be_read(fields: dict[str, Any], message: str) -> None:
+def test_unreadable_entries(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         entry_of(fields)
 

@@ -72,7 +72,7 @@ def test_parquet_and_json_lines_have_the_same_rows(name: str, pools: Path, tmp_p
     assert (rows[0]["id"], rows[0]["size"], rows[0]["signature"]) == ("0", 4, "g")
 
 
-def test_what_stands_in_the_rows(pools: Path, tmp_path: Path) -> None:
+def test_contents_of_rows(pools: Path, tmp_path: Path) -> None:
     best, middle, worst = (text.format(0) for text in TEXTS)
     found = {name: tmp_path / f"{name}.jsonl" for name in FORMATS}
     for name, path in found.items():
@@ -123,7 +123,7 @@ def test_two_files_and_tsv(tmp_path: Path) -> None:
     ]
 
 
-def test_the_summary_says_why(quitmt: Quitmt, tmp_path: Path) -> None:
+def test_the_summary_gives_reasons(quitmt: Quitmt, tmp_path: Path) -> None:
     failed = {"id": "f", "source": "s", "translation": "", "index": None, "score": None, "size": 0, "stop": "failed"}
     lines = [
         pool(1),
@@ -180,7 +180,7 @@ def test_bad_input_leaves_no_output(what: str, output: str, tmp_path: Path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_the_name_of_the_output_says_what_it_is(pools: Path, tmp_path: Path) -> None:
+def test_the_outputs_name_determines_its_format(pools: Path, tmp_path: Path) -> None:
     with pytest.raises(QuitmtError, match="the output's file name must show its format"):
         export(pools, tmp_path / "out.csv")
 
@@ -197,7 +197,7 @@ def test_the_name_of_the_output_says_what_it_is(pools: Path, tmp_path: Path) -> 
         ),
     ],
 )
-def test_the_command_line_says_it_in_one_sentence(
+def test_errors_on_the_command_line_are_one_sentence(
     line: dict[str, Any], words: str, message: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -208,7 +208,7 @@ def test_the_command_line_says_it_in_one_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_what_exists_is_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("mine")
     (tmp_path / "out.pt").write_text("mine")
     before = pools.read_bytes()

@@ -63,7 +63,7 @@ def test_each_is_well_without_the_mistake(shared: Running, path: str) -> None:
         (b'{"a": ' + b"9" * 10_000 + b"}", "isn't JSON"),
     ],
 )
-def test_what_is_no_json(shared: Running, raw: bytes, told: str) -> None:
+def test_invalid_json_is_refused(shared: Running, raw: bytes, told: str) -> None:
     status, found = shared.post("/api/translate", raw=raw)
     assert status == 400 and told in message("/api/translate", found)
 
@@ -91,7 +91,7 @@ def test_unknown_languages(shared: Running, code: str) -> None:
             assert "'xx' isn't served; available:" in told and "en" in told and "pt" in told
 
 
-def test_a_pair_that_is_not_served(shared: Running) -> None:
+def test_unserved_pairs_are_refused(shared: Running) -> None:
     status, found = shared.post("/api/translate", {**ASK, "source": "pt"})
     assert status == 400 and message("/api/translate", found) == (
         "pt to pt isn't served; available: en to pt, pt to en"
@@ -116,7 +116,7 @@ def test_more_text_than_a_request_may_have(shared: Running, path: str) -> None:
     assert status == 413 and "300 sentences" in message(path, found)
 
 
-def test_what_is_no_text(shared: Running, path: str) -> None:
+def test_invalid_text_is_refused(shared: Running, path: str) -> None:
     for text, told in (("\x01\x1f", "control characters"), ("a\x00b", "NUL character"), ("a \ud83d", "surrogate")):
         status, found = shared.post(path, put(path, text))
         assert status == 400 and told in message(path, found)

@@ -61,7 +61,7 @@ class TestDeepL:
         usage = client.get_usage()
         assert usage.character is not None and usage.character.count == 0 and not usage.any_limit_reached
 
-    def test_keys_and_what_is_wrong(self, client: deepl.Translator, locked: Running) -> None:
+    def test_keys_and_errors(self, client: deepl.Translator, locked: Running) -> None:
         right = deepl.Translator(KEY, server_url=locked.url).translate_text(HELLO, target_lang="PT-PT")
         assert isinstance(right, deepl.TextResult) and right.text == SHOUTED
         with pytest.raises(deepl.AuthorizationException):
@@ -125,7 +125,7 @@ class TestOpenAI:
                 told = "".join(chunk.choices[0].delta.content or "" for chunk in found)
             assert told == text.upper()
 
-    def test_what_is_wrong_is_said_in_its_shape(self, client: openai.OpenAI, locked: Running) -> None:
+    def test_errors_have_openais_shape(self, client: openai.OpenAI, locked: Running) -> None:
         with pytest.raises(openai.NotFoundError, match="isn't served"):
             client.chat.completions.create(model="gpt-4", messages=[{"role": "user", "content": HELLO}])
         with pytest.raises(openai.BadRequestError, match="no user message"):
@@ -143,6 +143,6 @@ class TestNeMo:
         assert shared.post("/translate", ask) == (200, {"translations": [SHOUTED, "", "TEA?"]})
         assert shared.post("/translate", {**ask, "texts": []}) == (200, {"translations": []})
 
-    def test_what_is_wrong(self, shared: Running) -> None:
+    def test_errors(self, shared: Running) -> None:
         status, told = shared.post("/translate", {"texts": ["a"], "src_lang": "en", "tgt_lang": "xx"})
         assert status == 400 and "isn't served" in told["error"]

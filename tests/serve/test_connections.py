@@ -213,7 +213,7 @@ SECRETS = (
 )
 
 
-def test_what_is_no_http_is_one_line_of_log_without_its_bytes(
+def test_invalid_http_is_logged_in_one_line_without_its_bytes(
     start: Start, clients: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = start()
@@ -249,9 +249,7 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
         post("q=Ação".encode("latin-1"), FORM),
     ],
 )
-def test_bodies_that_are_not_what_they_say_are_the_clients_mistake(
-    shared: Running, clients: ExitStack, sent: bytes
-) -> None:
+def test_malformed_bodies_are_the_clients_mistake(shared: Running, clients: ExitStack, sent: bytes) -> None:
     assert connect(clients, shared, sent).recv(65536).startswith(b"HTTP/1.1 400 ")
 
 

@@ -60,7 +60,7 @@ def translated(
         ("<title>a <b> c</title>", "<title>A &lt;B&gt; C</title>"),
     ],
 )
-def test_markup_comes_out_as_it_went_in(text: str, told: str) -> None:
+def test_markup_is_preserved(text: str, told: str) -> None:
     assert translated(text) == told
 
 

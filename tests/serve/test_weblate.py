@@ -88,7 +88,7 @@ def test_every_choice_is_an_array_and_a_stream_has_one_too(shared: Running) -> N
         (message(units=[{"unit_id": 1}]), "quitmt", "it cannot evaluate translations"),
     ],
 )
-def test_what_cannot_be_done_is_refused(shared: Running, content: str, model: str, told: str) -> None:
+def test_impossible_requests_are_refused(shared: Running, content: str, model: str, told: str) -> None:
     status, found = shared.post("/v1/chat/completions", chat(content, model))
     assert status == 400 and told in found["error"]["message"]
 
