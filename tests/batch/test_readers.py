@@ -59,5 +59,5 @@ def test_a_folder_is_read_while_the_job_is_still_in_it(tmp_path: Path, read: Cal
 
 def test_the_page_names_the_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
-    told = page.partition("Their columns are fields of an")[2].partition(":")[2].partition(". `--nbest")[0]
-    assert tuple(re.findall(r"`(\w+)`", told)) == names(nbest=0)
+    listed = page.partition("are the fields of an [outcome]")[2].partition(":")[2].partition(". `--nbest")[0]
+    assert tuple(re.findall(r"`(\w+)`", listed)) == names(nbest=0)

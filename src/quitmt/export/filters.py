@@ -19,7 +19,7 @@ Filter = Callable[[str, str], bool]
 COPIED, LANGUAGE, LENGTH, REPETITION, DUPLICATE = "copied", "language", "length", "repetition", "duplicate"
 FILTERS = {
     COPIED: "the candidate equals the source, ignoring case and punctuation",
-    LANGUAGE: "the candidate isn't in the target language (needs --tgt)",
+    LANGUAGE: "the candidate isn't in the target language, which must be known",
     LENGTH: "one side is several times as long as the other",
     REPETITION: "the candidate repeats something four times in a row, unlike the source",
     DUPLICATE: "the same source and best candidate occurred before",

@@ -52,7 +52,7 @@ def load(path: str | None) -> Keys:
         raise InputError(f"{path} isn't UTF-8") from None
     keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not keys:
-        raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --keys")
+        raise InputError(f"{path} has no keys", hint="write one key per line, or use no key file")
     if strange := next((number for number, key in enumerate(keys, start=1) if len(key.split()) > 1), None):
         raise InputError(f"key {strange} in {path} has spaces in it")
     return Keys(keys)
