@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Ints, Observed
@@ -24,7 +25,11 @@ class JudgedRules:
     whole: Floats
     """[segments]: of the whole pool's winner."""
     chosen: tuple[Floats, ...]
-    """Of each family, [rules, segments]."""
+    """For each family, [rules, segments]."""
+
+    def of_segments(self, kept: npt.NDArray[np.bool_]) -> JudgedRules:
+        """The same for some of the segments."""
+        return JudgedRules(self.metric, self.signature, self.whole[kept], tuple(own[:, kept] for own in self.chosen))
 
 
 @dataclass(frozen=True, slots=True)

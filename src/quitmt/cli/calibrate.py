@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from quitmt import generate, stop
 from quitmt.calibrate import auto, choose, observe, profile, quality
-from quitmt.calibrate import figure as profile_figure
 from quitmt.calibrate.choose import LossRequest, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
@@ -26,6 +25,7 @@ from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator
+from quitmt.lab import profile_figure
 from quitmt.names import without_options
 from quitmt.protocols import Reranker
 from quitmt.recipe import Recipe, StopRecipe
