@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import Ran
 from tests.lab.studies import write_pools, write_tsv
 
-from quitmt.calibrate import drawing
+from quitmt.lab import drawing
 from quitmt.lab import pipeline
 from quitmt.lab.study import load
 
@@ -142,7 +142,7 @@ SLOWLY = """
 import sys
 from tqdm import tqdm
 from quitmt.cli import lab, main
-from quitmt.calibrate import drawing
+from quitmt.lab import drawing
 
 drawing.encoded = lambda figure, form: b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from quitmt.calibrate import drawing
 from quitmt.errors import InputError, QuitmtError, UsageError
-from quitmt.lab import pipeline
+from quitmt.lab import drawing, pipeline
 from quitmt.lab.replay import runtime
-from quitmt.lab.report.agreement import agreements
 from quitmt.lab.report.publish import publish
+from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study, parse
 from quitmt.protocols import Update
