@@ -199,7 +199,7 @@ def test_the_report_compares_all(results: Results, report: Path) -> None:
         assert (report / folder / "report.html").exists()
         own = cells(report / folder / "tables" / "options.csv")
         assert len({row["sampling"] for row in own}) == 2  # the baselines have none
-    assert "These are 5 segments. Fewer than 100 say little" in page
+    assert "The study has 5 segments. Fewer than 100 say little" in page
 
 
 def test_segments_show_the_anchor_that_was_chosen(results: Results, report: Path) -> None:

@@ -86,7 +86,7 @@ def test_an_unreadable_part_is_named_and_can_be_deleted(tmp_path: Path) -> None:
             table.add(row(number))
     (tmp_path / "part-00000.parquet").write_bytes(b"not parquet")
     for request in (lambda: RowStore(tmp_path).keys(), lambda: RowStore(tmp_path).read(["k1"], ["s"])):
-        with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: .* \(delete it: it will be made"):
+        with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: .* \(delete it: it will be computed"):
             request()
     (tmp_path / "part-00000.parquet").unlink()
     with RowStore(tmp_path) as table:

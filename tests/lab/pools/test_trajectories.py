@@ -112,13 +112,19 @@ def test_a_killed_run_continues(
 
 
 @pytest.mark.parametrize(
-    ("spec", "rules"), [("mbr:chrf", ["loss", "race:z=1,minimum=4"]), ("qe:recorded:q", ["headroom:top=9,minimum=4"])]
+    ("spec", "rules"),
+    [("mbr:chrf", ["loss", "loss:new=0.1,minimum=4"]), ("qe:recorded:q", ["headroom:top=9,minimum=4"])],
 )
 def test_signals_are_what_rules_see_live(
     spec: str, rules: list[str], pools: list[FullPool], tmp_path: Path, reranked: list[str]
 ) -> None:
     compute(spec, pools, SETTINGS, LANGUAGES, tmp_path)  # without signals
-    given = ["loss", "race:z=1,minimum=4", "headroom:top=9,minimum=4", "race"]  # those that do not fit are left out
+    given = [
+        "loss",
+        "loss:new=0.1,minimum=4",
+        "headroom:top=9,minimum=4",
+        "loss:minimum=16",
+    ]  # those that do not fit are left out
     found = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
     assert list(found.signals) == rules
     own: Any = rerank.load(spec)
@@ -224,11 +230,17 @@ def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monke
     assert found.rerank_seconds.tolist() == [1.0]
 
 
-@pytest.mark.parametrize("rule", ["pandora:minimum=4", "beacon:minimum=4"])
 def test_rules_that_look_at_all_scores_see_those_of_a_live_run(
-    rule: str, pools: list[FullPool], tmp_path: Path
+    pools: list[FullPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """QE has no table of signals: they are made from its scores."""
+    """QE has no table of signals: they are computed from its scores."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rule_of_all_scores.py").write_text(
+        "from dataclasses import dataclass\nfrom quitmt.stop.headroom import Headroom\n\n\n"
+        "@dataclass(frozen=True)\nclass Spread(Headroom):\n    minimum: int = 4\n\n"
+        "    def signal(self, snapshot):\n        return float(snapshot.scores().std())\n"
+    )
+    rule = "rule_of_all_scores:Spread"
     found = compute("qe:recorded:q", pools, SETTINGS, LANGUAGES, tmp_path, rules=[rule], step=4, budget=20)
     reranker: Any = rerank.load("qe:recorded:q")
     for pool, signals in zip(pools, found.signals[rule], strict=True):

@@ -53,8 +53,7 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
     [
         ("mbr:chrf", "loss:most=0.01,minimum=6"),
         ("mbr:chrf", "loss:most=0.03"),
-        ("mbr:chrf", "race:epsilon=0.05,minimum=8"),
-        ("mbr:chrf", "race:z=1,epsilon=0.02"),
+        ("mbr:chrf", "loss:new=0.1,scale=1,minimum=8"),
         ("qe:recorded:q", "headroom:share=0.02,minimum=4"),
         ("qe:recorded:q", "headroom:share=0.05,top=2"),
     ],
@@ -63,7 +62,7 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
 def test_a_replay_is_the_run(
     reranker: str, rule: str, step: int, budget: int, pools: list[RecordedPool], tmp_path: Path
 ) -> None:
-    study = study_of(budget, step, [rule], beyond=["loss", "race", "headroom"])
+    study = study_of(budget, step, [rule], beyond=["loss", "headroom"])
     own = [FullPool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
     one = compute(
         reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=rules.observed(study), step=step, budget=budget
@@ -82,8 +81,10 @@ def test_a_replay_is_the_run(
 
 
 def test_rules_that_see_the_same_are_observed_once() -> None:
-    study = study_of(64, 8, ["loss:most=0.01", "race:z=1,epsilon=0.5", "headroom"], beyond=["loss", "race:z=1", "race"])
-    assert rules.observed(study) == ("loss", "race:z=1", "race", "headroom")
+    study = study_of(
+        64, 8, ["loss:most=0.01", "loss:new=0.1,most=0.5", "headroom"], beyond=["loss", "loss:new=0.1", "loss:looks=3"]
+    )
+    assert rules.observed(study) == ("loss", "loss:new=0.1", "loss:looks=3", "headroom")
     assert rules.observed(study_of(64, 8, [], beyond=[])) == ()
 
 

@@ -80,7 +80,7 @@ def cost() -> Figure:
 @cache
 def regret() -> Figure:
     sizes = np.array([1.0, 16.0, 128.0, 512.0])
-    names = ["Fixed N", "loss", "race", "QUIT w=4, all α"]
+    names = ["Fixed N", "loss", "mine", "QUIT w=4, all α"]
     own = [Trace(name, sizes[bool(place) :], (place + 1) / sizes[bool(place) :]) for place, name in enumerate(names)]
     lossless = [own[0], Trace("headroom", sizes, np.zeros(4))]
     return regret_against_cost({"mbr:chrf": own, "qe:kiwi": lossless, "qe:other": [Trace("Fixed N", sizes, 0 * sizes)]})
@@ -192,7 +192,7 @@ def test_series_differ_without_colour() -> None:
 
 def test_a_rule_has_one_colour_in_all_figures() -> None:
     """Whatever else a series is, its colour is that of its rule."""
-    wanted = {"QUIT": colour("QUIT"), "loss": colour("loss"), "race": colour("race")}
+    wanted = {"QUIT": colour("QUIT"), "loss": colour("loss"), "mine": colour("mine")}
     assert len(set(wanted.values())) == 3
     for make in (cost, regret, evolution, alphas, steps, sweep):
         for panel in make().axes:
