@@ -61,7 +61,7 @@ def test_init_overwrites_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text("mine")
     ran = quitmt("lab", "init", path)
-    assert ran.code == 2 and ran.err == f"quitmt: {path} is there already (name another file)\n"
+    assert ran.code == 2 and ran.err == f"quitmt: {path} already exists (name another file)\n"
     assert path.read_text() == "mine"
 
 
