@@ -123,7 +123,7 @@ def made_up(spec: str, best: np.ndarray, score: np.ndarray, final: np.ndarray) -
 def store(segments: int, found: list[FullPool]) -> None:
     distinct = np.mean([len({one.text for one in pool.candidates}) for pool in found])
     print(f"\n{len(found)} pools of {N}, {distinct:.0f} distinct texts each on average\n")
-    print(f"| kept | KB a segment | of {segments:,} segments, GB | CPU seconds to compute and write |")
+    print(f"| kept | KB per segment | of {segments:,} segments, GB | CPU seconds to compute and write |")
     print("|---|---:|---:|---:|")
     for spec in ("mbr:chrf", "qe:recorded:q"):
         with tempfile.TemporaryDirectory() as folder:

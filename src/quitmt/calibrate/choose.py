@@ -33,7 +33,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LossRequest:
-    """The guarantee that is asked for; ``max_loss`` is in units of the score."""
+    """A requested guarantee about losses; ``max_loss`` is in units of the score."""
 
     max_loss: float
     risk: float

@@ -34,7 +34,7 @@ SAVES = 0.99
 
 @dataclass(frozen=True, slots=True)
 class QualityRequest:
-    """The guarantee that is asked for."""
+    """A requested guarantee about quality."""
 
     margin: float
     """In standard deviations of the whole pool's quality."""
@@ -104,16 +104,16 @@ def tested(judged: Sequence[JudgedRules], spans: Sequence[float | None], request
     """The tests of every family's rules by every metric together."""
     found = []
     for place in range(len(judged[0].chosen)):
-        p_values, needed, told = list[Floats](), list[Floats](), dict[str, Floats]()
+        p_values, needed, by_metric = list[Floats](), list[Floats](), dict[str, Floats]()
         for one, span in zip(judged, spans, strict=True):
-            margin, apart = request.margin_by(span), one.chosen[place] - one.whole
-            p_values.append(tost.p_values(apart, one.whole, margin))
-            needed.append(tost.segments_needed(apart, one.whole, margin, request.error))
-            told[one.metric] = apart.mean(axis=1) / one.whole.std(ddof=0)
+            margin, differences = request.margin_by(span), one.chosen[place] - one.whole
+            p_values.append(tost.p_values(differences, one.whole, margin))
+            needed.append(tost.segments_needed(differences, one.whole, margin, request.error))
+            by_metric[one.metric] = differences.mean(axis=1) / one.whole.std(ddof=0)
         fails = np.flatnonzero(np.maximum.reduce(p_values) > request.error)
         passed = int(fails[0]) if len(fails) else len(p_values[0])
         reached = np.maximum.accumulate(np.maximum.reduce(needed))
-        found.append(Tested(passed, told, reached))
+        found.append(Tested(passed, by_metric, reached))
     return found
 
 
@@ -132,8 +132,10 @@ def calibrate(
     judged = [one.of_segments(scored) for one in judged]
     _check(judged)
     if request.test == tost.T and scored.sum() < LEAST:
-        told = f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
-        raise TooSmall(told, hint="give more pools")
+        problem = (
+            f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
+        )
+        raise TooSmall(problem, hint="give more pools")
     losses = families.losses(observed)[scored]
     curve = list[Point]()
     for family, one in zip(found, tested(judged, spans, request), strict=True):
@@ -185,13 +187,13 @@ def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | 
 
 def _too_small(curve: Sequence[Point], segments: int, whole: float, request: QualityRequest) -> TooSmall:
     requested = setting("not_worse" if request.not_worse else "equivalent")
-    told = f"{segments} segments are too few to prove this for any rule that saves something"
+    problem = f"{segments} segments are too few to prove this for any rule that saves something"
     for share in (0.5, SAVES):
         point = within_reach(curve, share, whole)
         if point is not None:
             needed = f"{point.rule}, with {point.mean_size:.0f} of {whole:.0f} candidates, would need about"
             more = f"give more pools, or a larger {requested}"
-            return TooSmall(f"{told}: {needed} {point.segments:,}", hint=more)
+            return TooSmall(f"{problem}: {needed} {point.segments:,}", hint=more)
     hint = f"give a larger {requested}, or other rules with {setting('rule')}"
     return TooSmall(f"no rule that saves something keeps this guarantee on these {segments} segments", hint=hint)
 

@@ -56,15 +56,15 @@ class QualityMargin:
 
 def p_values(differences: Floats, whole: Floats, margin: QualityMargin) -> Floats:
     """[rules], from differences [rules, segments] and the whole pool's quality [segments]."""
-    apart = _typical(differences)
-    found = [_p_values(side, whole, margin, apart) for side in margin.sides(differences)]
+    typical = _typical(differences)
+    found = [_p_values(side, whole, margin, typical) for side in margin.sides(differences)]
     return np.asarray(np.maximum.reduce(found))
 
 
 def segments_needed(differences: Floats, whole: Floats, margin: QualityMargin, error: float) -> Floats:
     """[rules]: about how many segments like these the proof needs at that error; infinite if these break the claim."""
-    apart = _typical(differences)
-    found = [_needed(side, whole, margin, error, apart) for side in margin.sides(differences)]
+    typical = _typical(differences)
+    found = [_needed(side, whole, margin, error, typical) for side in margin.sides(differences)]
     return np.asarray(np.maximum.reduce(found))
 
 
@@ -74,14 +74,14 @@ def _typical(differences: Floats) -> float:
     return float(np.sqrt(np.mean(there**2))) if len(there) else 0.0
 
 
-def _p_values(side: Floats, whole: Floats, margin: QualityMargin, apart: float) -> Floats:
+def _p_values(side: Floats, whole: Floats, margin: QualityMargin, typical: float) -> Floats:
     segments = side.shape[1]
     if margin.test == BOUNDED:
         capital = _log_growth(side, whole, margin) * segments
         return np.asarray(np.exp(-np.maximum(0.0, _averaged(capital))))
     if segments < 2:
         return np.ones(len(side))
-    imagined = np.full((len(side), 1), margin.sds * float(whole.std(ddof=0)) - apart)
+    imagined = np.full((len(side), 1), margin.sds * float(whole.std(ddof=0)) - typical)
     summed = np.concatenate([side + margin.sds * _influence(whole), imagined], axis=1)
     means, errors = summed.mean(axis=1), summed.std(axis=1, ddof=1) / math.sqrt(segments + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -89,7 +89,7 @@ def _p_values(side: Floats, whole: Floats, margin: QualityMargin, apart: float) 
     return student_tail(ratios, segments)
 
 
-def _needed(side: Floats, whole: Floats, margin: QualityMargin, error: float, apart: float) -> Floats:
+def _needed(side: Floats, whole: Floats, margin: QualityMargin, error: float, typical: float) -> Floats:
     if margin.test == BOUNDED:
         growth = _log_growth(side, whole, margin).max(axis=0)
         wanted = math.log(1 / error) + math.log(len(SHARES))
@@ -97,10 +97,10 @@ def _needed(side: Floats, whole: Floats, margin: QualityMargin, error: float, ap
     summed = side + margin.sds * _influence(whole)
     means, variances = summed.mean(axis=1), summed.var(axis=1, ddof=min(1, side.shape[1] - 1))
     z = NormalDist().inv_cdf(1 - error)
-    # n·mean − apart = z·√(n·variance + apart²), which includes the imagined segment; then Student's tail.
+    # n·mean − typical = z·√(n·variance + apart²), which includes the imagined segment; then Student's tail.
     safe = np.maximum(means, 1e-6 * np.sqrt(variances) + 1e-100)
-    half = safe * apart + z * z * variances / 2
-    least = (half + np.sqrt(half**2 + safe**2 * apart**2 * max(0.0, z * z - 1))) / safe**2
+    half = safe * typical + z * z * variances / 2
+    least = (half + np.sqrt(half**2 + safe**2 * typical**2 * max(0.0, z * z - 1))) / safe**2
     return np.asarray(np.where(means > 0, np.maximum(np.ceil(least + z * z / 2), 2), np.inf))
 
 

@@ -106,7 +106,7 @@ def window_sweep(
     for metric in metrics:
         wanted += [(metric, [one]) for one in rerankers] if metric.name == "rerank" else [(metric, rerankers)]
     columns = min(3, len(wanted))
-    figure, axes = panels(-(-len(wanted) // columns), columns, "What the window costs and what it buys")
+    figure, axes = panels(-(-len(wanted) // columns), columns, "Cost and quality by window")
     for panel, (metric_or_none, shown) in zip(axes, wanted, strict=False):
         for reranker in shown:
             own = look("QUIT", rerankers.index(reranker))

@@ -110,7 +110,7 @@ def from_sacrebleu(spec: str) -> StudyTestSet:
     if not name:
         raise UsageError(f"the test set {spec!r} names no language pair", hint="write it as wmt24:en-de")
     if name not in DATASETS:
-        raise UsageError(f"there is no test set {name!r} for {pair}", hint="sacrebleu --list shows what there is")
+        raise UsageError(f"there is no test set {name!r} for {pair}", hint="sacrebleu --list shows all test sets")
     dataset: Any = DATASETS[name]
     if pair not in dataset.langpairs:
         raise unknown(f"language pair of {name}", pair, dataset.langpairs)
