@@ -18,8 +18,7 @@ import pytest
 from tests.conftest import Ran
 from tests.lab.studies import write_pools, write_tsv
 
-from quitmt.lab import drawing
-from quitmt.lab import pipeline
+from quitmt.lab import drawing, pipeline
 from quitmt.lab.study import load
 
 Quitmt = Callable[..., Ran]
