@@ -11,7 +11,7 @@ from quitmt.cli.progress import Progress
 from quitmt.cli.show import describe
 from quitmt.cli.splitting import Lines
 from quitmt.engine.driver import Driver, Item, in_order
-from quitmt.engine.ranking import with_scores
+from quitmt.engine.finishing import with_scores
 from quitmt.errors import InputError, OutputError, QuitmtError
 from quitmt.failures import OneMistake
 from quitmt.files.journal import Journal
