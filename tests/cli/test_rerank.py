@@ -188,5 +188,5 @@ def test_savings_of_pools_of_all_sizes(quitmt: Quitmt, pools: Path) -> None:
 def test_plain_text_is_told_from_pools(quitmt: Quitmt, tmp_path: Path) -> None:
     (tmp_path / "news.en").write_text("Good morning.\n")
     ran = quitmt("rerank", tmp_path / "news.en")
-    assert ran.code == 2 and "news.en has no recorded pools: line 1 is no JSON object (quitmt translate" in ran.err
+    assert ran.code == 2 and "news.en has no recorded pools: line 1 is not a JSON object (quitmt translate" in ran.err
     assert "--keep-pools FILE writes such JSON lines" in ran.err

@@ -12,16 +12,14 @@ from quitmt._version import __version__
 from quitmt.cli.run import Outputs
 from quitmt.engine.driver import Driver
 from quitmt.errors import OutputError, QuitmtError, UsageError
-from quitmt.files.journal import PRODUCER, Journal
+from quitmt.files.journal import PRODUCER, Journal, journal_of
 from quitmt.files.lines import count_lines
 from quitmt.files.locks import same_file
 from quitmt.files.outputs import NEW_FILE, STDOUT, Output
-from quitmt.generate import OPTIONS
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.build import Built
 from quitmt.recipe.effective import BUDGET, STEP
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import SECTIONS, StopRecipe, engine_flags
+from quitmt.recipe.recipe import StopRecipe
 
 STOPPED_EARLY = (
     "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
@@ -76,25 +74,13 @@ def check_nbest(args: argparse.Namespace, built: Built) -> None:
         raise UsageError("--nbest-text goes by lines, and --split by sentences", hint=hint)
 
 
-def former_names() -> dict[str, str]:
-    """Fields by the flags that journals named them by before there were recipes: such a run is continued too."""
-    engine = {flag: f"model.options.{name}" for name, flag in engine_flags(OPTIONS).items()}
-    own = {
-        flag: f"{section}.{name}"
-        for section, kind in SECTIONS.items()
-        for name, declared in fields_of(kind).items()
-        for flag in declared.flags
-    }
-    return engine | own
-
-
 def is_finished(args: argparse.Namespace, lines: int | None) -> bool:
     """Whether ``--resume`` has nothing to do: every output is there, and no journal, which an unfinished run leaves.
 
     ``lines`` is how many the text must have, if that is known.
     """
     files = _files(args)
-    if not (args.resume and files) or Path(f"{files[0]}.journal").exists() or not all(map(_holds_something, files)):
+    if not (args.resume and files) or journal_of(files[0]).exists() or not all(map(_holds_something, files)):
         return False
     written = count_lines(args.output) if args.output == files[0] and args.jsonl != STDOUT and not args.show else None
     if None not in (lines, written) and lines != written:
@@ -134,7 +120,7 @@ def open_results(
 
 def _keep_old_pools(args: argparse.Namespace, files: list[str]) -> None:
     """Translations are quickly made anew, and pools are not: only those of the run that is resumed are written over."""
-    resumed = args.resume and Path(f"{files[0]}.journal").exists() if files else False
+    resumed = args.resume and journal_of(files[0]).exists() if files else False
     if args.keep_pools in files and not resumed and _holds_something(args.keep_pools):
         raise OutputError(f"{args.keep_pools} exists, and its pools would be lost", hint=NEW_FILE)
 
@@ -171,7 +157,7 @@ def _open_journal(
         return None
     pools = bool(args.keep_pools)
     settings = {**settings, "--keep-pools": pools, "version": __version__}
-    journal = Journal.beside(files[0], settings, keep_candidates=pools, former=former_names(), before=before)
+    journal = Journal(journal_of(files[0]), settings, keep_candidates=pools, before=before)
     done = journal.start(resume=args.resume)
     if (done or journal.begun) and not args.quiet:
         begun = f", with the candidates of {journal.begun} unfinished ones" if journal.begun else ""

@@ -15,8 +15,7 @@ from quitmt.engine.finishing import with_scores
 from quitmt.errors import InputError, OutputError, QuitmtError
 from quitmt.failures import OneMistake
 from quitmt.files.journal import Journal
-from quitmt.files.nbest import nbest_lines
-from quitmt.files.outcomes import format_outcome
+from quitmt.files.outcomes import format_outcome, nbest_lines
 from quitmt.files.outputs import Output, one_line
 from quitmt.files.pools import format_pool
 from quitmt.types import Begun, Finished, RecordedPool, StopReason
