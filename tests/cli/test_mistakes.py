@@ -113,7 +113,7 @@ def test_one_mistake_ends_the_run(
     if line:
         number = next(n for n, text in enumerate(FUNCTIONS.splitlines(), start=1) if line in text)
         assert first.endswith(f"(functions_with_mistakes.py, line {number})")
-    assert second.startswith("quitmt: to go on when it is mended: quitmt translate in ") and " --resume; " in second
+    assert second.startswith("quitmt: to continue when it is fixed: quitmt translate in ") and " --resume; " in second
     assert second.endswith("quitmt --debug translate … shows the traceback")
     entries = [json.loads(entry) for entry in Path("out.journal").read_text().splitlines()[1:]]
     assert sum(entry.get("stop") == "failed" for entry in entries) == ENOUGH

@@ -18,7 +18,7 @@ from aiohttp import web
 from tests.conftest import Ran
 from tests.servers.fake_openai import scripted_server, text_of
 
-from quitmt.cli.run import Outputs
+from quitmt.cli.results import Outputs
 from quitmt.files import journal
 from quitmt.files.outputs import Output
 from quitmt.types import Candidate, Finished, Outcome, Segment, StopReason

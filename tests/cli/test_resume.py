@@ -87,7 +87,7 @@ def test_a_finished_run_is_left_as_it_is(quitmt: Quitmt, pools: Path, whole: tup
     assert (ran.code, ran.out) == (0, "") and {path: path.read_bytes() for path in files[1::2]} == before
     assert (
         ran.err
-        == f"quitmt: {files[1]} is finished: nothing to do (settings are not compared; delete it to start over)\n"
+        == f"quitmt: {files[1]} is finished already (delete it to start over; its settings were not compared)\n"
     )
     assert quitmt("rerank", pools, *files, "--resume", "-q").err == ""
     files[3].unlink()  # what is missing is made, whatever else is there
@@ -100,7 +100,7 @@ def test_a_text_of_another_length_is_not_that_of_a_finished_run(quitmt: Quitmt, 
     words = ("translate", tmp_path / "in", "-n", 8, "-o", tmp_path / "out", "--resume")
     (tmp_path / "out").write_text("Sim.\n")
     ran = quitmt(*words)
-    assert ran.code == 2 and "has 1 lines, the input has 2, and no journal is there (delete that file" in ran.err
+    assert ran.code == 2 and "has 1 lines, the input has 2, and there is no journal (delete that file" in ran.err
     assert (tmp_path / "out").read_text() == "Sim.\n" and not (tmp_path / "out.journal").exists()
     (tmp_path / "out").write_text("Sim.\nNão.\n")
     assert "is finished" in quitmt(*words).err

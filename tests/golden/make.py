@@ -20,11 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from quitmt.files.durable import sealed
 from tests.comet.folders import MODELS, make_folder
 from tests.golden import commands
 from tests.golden.running import GOLDEN, INPUTS, PRESET, outcomes, prepare, run
-
-from quitmt.files.durable import sealed
 
 FORGED = "FROM THE JOURNAL"
 """Begins a translation that only the journal has: whoever starts over loses it."""
