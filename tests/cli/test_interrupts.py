@@ -95,7 +95,7 @@ def test_ctrl_c_while_every_line_is_in_flight(tmp_path: Path) -> None:
 
 def test_candidates_are_kept_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For kills that nobody can react to. Each is written once, and those of segments that are soon done not at all."""
-    monkeypatch.setattr(module, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.1)
     path = tmp_path / "x.journal"
 
     async def sample(source: str, start: int, stop: int) -> list[str]:

@@ -108,7 +108,7 @@ def test_one_mistake_ends_the_run(
     ran = run(quitmt, *words)
     first, second = ran.err.splitlines()[-2:]
     assert ran.code == 1 and len(set(functions)) < LINES / 2
-    assert first.startswith(f"quitmt: stopped: the first {ENOUGH} segments all failed by one mistake: segment 1: ")
+    assert first.startswith(f"quitmt: stopped: the first {ENOUGH} segments failed because of the same mistake: segment")
     assert told in first
     if line:
         number = next(n for n, text in enumerate(FUNCTIONS.splitlines(), start=1) if line in text)

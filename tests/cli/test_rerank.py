@@ -173,7 +173,7 @@ def test_savings_are_counted_from_what_the_pools_have(quitmt: Quitmt, tmp_path: 
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     ran = quitmt("rerank", path, "--rerank", "qe:recorded:q", "-k", 4, "-w", 56, "--show")
     assert (
-        "10 segments, 227.2 candidates each on average, of 256 at most (11.3% saved); "
+        "10 segments, 227.2 of 256 candidates per segment (11.3% saved); "
         "9 stable (the best score stopped moving), 1 exhausted (the recorded pool ended)"
     ) in ran.err
     assert "256 of 256 candidates · exhausted" in ran.out and ran.out.count("224 of 256 candidates · stable") == 9
@@ -181,9 +181,9 @@ def test_savings_are_counted_from_what_the_pools_have(quitmt: Quitmt, tmp_path: 
 
 def test_savings_of_pools_of_all_sizes(quitmt: Quitmt, pools: Path) -> None:
     ran = quitmt("rerank", pools, "--stop", "full", "-o", "/dev/null")
-    assert "39.5 candidates each on average; 20 exhausted" in ran.err
+    assert "39.5 candidates per segment; 20 exhausted" in ran.err
     ran = quitmt("rerank", pools, "--stop", "fixed:16", "-o", "/dev/null")
-    assert "16.0 candidates each on average; 20 budget" in ran.err
+    assert "16.0 candidates per segment; 20 budget" in ran.err
 
 
 def test_plain_text_is_told_from_pools(quitmt: Quitmt, tmp_path: Path) -> None:

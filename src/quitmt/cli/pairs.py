@@ -1,4 +1,4 @@
-"""``quitmt models get`` and ``quitmt models list``: translation models for other languages, fetched on request."""
+"""``quitmt models get`` and ``quitmt models list``: download translation models for other languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 ARCHITECTURES = ("base", "base-memory", "tiny")
 EXAMPLES = """\
 examples:
-  quitmt models list de                        # what there is from and into German
+  quitmt models list de                        # models from and into German
   quitmt models get en-de                      # the one that Firefox uses
   quitmt translate news.en -o news.de --model embedded:en-de"""
 HEAD = ("pair", "architecture", "MB", "COMET", "BLEU", "")
@@ -23,30 +23,34 @@ Row = tuple[str, str, str, str, str, str]
 
 
 def add_actions(parser: Any) -> None:
-    """Two actions of ``quitmt models``, which without any lists what it always did."""
+    """Add the actions to ``quitmt models``."""
     parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     one = actions.add_parser(
         "get",
-        help="fetch translation models for other languages",
-        description="Fetch Firefox translation models, which Mozilla publishes, into your cache. A download that was "
-        "interrupted is continued, and every model is checked.",
+        help="download translation models for other languages",
+        description="Download Firefox translation models, published by Mozilla, to your cache. Interrupted downloads "
+        "are continued, and every model is verified.",
     )
     one.add_argument("pairs", nargs="+", metavar="PAIR", help="source and target language, such as en-de")
     one.add_argument(
-        "--architecture", choices=ARCHITECTURES, help="base is best, tiny is quickest (the one that Firefox uses)"
+        "--architecture",
+        choices=ARCHITECTURES,
+        help="size of the model: base is best, tiny is fastest [default: the one that Firefox uses]",
     )
-    one.add_argument("--replace", action="store_true", help="take the place of a model of this pair that is here")
-    one.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    one.add_argument("--replace", action="store_true", help="replace an installed model of this pair")
+    one.add_argument("-q", "--quiet", action="store_true", help="turn off the progress bar")
     one.set_defaults(act=get)
     every = actions.add_parser(
         "list",
-        help="list translation models: those that are here, and those that can be fetched",
-        description="List the translation models that are here and those that Mozilla publishes, with the size of the "
-        "model and its quality on FLORES-200+ as published.",
+        help="list installed and downloadable translation models",
+        description="List installed translation models and those that Mozilla publishes, with their size and published "
+        "quality on FLORES-200+.",
     )
-    every.add_argument("languages", nargs="*", metavar="LANGUAGE", help="only pairs with it, or one pair: de, en-de")
-    every.add_argument("--installed", action="store_true", help="only those that are here; needs no network")
+    every.add_argument(
+        "languages", nargs="*", metavar="LANGUAGE", help="show only pairs with this language, or one pair: de, en-de"
+    )
+    every.add_argument("--installed", action="store_true", help="show only installed models, without using the network")
     every.set_defaults(act=show)
 
 

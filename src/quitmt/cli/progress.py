@@ -233,13 +233,14 @@ class Progress:
         """How many candidates the segments used of how many, and why they stopped."""
         mean, most = self.used / self.segments, self._possible / self.segments
         possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
-        saved = f", of {possible} at most ({self._saved():.1%} saved)" if self.used < self._possible else ""
+        of, saved = (f" of {possible}", f" ({self._saved():.1%} saved)") if self.used < self._possible else ("", "")
         stops = ", ".join(f"{count} {told(stop)}" for stop, count in self.stops.most_common())
         compared = self._evaluations / self._pairs if self._pairs else 0.0
-        share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
+        share = f"; {compared:.1%} of all pairs compared" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
-        requested = f" (asked for {self._requested:g})" if isinstance(self._requested, int | float) else ""
-        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{requested}{saved}; {stops}{share}"
+        target = f", target {self._requested:g}" if isinstance(self._requested, int | float) else ""
+        used = f"{mean:.1f}{of} candidates per segment{saved}{target}"
+        return f"{self.segments} segment{many}, {used}; {stops}{share}"
 
 
 def told(stop: StopReason) -> str:
