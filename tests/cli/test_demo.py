@@ -35,7 +35,7 @@ def test_the_summary_counts_choices_candidates_and_seconds() -> None:
 
 
 def ways(rows: list[list[Shown]]) -> dict[str, Sequence[Shown]]:
-    return {column[0].way: column for column in zip(*rows, strict=True)}
+    return {column[0].method: column for column in zip(*rows, strict=True)}
 
 
 def test_the_closing_says_what_was_gained_and_what_it_cost() -> None:
