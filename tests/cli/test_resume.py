@@ -86,8 +86,7 @@ def test_a_finished_run_is_left_as_it_is(quitmt: Quitmt, pools: Path, whole: tup
     ran = quitmt("rerank", pools, *files, "--resume")
     assert (ran.code, ran.out) == (0, "") and {path: path.read_bytes() for path in files[1::2]} == before
     assert (
-        ran.err
-        == f"quitmt: {files[1]} is finished already (delete it to start over; its settings were not compared)\n"
+        ran.err == f"quitmt: {files[1]} is finished already (delete it to start over; its settings were not compared)\n"
     )
     assert quitmt("rerank", pools, *files, "--resume", "-q").err == ""
     files[3].unlink()  # what is missing is made, whatever else is there
