@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from quitmt.errors import OutputError
-from quitmt.files.durable import SealedLines, sealed
+from quitmt.files.durable import sealed, unsealed
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +65,7 @@ class Answers:
     def _read(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                lines = SealedLines()
-                useless = sum(not self._take(lines.read(line)) for line in file)
+                useless = sum(not self._take(unsealed(line)) for line in file)
         except FileNotFoundError:
             return
         except OSError as error:
