@@ -21,8 +21,8 @@ from typing import Any, Self
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.generate.decoding.hypotheses import HypothesisSampler
 from quitmt.generate.decoding.rounds import Openings, RoundSampler
-from quitmt.generate.worker import Batches, Worker
 from quitmt.generate.prompts import template
+from quitmt.generate.worker import Batches, Worker
 from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
