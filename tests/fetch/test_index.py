@@ -54,7 +54,7 @@ def test_an_unknown_pair_is_answered_with_near_ones(server: ModelServer, small: 
     with pytest.raises(UsageError, match=r"published for xx-yy \(quitmt models list shows all\)"):
         get("xx-yy")
     for text in ("german", "", "../en-de", "en-de/..", "en–de", "EN-DE-"):
-        with pytest.raises(UsageError, match="is no pair of languages"):
+        with pytest.raises(UsageError, match="is not a language pair"):
             get(text)
 
 

@@ -91,7 +91,7 @@ class Prompt:
         lacking = {"model.source_language": source, "model.target_language": target}
         missing = " and ".join(setting(name) for name, code in lacking.items() if not code)
         hint = f"give {missing}, or {setting('model.options.prompt', 'plain')}, which names none"
-        raise UsageError(f"the prompt {self.template.name!r} needs the languages", hint=hint)
+        raise UsageError(f"the prompt {self.template.name!r} must be told the languages", hint=hint)
 
     @cached_property
     def _names(self) -> dict[str, str]:
