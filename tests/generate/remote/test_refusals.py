@@ -18,11 +18,16 @@ TOO_LONG = "segment 1 is too long for m: This model's maximum context length is 
 @pytest.mark.parametrize(
     ("status", "message", "kind", "says"),
     [
-        (401, "No key.", UsageError, f"the server at {URL} requires a key (set OPENAI_API_KEY to a key of that server)"),
+        (401, "No key.", UsageError, f"the server at {URL} requires a key (set OPENAI_API_KEY"),
         (404, "The model `m` does not exist.", ModelError, NO_MODEL),
         (400, "unknown model m", ModelError, NO_MODEL),
         (404, "Not Found", UsageError, f"the server at {URL} has no /x (options['base_url'] usually ends in /v1)"),
-        (200, "<h1>hi</h1>", UsageError, f"the server at {URL} answers with a web page (options['base_url'] looks like "),
+        (
+            200,
+            "<h1>hi</h1>",
+            UsageError,
+            f"the server at {URL} answers with a web page (options['base_url'] looks like",
+        ),
         (307, "", UsageError, f"the server at {URL} redirects to another address"),
         (400, "Unrecognized argument: min_p", UsageError, "cannot sample with min-p: Unrecognized argument: min_p"),
         (400, "This model's maximum context length is 400 tokens.", GenerationError, TOO_LONG),

@@ -207,7 +207,7 @@ class Client:
         if circuit.known:
             self._known.add(number)
         if self.several and circuit.is_gone and not was_gone and trouble is not None:
-            log.warning("%s: quitmt doesn't use it until it is back", trouble.reason)
+            log.warning("%s: not used until it is back", trouble.reason)
         elif self.several and was_gone and not circuit.is_gone:
             log.warning("the server at %s is back", self.addresses[number].url)
         self._watch(link, number)
