@@ -83,7 +83,7 @@ def test_entries_of_another_form_are_left_out(server: ModelServer, small: Path) 
 )
 def test_what_is_no_index_is_said_to_be_none(server: ModelServer, content: bytes) -> None:
     server.files["/db/models.json"] = content
-    with pytest.raises(ModelError, match=r"is no index of models|is damaged"):
+    with pytest.raises(ModelError, match=r"is not an index of models|is damaged"):
         get("en-xx")
 
 

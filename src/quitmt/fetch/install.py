@@ -142,7 +142,7 @@ def _try(model: Published, staging: Path) -> None:
     except QuitmtError as error:
         with suppress(OSError):
             shutil.rmtree(staging)
-        raise ModelError(f"the published model for {model.pair} cannot be used: {error}") from None
+        raise ModelError(f"the model published for {model.pair} cannot be used: {error}") from None
 
 
 def _move(staging: Path, pair: str) -> None:
