@@ -102,7 +102,7 @@ def test_the_architectures_of_the_flag_are_those_that_are_ranked() -> None:
 @pytest.mark.usefixtures("server")
 def test_bad_values(quitmt: Quitmt) -> None:
     assert "unknown value of --architecture 'huge'" in quitmt("models", "get", "en-de", "--architecture", "huge").err
-    assert "'deutsch' is no pair of languages (write it as en-de)" in quitmt("models", "get", "deutsch").err
+    assert "'deutsch' is not a language pair (write it as en-de)" in quitmt("models", "get", "deutsch").err
     assert quitmt("models", "get").code == quitmt("models", "fetch").code == 2
     ran = quitmt("translate", "--model", "embedded:deutsch")
     assert ran.code == 2 and "unknown model 'embedded:deutsch'" in ran.err

@@ -19,7 +19,6 @@ from quitmt.engine.slots import Observer
 from quitmt.errors import said
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
-from quitmt.generate.beams import GrowingBeams
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.recipe.check import check
 from quitmt.recipe.effective import (
@@ -123,8 +122,6 @@ def build_generator(model: ModelRecipe) -> Generator:
     name, *_ = generate.resolve(model.name, *model.languages)
     sampling = sampling_of(model)
     generator = generate.load(name, sampling, languages=model.languages, options=model.options)
-    if model.beams is not None:
-        return GrowingBeams(generator, model.beams)
     anchors = anchor_names.parse(model.anchors) if model.anchors is not None else ()
     return Anchored(generator, anchors, sampling) if anchors else generator
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,9 +12,7 @@ from quitmt import generate, stop
 from quitmt.calibrate.auto import Wish
 from quitmt.engine.deadlines import Deadlines
 from quitmt.errors import QuitmtError, UsageError, place, placed, said, setting
-from quitmt.generate.anchors import Anchor
 from quitmt.generate.anchors import parse as parse_anchors
-from quitmt.generate.beams import check as check_beams
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.recipe.effective import (
@@ -29,7 +27,7 @@ from quitmt.recipe.effective import (
     sampling_of,
     title_of,
 )
-from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe, StopRecipe
+from quitmt.recipe.recipe import OBJECT, Recipe, StopRecipe
 from quitmt.rerank.anchors import TEXTS
 from quitmt.sampling import Sampling
 from quitmt.stop.steering import Steered
@@ -87,29 +85,9 @@ def _check_model(recipe: Recipe, given: Given, *, installed: bool) -> None:
         name, *languages = generate.resolve(model.name, *model.languages)
         generate.check(name, sampling, (languages[0], languages[1]), model.options, installed=installed)
     generate.check_anchors(name, anchors)
-    if model.beams is not None:
-        _check_beams(model, name, anchors)
     backend = generate.find(name)
     if model.context and not (backend and backend.prompted):
         raise UsageError(f"{setting('model.context')} goes with chat models, not with {name}")
-
-
-def _check_beams(model: ModelRecipe, name: str, anchors: Sequence[Anchor]) -> None:
-    assert model.beams is not None
-    check_beams(model.beams)
-    for setting_name in SAMPLING:
-        if getattr(model, setting_name) is not None:
-            told = f"{setting('model.beams')} searches, and {setting(f'model.{setting_name}')} is for sampling"
-            raise UsageError(told, hint="leave one of them out")
-    if anchors:
-        raise UsageError(
-            f"{setting('model.beams')} and {setting('model.anchors')} do not go together: beams begin "
-            "with the best hypotheses",
-            hint=f"give {setting('model.anchors', 'none')}",
-        )
-    backend = generate.find(name)
-    if backend is None or "beam" in backend.lacks:
-        raise UsageError(f"{name} has no beam search for {setting('model.beams')}")
 
 
 def _check_rerank(recipe: Recipe, given: Given, *, installed: bool) -> None:

@@ -106,8 +106,6 @@ def _with_defaults(model: ModelRecipe, given: Given, *, takes_anchors: bool) -> 
     backend = None if given.generator is not None else _backend(model)
     if backend is None:  # it samples as it likes, or has done so
         return model
-    if model.beams is not None:  # nothing is sampled
-        return replace(model, anchors=model.anchors or NONE)
     changes: dict[str, Any] = {}
     if model.temperature is None:
         changes["temperature"] = backend.temperature
