@@ -15,8 +15,6 @@ RULES = {
     "fixed, other step": "--stop fixed:3 -k 2",
     "loss": "--stop loss:most=0.0005,new=0.1,scale=1,minimum=32",
     "loss, options": "--stop loss:most=0.01,new=0.2,scale=1,minimum=16,looks=3 -k 4 -n 128",
-    "race": "--stop race",
-    "race, options": "--stop race:z=1.5,epsilon=0.01,minimum=24,looks=1 -n 100",
     "headroom": "--stop headroom --rerank qe:recorded:q",
     "headroom, options": "--stop headroom:share=0.01,top=5,minimum=8,looks=4 -k 2 --rerank qe:recorded:q",
     "max loss": "--max-loss 0.02",
