@@ -68,7 +68,7 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ("prune:,", "unknown option of prune MBR ''"),
         ("exact:seed=1", "exact MBR has no options, such as 'seed=1'"),
         ("centroid:weighted=maybe", "'weighted=maybe' is not a setting of centroid MBR (weighted is yes or no"),
-        ("lowrank+prune", "unknown kind of MBR 'lowrank+prune' (there is"),
+        ("lowrank+prune", "unknown kind of MBR 'lowrank+prune'"),
         ("lowrank:top=5", "unknown option of lowrank MBR 'top'"),
         ("aggregate:top=-1", "top must be 0 or more candidates, not -1"),
     ],
