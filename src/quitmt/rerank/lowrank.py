@@ -82,7 +82,7 @@ class LowRank:
         return np.bincount(cell, minlength=texts * texts).reshape(texts, texts)
 
     def _random_numbers(self, cells: Cells[Any], rows: Ints, size: int) -> npt.NDArray[np.uint64]:
-        """Return one number per cell, a function of (seed, segment, row, column) alone; rows are candidates' indices."""
+        """Return one number per cell, which depends only on (seed, segment, row, column); rows have candidates."""
         key = cells.random(self.seed).integers(0, 1 << 62, dtype=np.uint64)
         columns = np.arange(size, dtype=np.uint64)
         return _mixed(_mixed(rows.astype(np.uint64) + key)[:, None] ^ (columns + (key >> np.uint64(7)))[None])

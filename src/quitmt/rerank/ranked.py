@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 
 def best_first(scored: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Sort (index, score), best first; ties go to anchors in their order, then to the lowest index. Leave out candidates
-    without a finite score.
+    """Sort (index, score), best first; ties go to anchors in their order, then to the lowest index. Scores that are not
+    finite are left out.
 
     >>> best_first([(0, 0.5), (1, 0.7), (2, 0.7), (3, -math.inf), (-2, 0.7), (-1, 0.7)])
     [(-1, 0.7), (-2, 0.7), (1, 0.7), (2, 0.7), (0, 0.5)]
