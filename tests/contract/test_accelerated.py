@@ -17,7 +17,7 @@ from tests.comet.folders import make_folder
 from tests.contract.rerankers import SEGMENTS, AnchoredContract, CloseContract, Make, grow
 from tests.metrics.neural.tiny_sentence import make_sentence_model
 
-CHRF = ["prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune", "sample:top=5+exact"]
+CHRF = ["prune", "lowrank", "lowrank:rank=0", "aggregate", "aggregate:top=0"]
 COMET = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]
 EMBEDDING = ["centroid:centroids=6", "aggregate:top=4"]
 
@@ -33,9 +33,9 @@ class AcceleratedContract(AnchoredContract):
         pool = [Candidate(text) for text in texts]
         for snapshot in grow(reranker, pool, [8, 20]):
             cells: Cells[Any] = Cells(SEGMENTS[0], reranker.utility, others=reranker.support == "others")
-            cells.add(pool[: snapshot.size])
+            cells.extend(pool[: snapshot.size])
             reranker.utility.encode([(cells.arena, cells.new)])
-            cells.made_room()
+            cells.make_room()
             estimates = reranker.method.estimate(cells, snapshot.size)
             assert len(estimates) == len(set(texts[: snapshot.size]))
             expected = Snapshot(snapshot.size, cells.first[int(estimates.argmax())], float(estimates.max()))

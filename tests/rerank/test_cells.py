@@ -76,9 +76,9 @@ def test_cells_stay_when_the_pool_grows() -> None:
     utility = QuickTable(noisy(2, 40))
     cells = filled(utility, range(5))
     cells.block(np.arange(5), range(5))
-    cells.add([Candidate(str(number)) for number in range(40)])
+    cells.extend([Candidate(str(number)) for number in range(40)])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     assert (cells.size, cells.encoded, cells.evaluations) == (45, 40, 25)
     np.testing.assert_array_equal(cells.block(np.arange(40), range(40)), utility.matrix)
     assert set(utility.requested.values()) == {1} and cells.evaluations == 1600
@@ -95,7 +95,7 @@ def test_a_mean_is_added_up_in_the_order_of_the_pool(rows: int) -> None:
     order = np.random.default_rng(1).integers(0, 30, 200)
     cells, table = filled(QuickTable(noisy(1, 30)), order), np.random.default_rng(2).random((rows, 30))
     numbers = np.array(cells.order)
-    means = cells.mean(table[:, : numbers.max() + 1], 200)
+    means = cells.mean(table[:, : numbers.max() + 1], 200, np.arange(rows) % 30)
     np.testing.assert_allclose(means, table[:, numbers].mean(axis=1), rtol=1e-12)
     if rows > 1:
         np.testing.assert_array_equal(means, table[:, numbers].cumsum(axis=1)[:, -1] / 200)
@@ -176,7 +176,7 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
     assert extend(reranker, {"a": ["1"]}) == [[Snapshot(1, 0, 1.0)]]
 
 
-@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "sample"])
+@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "lowrank:rank=0"])
 def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) -> None:
     class Picky(Vectors):
         traits = UtilityTraits(encodes_whole=True)

@@ -60,8 +60,6 @@ class Reranking:
             return None
         if found := [entry.support for entry, _ in specs.metrics_of(self.name) if entry and entry.support]:
             return found[0]
-        if self.variant.partition(":")[0] == "model":  # without itself, a sample would lack its own probability
-            return "all"
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @property

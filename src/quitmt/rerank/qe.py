@@ -1,28 +1,96 @@
-"""QE reranking: the candidate that a reference-free metric likes best.
+"""QE reranking: choose the candidate with the best score of a reference-free metric.
 
-A score never depends on the other candidates, so the best is a running maximum; it begins with the anchors, if there
-are any.
+A score never depends on the other candidates, so the best score is a running maximum, which starts with the anchors.
+New candidates of many segments are scored in one call, each distinct text of a segment once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import QuitmtError
+from quitmt.errors import QuitmtError, RerankError
+from quitmt.loops.faults import FAULTS, blamed
+from quitmt.metrics.combined import Pair, score_all
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
 from quitmt.rerank.anchors import check_first
-from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Segment, Snapshot
 
 
+class Scored:
+    """One segment, and the scores of its distinct texts so far."""
+
+    __slots__ = ("scores", "segment")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.scores: dict[str, float] = {}
+
+
+class Quality:
+    """Scores new candidates by a quality estimator as pools grow."""
+
+    def __init__(self, estimator: QualityEstimator) -> None:
+        self._estimator = estimator
+        self._distinct = traits_of(estimator, EstimatorTraits).distinct
+
+    def score(self, batch: Sequence[tuple[Scored, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
+        """Return the scores of each segment's new candidates in their order, or its error."""
+        wanted = [self._unscored(scored, candidates) for scored, candidates in batch]
+        found = self._score(wanted)
+        return [
+            scores if isinstance(scores, QuitmtError) else self._take_in(scored, candidates, pairs, scores.tolist())
+            for (scored, candidates), pairs, scores in zip(batch, wanted, found, strict=True)
+        ]
+
+    def _unscored(self, scored: Scored, candidates: Sequence[Candidate]) -> list[Pair]:
+        if not self._distinct:
+            return [(scored.segment, candidate) for candidate in candidates]
+        new: dict[str, Candidate] = {}
+        for candidate in candidates:
+            if candidate.text not in scored.scores:
+                new.setdefault(candidate.text, candidate)
+        return [(scored.segment, candidate) for candidate in new.values()]
+
+    def _take_in(
+        self, scored: Scored, candidates: Sequence[Candidate], pairs: list[Pair], scores: list[float]
+    ) -> list[float]:
+        if not self._distinct:
+            return scores
+        scored.scores.update((pair[1].text, score) for pair, score in zip(pairs, scores, strict=True))
+        return [scored.scores[candidate.text] for candidate in candidates]
+
+    def _score(self, wanted: list[list[Pair]]) -> list[npt.NDArray[np.float64] | QuitmtError]:
+        """Score everything in one call; if that fails, go segment by segment, so that only the faulty ones fail."""
+        try:
+            flat = self._checked([pair for pairs in wanted for pair in pairs])
+        except FAULTS as error:
+            if len(wanted) > 1:
+                return [self._score([pairs])[0] for pairs in wanted]
+            if isinstance(error, QuitmtError):
+                return [error]
+            return [blamed(RerankError, f"segment {wanted[0][0][0].id}: scoring failed", error)]
+        ends = accumulate(len(pairs) for pairs in wanted)
+        return [flat[end - len(pairs) : end] for pairs, end in zip(wanted, ends, strict=True)]
+
+    def _checked(self, pairs: list[Pair]) -> npt.NDArray[np.float64]:
+        if not pairs:
+            return np.empty(0)
+        scores = score_all(self._estimator, pairs)
+        for index in np.flatnonzero(~np.isfinite(scores)):
+            segment, candidate = pairs[index]
+            raise RerankError(f"segment {segment.id}: the score of candidate {candidate.text!r} is {scores[index]}")
+        return scores
+
+
 class Ranking:
-    """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
+    """One segment's candidates so far: the best one's index, and the score of each distinct text."""
 
     __slots__ = ("anchored", "best", "first", "score", "scored", "size", "values")
 
@@ -33,7 +101,7 @@ class Ranking:
         self.best = 0
         self.score = -np.inf
         self.first: dict[str, tuple[int, float]] = {}
-        """Distinct text → the index of the candidate it came with, and its score."""
+        """Distinct text → index of the candidate that introduced it, and its score."""
         self.values: list[float] = []
         """The score of each sample."""
 
@@ -75,7 +143,7 @@ class Qe:
         return best_first(state.first.values())
 
     def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
-        """Of all candidates of some segments, whoever wins."""
+        """Return the scores of all candidates of several segments."""
         return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
 
     def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Snapshot] | QuitmtError]:
@@ -89,7 +157,7 @@ class Qe:
 
 
 def snapshots(update: Update[Any], scores: list[float]) -> list[Snapshot]:
-    """Of a ``Ranking`` that takes in the scores of an update: the anchors first, then the samples."""
+    """Add an update's scores, anchors first, to its ``Ranking``; return the snapshots."""
     ranking: Ranking = update.state
     found, anchors = list[Snapshot](), len(update.anchors)
     ranking.take_anchors(scores[:anchors], update.anchors)

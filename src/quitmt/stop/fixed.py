@@ -1,4 +1,4 @@
-"""A budget known beforehand: the whole of it (``full``, the unaccelerated baseline) or a smaller one (``fixed:N``)."""
+"""Rules with a known number of candidates: the whole budget (``full``, the unaccelerated baseline) or ``fixed:N``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Fixed:
 
     budget: int = 512
     step: int = 8
-    """Only how often the best score is recorded."""
+    """Candidates between records of the best score; no effect on when the rule stops."""
     name: str = "fixed"
     signature: str = field(init=False)
 
