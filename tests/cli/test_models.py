@@ -12,7 +12,7 @@ from tests.conftest import Ran
 from quitmt.cli import models
 from quitmt.generate import BACKENDS, Backend
 from quitmt.metrics import metricx
-from quitmt.metrics.registry import SCORING_MODELS, Metric
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry
 
 Quitmt = Callable[..., Ran]
 
@@ -118,7 +118,7 @@ def test_an_embedding_has_everything_in_one_place(quitmt: Quitmt, cache: Path) -
 
 @pytest.mark.usefixtures("cache")
 def test_what_is_not_installed(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Metric, "installed", False)
+    monkeypatch.setattr(MetricEntry, "installed", False)
     monkeypatch.setattr(Backend, "installed", False)
     ran = quitmt("models")
     for name, kind in SCORING_MODELS.items():

@@ -18,7 +18,7 @@ from quitmt.calibrate import paced
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.errors import UsageError, said, setting
-from quitmt.metrics.registry import Metric
+from quitmt.metrics.registry import MetricEntry
 from quitmt.protocols import RerankerTraits, StoppingRule
 from quitmt.rerank import specs
 
@@ -204,7 +204,7 @@ def headroom(reranker: str) -> str | None:
     return entry.headroom_rule if entry else None
 
 
-def _entry(reranker: str) -> Metric | None:
+def _entry(reranker: str) -> MetricEntry | None:
     """What is known about the metric behind a reranker; None for a combination, a function or an object."""
     if "+" in reranker or "*" in reranker or "|" in reranker:
         return None

@@ -14,7 +14,7 @@ from quitmt.errors import UsageError
 from quitmt.evaluate.judge.engines import ENGINES
 from quitmt.generate import BACKENDS
 from quitmt.generate.prompts.template import names
-from quitmt.metrics.registry import SCORING_MODELS, Metric
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry
 
 MARKS = {True: "ready  ", False: "missing"}
 CHECKPOINT = "checkpoints/model.ckpt"
@@ -56,7 +56,7 @@ def act(_: argparse.Namespace) -> int:
     return 0
 
 
-def _state(kind: Metric) -> str:
+def _state(kind: MetricEntry) -> str:
     """Whether all that it loads is at hand, and the commands that add what is not there."""
     if not kind.installed:
         return f"pip install 'quitmt[{kind.extra}]'"
@@ -64,7 +64,7 @@ def _state(kind: Metric) -> str:
     return f"not downloaded yet: {commands}" if commands else "cached"
 
 
-def _commands(kind: Metric) -> Iterator[str]:
+def _commands(kind: MetricEntry) -> Iterator[str]:
     from quitmt.metrics.neural import hub
 
     if kind.scorer.startswith("quitmt.metrics.embedding:"):  # all in one place

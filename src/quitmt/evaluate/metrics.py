@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from quitmt.errors import InputError, RerankError, said, unknown
 from quitmt.metrics import scorer as scorers
-from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, located
-from quitmt.metrics.registry import Metric as Entry
+from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, MetricEntry, located
 from quitmt.metrics.registry import Setup as Setup
 from quitmt.metrics.scorer import Example, Scorer
 from quitmt.protocols import cut
@@ -193,7 +192,7 @@ METRICS = {name: entry.evaluation for name, entry in EVALUATORS.items()} | {
 """Names and their meanings, for help texts."""
 
 
-def find(spec: str) -> tuple[Entry, str]:
+def find(spec: str) -> tuple[MetricEntry, str]:
     """The entry of a name like ``chrf++``, ``comet:MODEL`` or ``my_module:my_function``, and its argument.
 
     Loads no model, but imports a user's function: its parameters say what it needs.
@@ -206,7 +205,7 @@ def find(spec: str) -> tuple[Entry, str]:
     from quitmt.evaluate.function import FunctionMetric
 
     metric = FunctionMetric(spec, EVALUATORS)
-    entry = Entry("", "", evaluator=lambda *_: metric, needs_source=metric.needs_source, needs_reference=True)
+    entry = MetricEntry("", "", evaluator=lambda *_: metric, needs_source=metric.needs_source, needs_reference=True)
     return entry, argument
 
 

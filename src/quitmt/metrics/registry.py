@@ -40,7 +40,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Metric(Name):
+class MetricEntry(Name):
     """``meaning`` and ``make`` describe the metric as a reranker and are empty if it can't rerank.
 
     ``make`` is called with (argument, Setup) if the name takes an ``argument``, otherwise with the name's options.
@@ -109,7 +109,7 @@ def located(location: str | Callable[..., Any]) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> Metric:
+def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> MetricEntry:
     """A scoring model; ``scorer`` is its class."""
     kind = "mbr" if facts.get("needs_reference") else "qe"
 
@@ -129,11 +129,11 @@ def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> Metr
         "scale": 1.0,
         "top": 1.0 if kind == "qe" else None,
     }
-    return Metric(name=name, title=title, scorer=scorer, model=model, **(defaults | facts))
+    return MetricEntry(name=name, title=title, scorer=scorer, model=model, **(defaults | facts))
 
 
 _ENTRIES = (
-    Metric(
+    MetricEntry(
         "the candidate the others agree with most, by chrF (exact)",
         "quitmt.metrics.chrf:Chrf",
         name="chrf",
@@ -145,7 +145,7 @@ _ENTRIES = (
         scale=1.0,
         evaluation_range=100.0,
     ),
-    Metric(
+    MetricEntry(
         "… by chrF++: chrF with n-grams of words too (exact)",
         "quitmt.metrics.words:ChrfPlus",
         name="chrf++",
@@ -157,7 +157,7 @@ _ENTRIES = (
         scale=1.0,
         evaluation_range=100.0,
     ),
-    Metric(
+    MetricEntry(
         "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)",
         "quitmt.metrics.words:Bleu",
         name="bleu",
@@ -169,7 +169,7 @@ _ENTRIES = (
         scale=1.0,
         evaluation_range=100.0,
     ),
-    Metric(
+    MetricEntry(
         "… by 1 − TER; slow: some thousand pairs of candidates per second",
         "quitmt.metrics.ter:Ter",
         name="ter",
@@ -177,7 +177,7 @@ _ENTRIES = (
         needs_reference=True,
         reranker="mbr:ter",
     ),
-    Metric(
+    MetricEntry(
         "the candidate from which the embedded reverse model, or another Bergamot one (MODEL is bergamot:PATH), "
         "would most likely recover the source",
         "quitmt.metrics.likelihood:reverse",
@@ -263,7 +263,7 @@ _ENTRIES = (
         utility="quitmt.metrics.embedding:EmbeddingUtility",
         scale=2.0,
     ),
-    Metric(
+    MetricEntry(
         "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
         "function of yours, answer(text)",
         "quitmt.metrics.vote:by_name",
@@ -276,7 +276,7 @@ _ENTRIES = (
         scale=1.0,
         support="all",  # a candidate with an answer votes for itself, and so beats candidates without one
     ),
-    Metric(
+    MetricEntry(
         "the candidate with the highest recorded score NAME of its pool",
         "quitmt.metrics.recorded:by_name",
         name="recorded",
@@ -285,7 +285,7 @@ _ENTRIES = (
         needs_argument=True,
         reranker="qe:recorded",
     ),
-    Metric(
+    MetricEntry(
         "",
         "",
         name="gemba",
@@ -304,7 +304,7 @@ SCORING_MODELS = {name: entry for name, entry in METRICS.items() if entry.neural
 EVALUATORS = {name: entry for name, entry in METRICS.items() if entry.evaluation}
 
 
-def _plug_in(found: Any, name: str) -> Metric:
+def _plug_in(found: Any, name: str) -> MetricEntry:
     """The entry of an installed package's object or function, whose name says whether it is a utility or estimator."""
     if not name.startswith(("mbr:", "qe:")):
         raise UsageError("the name of a reranker begins with mbr: or qe:")
@@ -313,7 +313,7 @@ def _plug_in(found: Any, name: str) -> Metric:
     kind: Any = UtilityTraits if is_utility else EstimatorTraits
     meaning = (inspect.getdoc(found) if callable(found) else None) or f"of an installed package: {name}"
     needs_source = bool(traits_of(part, kind).needs_source)
-    return Metric(meaning.splitlines()[0], lambda: part, name=metric, reranker=name, needs_source=needs_source)
+    return MetricEntry(meaning.splitlines()[0], lambda: part, name=metric, reranker=name, needs_source=needs_source)
 
 
 RERANKERS = Names(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from quitmt.errors import ModelError, QuitmtError, UsageError, unknown
 from quitmt.metrics.devices import Hardware as Hardware
-from quitmt.metrics.registry import SCORING_MODELS, Metric, located
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry, located
 from quitmt.protocols import EstimatorTraits, Matrix, UtilityTraits
 from quitmt.types import Candidate, Segment
 
@@ -80,7 +80,7 @@ def load(spec: str, hardware: Hardware | None = None) -> Scorer:
     return found
 
 
-def _load(entry: Metric, model: str, hardware: Hardware) -> Scorer:
+def _load(entry: MetricEntry, model: str, hardware: Hardware) -> Scorer:
     entry.require(entry.title)
     make: Any = located(entry.scorer)
     try:
@@ -109,7 +109,7 @@ def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
     return ScorerEstimator(load(spec, hardware))
 
 
-def _entry(spec: str) -> Metric:
+def _entry(spec: str) -> MetricEntry:
     name = spec.partition(":")[0]
     if name not in SCORING_MODELS:
         raise unknown("metric", name, SCORING_MODELS)

@@ -20,7 +20,7 @@ from quitmt.metrics.combination import BY_POOL, Combination
 from quitmt.metrics.combined import Combined
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_estimator, as_utility
-from quitmt.metrics.registry import RERANKERS, SCORING_MODELS, Metric, Setup
+from quitmt.metrics.registry import RERANKERS, SCORING_MODELS, MetricEntry, Setup
 from quitmt.protocols import EstimatorTraits, QualityEstimator, Utility, UtilityTraits, traits_of
 from quitmt.rerank.weighted import Weighted
 
@@ -49,7 +49,7 @@ class MetricSpec:
     kind: Kind
     text: str
     """As written, without ``mbr:`` or ``qe:``."""
-    entry: Metric | None
+    entry: MetricEntry | None
     argument: str
     """The text after the entry's name, or MODULE:ATTRIBUTE."""
 
@@ -87,7 +87,7 @@ class MetricSpec:
             return self.entry.factory(self.argument, setup)
         return self._made_with_options(self.entry)
 
-    def _made_with_options(self, entry: Metric) -> Any:
+    def _made_with_options(self, entry: MetricEntry) -> Any:
         return entry.factory(**names.parsed(self.argument, entry.options, entry.reranker))
 
     def _attribute(self) -> Any:
@@ -124,7 +124,7 @@ class RerankerSpec:
         return next((one.entry.support for one in self.metrics if one.entry and one.entry.support), None)
 
     @property
-    def entry(self) -> Metric | None:
+    def entry(self) -> MetricEntry | None:
         """The entry of a single metric; None for a combination and for a user's function."""
         return self.metrics[0].entry if self.combination.single else None
 
@@ -181,7 +181,7 @@ def _metric(kind: Kind, text: str) -> MetricSpec:
     return MetricSpec(kind, text, None, text)
 
 
-def _other_kind(kind: Kind, text: str, entry: Metric) -> UsageError:
+def _other_kind(kind: Kind, text: str, entry: MetricEntry) -> UsageError:
     """The error for MBR with a metric that compares nothing, or for QE with one that needs a reference."""
     if kind == "mbr":
         hint = f"take {setting('rerank.name', f'qe:{text}')}"
