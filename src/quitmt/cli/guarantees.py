@@ -106,7 +106,7 @@ def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -
         if entry.needs_reference and not files:
             raise UsageError(f"the metric {spec} needs references", hint="--references FILE")
         if entry.is_judge and None in recipe.model.languages:
-            raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
+            raise UsageError(f"the metric {spec} needs both languages", hint="--src LANG --tgt LANG")
         if request.test == tost.BOUNDED and entry.evaluation_range is None:
             raise UsageError(f"--test bounded needs to know the ends of a metric's scale, and {spec} has none")
         entry.require(f"the metric {spec}")
