@@ -1,9 +1,9 @@
 """xCOMET (``xcomet_metric`` checkpoints): regression scores and error spans together, with a reference or without.
 
 A translation is read with its source, with its reference, and with both. The score is 0.12, 0.33 and 0.33 times the
-three regression scores, each at most 1, plus 0.22 times the share of 25 points that the error spans leave: a
-minor one costs 1, a major one 5, a critical one 10. Spans come from the tokens' probabilities, averaged over the three readings. Without a
-reference there is one reading, with the weight of all three.
+three regression scores, each at most 1, plus 0.22 times the share of 25 points that the error spans leave: a minor one
+costs 1, a major one 5, a critical one 10. Spans come from the tokens' probabilities, averaged over the three readings.
+Without a reference there is one reading, with the weight of all three.
 
 Equal sequences are read once: in MBR, a translation's reading with its source serves all of its references.
 """
