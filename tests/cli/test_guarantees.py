@@ -54,7 +54,7 @@ def test_from_references_to_a_run_that_keeps_the_guarantee(quitmt: Quitmt, pools
         ([], "say what is guaranteed"),
         (["--equivalent", "0.1sd", "--max-loss", "0.1"], "--max-loss and --equivalent are different guarantees"),
         (["--equivalent", "0.1sd"], "the metric chrf++ needs references"),
-        (["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"], "the metric gemba:openai:x needs both languages"),
+        (["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"], "the metric gemba:openai:x needs both"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "-m", "bleu"], "the metric bleu is named twice"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--risk", "0.1"], "--risk goes with --max-loss, not with --equiv"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
