@@ -51,7 +51,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "load", lambda spec, hardware=None: Fake(spec, hardware or Hardware()))
-    monkeypatch.setattr(scorer, "_attribute", lambda location: scorer.PairwiseUtility)
+    monkeypatch.setattr(scorer, "located", lambda location: scorer.PairwiseUtility)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_filter() -> None:
         ("qe:+recorded:q", "a metric is missing in '.recorded:q'"),
         ("mbr:vote:", "unknown reranker 'mbr:vote:'"),
         ("mbr:vote:os", "'os' does not name a module and an attribute"),
-        ("mbr:vote:own_metrics_of_a_test:number", "an object of int is no metric .it must be answer.text."),
+        ("mbr:vote:own_metrics_of_a_test:number", "an object of int isn't a metric .it must be answer.text."),
         ("mbr:vote:own_metrics_of_a_test:close", "cannot be called as a metric .it must be answer.text."),
         ("zzz", "there is mbr:A.X.B.Y, mbr:MODULE:NAME, mbr:bleu, mbr:chrf"),
         ("mbr:chrf+++", "a metric is missing in 'chrf...'"),
@@ -166,7 +166,7 @@ def test_a_filter() -> None:
         ("qe:no_such_module:x", "there is no module no_such_module"),
         ("mbr:rank:chrf+qe:likelihood", "all metrics of a sum are of one kind, and 'qe:likelihood' has its own"),
         ("mbr:own_metrics_of_a_test:nothing", "the module own_metrics_of_a_test has no nothing"),
-        ("mbr:own_metrics_of_a_test:number", "an object of int is no metric"),
+        ("mbr:own_metrics_of_a_test:number", "an object of int isn't a metric"),
         ("qe:own_metrics_of_a_test:Lengths", "Lengths is a class, not a function"),
         ("qe:own_metrics_of_a_test:longer", "cannot be called as a metric .it must be score.source, candidate."),
     ],

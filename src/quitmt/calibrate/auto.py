@@ -18,6 +18,7 @@ from quitmt.calibrate import paced
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.errors import UsageError, said, setting
+from quitmt.metrics.registry import MetricEntry
 from quitmt.protocols import RerankerTraits, StoppingRule
 from quitmt.rerank import specs
 
@@ -200,18 +201,17 @@ def _headroom(reranker: str) -> str:
 def headroom(reranker: str) -> str | None:
     """The headroom rule for a QE reranker whose perfect score is known, with a share in proportion to its scale."""
     entry = _entry(reranker)
-    return entry.perfect if entry else None
+    return entry.headroom_rule if entry else None
 
 
-def _entry(reranker: str) -> specs.MetricName | None:
+def _entry(reranker: str) -> MetricEntry | None:
     """What is known about the metric behind a reranker; None for a combination, a function or an object."""
     if "+" in reranker or "*" in reranker or "|" in reranker:
         return None
     try:
-        entry, _ = specs.find(reranker)
+        return specs.parse(reranker).entry
     except UsageError:  # an object's signature, or no name at all
         return None
-    return entry
 
 
 def _check_scale(reranker: str, wish: Wish) -> None:

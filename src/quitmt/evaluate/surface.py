@@ -1,7 +1,7 @@
 """chrF, chrF++ and BLEU as sacrebleu computes them, with its signatures.
 
-The score of a system is sacrebleu's corpus score, which is not the mean of its segments' scores. Several references
-are one task for sacrebleu: chrF takes the nearest one, BLEU counts n-grams of any.
+A system's score is sacrebleu's corpus score, which isn't the mean of its segments' scores. sacrebleu handles several
+references itself: chrF uses the nearest one, BLEU counts n-grams of all.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from quitmt.errors import MissingExtra, ModelError, UsageError, unknown
-from quitmt.evaluate.metrics import Progress, Scores, TestSet
+from quitmt.evaluate.metrics import Progress, Scores, Setup, TestSet
 
 
 class SurfaceMetric:
-    """A metric of sacrebleu's: ``of_systems`` makes one that knows its references, ``of_segments`` scores segments."""
+    """A metric of sacrebleu: ``of_systems`` makes a corpus metric with references, ``of_segments`` scores segments."""
 
     needs_source = False
     needs_reference = True
@@ -47,11 +47,19 @@ class SurfaceMetric:
         return [Scores(row, score) for row, score in zip(segments, scores, strict=True)]
 
     def signature_for(self, references: int) -> str:
-        """sacrebleu's, which has the number of references as soon as there are any; which ones makes no difference."""
+        """sacrebleu's signature, which includes the number of references but not their texts."""
         return str(self._of_systems(references=(("a",),) * references).get_signature())
 
 
-def chrf(argument: str, *, words: int) -> SurfaceMetric:
+def chrf(argument: str, _: Setup | None = None) -> SurfaceMetric:
+    return _chrf(argument, words=0)
+
+
+def chrf_plus(argument: str, _: Setup | None = None) -> SurfaceMetric:
+    return _chrf(argument, words=2)
+
+
+def _chrf(argument: str, *, words: int) -> SurfaceMetric:
     """chrF, or chrF++ with word n-grams up to ``words``."""
     name = "chrF" + "+" * words
     if argument:
@@ -59,13 +67,13 @@ def chrf(argument: str, *, words: int) -> SurfaceMetric:
     return SurfaceMetric(name, lambda **more: CHRF(word_order=words, **more), CHRF(word_order=words))
 
 
-def bleu(tokenizer: str = "") -> SurfaceMetric:
+def bleu(tokenizer: str = "", _: Setup | None = None) -> SurfaceMetric:
     """BLEU. Single segments are scored with effective order, as sacrebleu advises."""
     if tokenizer and tokenizer not in BLEU.TOKENIZERS:
         raise unknown("tokenizer of BLEU", tokenizer, BLEU.TOKENIZERS)
     try:
         of_segments = BLEU(tokenize=tokenizer or None, effective_order=True)
-    except (Exception, SystemExit) as error:  # a download that fails may end the program
+    except (Exception, SystemExit) as error:  # sacrebleu may call sys.exit if a download fails
         raise _unusable(tokenizer, error) from None
     return SurfaceMetric(
         f"BLEU:{tokenizer}" if tokenizer else "BLEU",

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from quitmt import generate, stop
 from quitmt.errors import UsageError
-from quitmt.metrics.scorer import KINDS
+from quitmt.metrics.combination import parse
+from quitmt.metrics.registry import RERANKERS, SCORING_MODELS
 from quitmt.names import is_function
 from quitmt.recipe.recipe import Recipe
-from quitmt.rerank import specs
-from quitmt.rerank.terms import parse
 
-METRICS = frozenset({name.partition(":")[2] for name in specs.RERANKERS} | {*KINDS})
+METRICS = frozenset({name.partition(":")[2] for name in RERANKERS} | {*SCORING_MODELS})
 """What ``mbr:`` and ``qe:`` know by themselves."""
 
 

@@ -19,7 +19,6 @@ from quitmt.rerank.filtered import KEEP, Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.rerank.supported import SupportedMbr
-from quitmt.rerank.terms import BY_POOL, parse
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
 
@@ -46,26 +45,26 @@ class Reranking:
     @property
     def by_pool(self) -> bool:
         """Whether it combines metrics by their ranks or scaled scores within a pool."""
-        return parse(self.name.partition(":")[2]).way in BY_POOL
+        return specs.parse(self.name).by_pool
 
     @property
     def neural(self) -> bool:
         """Whether there is a scoring model in it, the only ones that have a device."""
-        return specs.is_neural(self.name) or (self.filter is not None and specs.is_neural(self.filter))
+        return any(specs.parse(name).neural for name in (self.name, self.filter) if name is not None)
 
     @property
     def usual_support(self) -> str | None:
         """Who judges a candidate where nothing else is said; None for QE, which has no judges."""
         if self.kind != "mbr":
             return None
-        if found := [entry.support for entry, _ in specs.metrics_of(self.name) if entry and entry.support]:
-            return found[0]
+        if support := specs.parse(self.name).support:
+            return support
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @property
     def traits(self) -> RerankerTraits:
         """Those of what it names, known before anything is loaded; ``check`` comes first."""
-        needs_source = specs.needs_source(self.name) or (self.filter is not None and specs.needs_source(self.filter))
+        needs_source = any(specs.parse(name).needs_source for name in (self.name, self.filter) if name is not None)
         if self.by_pool:
             kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
             return RerankerTraits(
@@ -92,7 +91,7 @@ class Reranking:
             takes_anchors=True,
             judges_itself=self.support in (None, "all"),
             gives_scores=True,
-            votes=specs.is_vote(self.name) and self.support in (None, "all"),
+            votes=specs.parse(self.name).votes and self.support in (None, "all"),
         )
 
     def check(self, *, installed: bool = True) -> None:
@@ -106,7 +105,7 @@ class Reranking:
         for field, spec in (("rerank.name", self.name), ("rerank.filter", self.filter)):
             with placed(field):
                 if spec:
-                    specs.check(spec, installed=installed)
+                    specs.parse(spec).check(installed=installed)
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
@@ -137,7 +136,7 @@ class Reranking:
             raise UsageError(f"{given} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
 
     def _check_pool_ways(self) -> None:
-        if self.filter is not None and parse(self.filter.partition(":")[2]).way in BY_POOL:
+        if self.filter is not None and specs.parse(self.filter).by_pool:
             hint = "a sum is one: qe:A*X+B*Y"
             raise UsageError(f"{place('rerank.filter')}a filter cannot be {self.filter!r}", hint=hint)
         if self.by_pool and (self.filter is not None or self.variant != "exact"):
@@ -174,19 +173,20 @@ def load(
     """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it. Without a ``support``, all
     samples judge, as in the paper: it is recipes that have better defaults."""
     Reranking(spec, variant, filter, keep, support).check()
-    kind, _, metric = spec.partition(":")
+    parsed = specs.parse(spec)
     judges: Support = support if support in SUPPORTS else "all"  # type: ignore[assignment]
-    if (terms := parse(metric)).way in BY_POOL:
+    if parsed.by_pool:
         single = partial(load, languages=languages, hardware=hardware, support=support)
-        return Ensemble([single(f"{kind}:{name}") for name in terms.metrics], terms.factors, terms.way)
-    if kind == "qe":
-        return Qe(specs.estimator(metric, languages, hardware))
+        rerankers = [single(f"{parsed.kind}:{metric.text}") for metric in parsed.metrics]
+        return Ensemble(rerankers, parsed.combination.factors, parsed.combination.method)
+    if parsed.kind == "qe":
+        return Qe(parsed.estimator(languages, hardware))
     if filter is not None:
-        estimator = specs.estimator(filter.partition(":")[2], languages, hardware)
-        utility, kept = specs.utility(metric, hardware), KEEP if keep is None else keep
+        estimator = specs.parse(filter).estimator(languages, hardware)
+        utility, kept = parsed.utility(hardware), KEEP if keep is None else keep
         return Filtered(estimator, utility, keep=kept, support=judges)
     method = variants.load(variant)
-    utility = specs.utility(metric, hardware)
+    utility = parsed.utility(hardware)
     if support == TEXTS:
         return SupportedMbr(utility)
     return Accelerated(utility, method, judges) if method else Mbr(utility, judges)

@@ -105,7 +105,7 @@ def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> di
     loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
     traits = RerankerTraits("qe", running_best=True, gives_scores=True)
     if spec.startswith("mbr:"):
-        traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.is_vote(spec))
+        traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.parse(spec).votes)
     able = {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and rule.minimum < budget}
     return {name: rule for name, rule in able.items() if stop.fits(rule, traits)}
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from quitmt import generate, stop
 from quitmt.errors import InputError, UsageError, unknown
-from quitmt.evaluate.metrics import TABLE
 from quitmt.generate import anchors
 from quitmt.lab.study.settings import (
     BaselineSettings,
@@ -29,6 +28,7 @@ from quitmt.lab.study.settings import (
     Study,
     TestSetSettings,
 )
+from quitmt.metrics.registry import EVALUATORS
 from quitmt.names import is_function, refuse_functions
 from quitmt.recipe import Recipe, RerankRecipe, files
 from quitmt.recipe.effective import effective
@@ -108,7 +108,7 @@ def functions_in(study: Study) -> Iterator[tuple[str, str]]:
     yield from (("[rerank], rerankers", spec) for spec in study.rerank.rerankers if in_reranker(spec))
     for field, specs in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
         yield from ((field, spec) for spec in specs if is_function(spec, stop.RULES))
-    yield from (("[evaluate], metrics", spec) for spec in study.evaluate.metrics if is_function(spec, TABLE))
+    yield from (("[evaluate], metrics", spec) for spec in study.evaluate.metrics if is_function(spec, EVALUATORS))
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
