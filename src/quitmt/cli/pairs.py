@@ -90,11 +90,8 @@ def show(args: argparse.Namespace) -> int:
     try:
         index = fetch.read()
     except ModelError as error:
-        known = fetch.last_known()
-        _say(f"{error}; {'showing the last known index' if known else 'showing installed models only'}")
-        if known is None:
-            return 0
-        index = known
+        _say(f"{error}; showing installed models only")
+        return 0
     print(f"\npublished by Mozilla ({index.generated[:10]}), to fetch: quitmt models get PAIR")
     rows = [
         (model.pair, model.architecture, _size(model.model.size), *_quality(model.metrics), model.status)
