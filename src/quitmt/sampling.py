@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from quitmt.errors import UsageError, setting
 from quitmt.signature import field
 
-SEEDS_A_SEGMENT = 1 << 20
+SEEDS_PER_SEGMENT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Sampling:
         5
         """
         digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
-        return (int.from_bytes(digest) >> 31) * SEEDS_A_SEGMENT + index
+        return (int.from_bytes(digest) >> 31) * SEEDS_PER_SEGMENT + index
 
 
 def apart(seed: int) -> int:

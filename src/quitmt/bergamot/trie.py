@@ -44,7 +44,7 @@ class Trie:
     """Number of candidates under way; a trie that has any can't be forgotten."""
 
 
-def bytes_a_node(architecture: Architecture, blocks: int) -> int:
+def bytes_per_node(architecture: Architecture, blocks: int) -> int:
     """Bytes per slot, without the scalars."""
     return 4 * (architecture.width * (architecture.decoder_layers + 1) + blocks)
 

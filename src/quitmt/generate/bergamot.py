@@ -73,7 +73,7 @@ class BergamotGenerator:
 
 
 class _Engine:
-    """One sampler or beam search and the orders under way in it."""
+    """One sampler or beam search and its unfinished orders."""
 
     def __init__(self, make: Callable[[], Sampler | BeamSearch]) -> None:
         self._make, self._sampler = make, make()
@@ -86,9 +86,7 @@ class _Engine:
         if not self._sampler.busy:
             return
         try:
-            for number, done in self._sampler.step():
-                candidates = tuple(candidate for candidate in done.candidates if candidate is not None)
-                draw = Draw(done.request.segment, done.request.start, candidates, done.seconds, ended=done.ended)
+            for number, draw in self._sampler.step():
                 self._orders.pop(number).deliver(draw)
         except Exception as error:  # any order may be the cause, so all of them fail; later ones get a new sampler
             log.debug("the sampler failed", exc_info=error)

@@ -131,7 +131,7 @@ class RoundSampler:
             draws |= {part: self._draw(part.request, own, seconds) for part, own in zip(able, found, strict=True)}
         return [draws[part] for part in parts]
 
-    def _draw(self, request: Request, walkers: list[Walker], seconds_a_token: float) -> Draw:
+    def _draw(self, request: Request, walkers: list[Walker], seconds_per_token: float) -> Draw:
         texts: dict[tuple[int, ...], str] = {}
         candidates = []
         for walker in walkers:
@@ -140,7 +140,7 @@ class RoundSampler:
                 inside = [token for token in tokens if token not in self._ends.tokens]
                 texts[tokens] = self._decoder.read(request.segment, inside)
             candidates.append(Candidate(texts[tokens], walker.log_probability, len(tokens)))
-        seconds = seconds_a_token * sum(len(walker.tokens) for walker in walkers)
+        seconds = seconds_per_token * sum(len(walker.tokens) for walker in walkers)
         return Draw(request.segment, request.start, tuple(candidates), seconds)
 
 

@@ -26,9 +26,9 @@ from quitmt.types import Draw, Request, Segment
 
 TOKENS = 2**14
 """Expected maximum tokens of a completion, if the user sets no limit."""
-BYTES_A_TOKEN = 64
+BYTES_PER_TOKEN = 64
 """More than any text needs, even if each character is escaped."""
-LOGPROB_BYTES_A_TOKEN = 512
+LOGPROB_BYTES_PER_TOKEN = 512
 """The JSON of a token's log-probability, with its spelling in text and bytes."""
 LEAST_BYTES = 2**16
 """Minimum allowance for one choice, and the allowance for the JSON around the choices."""
@@ -64,12 +64,12 @@ class Bodies:
     def longest_text(self, segment: Segment) -> int:
         """Maximum characters of a completion."""
         tokens = self.max_tokens or max(TOKENS, 2 * len(segment.source.encode()))
-        return max(LEAST_BYTES, tokens * BYTES_A_TOKEN)
+        return max(LEAST_BYTES, tokens * BYTES_PER_TOKEN)
 
     def longest_body(self, segment: Segment, count: int) -> int:
         """Maximum bytes of an answer with ``count`` choices, compressed or not."""
         text = self.longest_text(segment)
-        logprobs = text // BYTES_A_TOKEN * LOGPROB_BYTES_A_TOKEN if self.logprobs else 0
+        logprobs = text // BYTES_PER_TOKEN * LOGPROB_BYTES_PER_TOKEN if self.logprobs else 0
         return LEAST_BYTES + count * (text + logprobs)
 
     def _settings(self) -> dict[str, Any]:
