@@ -177,7 +177,7 @@ def test_a_vocabulary_of_another_model_is_not_installed(server: ModelServer, sma
     entry = server.publish("en-xx", small)
     foreign = models.find("embedded:en-pt").source_vocabulary.read_bytes()
     server.files[server.path(entry, "vocab")] = gzip.compress(foreign, 1)
-    with pytest.raises(ModelError, match=r"published for en-xx cannot be used: .* a vocabulary of 32000 where"):
+    with pytest.raises(ModelError, match=r"published for en-xx cannot be used: .* a vocabulary has 32000 entries"):
         fetched()
     assert not list(cache.iterdir())
 

@@ -1,13 +1,13 @@
 """Beam search for many segments: one batch per step.
 
 It works as in Marian. Each step keeps the most probable continuations of a segment's hypotheses, as many as are still
-wanted. A hypothesis that ends leaves the beam and isn't replaced, so a beam of size k finds k hypotheses. At the end they
-are sorted by log-probability divided by their number of tokens, including the end mark (``normalize: 1``, the setting of
-the published Firefox models). Hypotheses cut off at the token limit count too.
+wanted. A hypothesis that ends leaves the beam and isn't replaced, so a beam of size k finds k hypotheses. At the end
+they are sorted by log-probability divided by their number of tokens, including the end mark (``normalize: 1``, the
+setting of the published Firefox models). Hypotheses cut off at the token limit count too.
 
 The search doesn't compute all continuations. The output layer gives the largest logit of each block of the vocabulary
-(see ``output``), which is the best continuation of a hypothesis within that block. So the k best continuations are in the
-k best pairs of hypothesis and block, and only the logits of these blocks are computed.
+(see ``output``), which is the best continuation of a hypothesis within that block. So the k best continuations are in
+the k best pairs of hypothesis and block, and only the logits of these blocks are computed.
 
 Invariants: ties go to the earlier hypothesis, then to the lower token; a segment's hypotheses don't depend on the other
 segments in the batch.

@@ -1,7 +1,7 @@
 """The sampler: handles any number of requests at once, with one decoder row per distinct prefix.
 
-A *walker* is an unfinished candidate, on a node of the trie; it moves to a child once its node has been computed. A step
-computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
+A *walker* is an unfinished candidate, on a node of the trie; it moves to a child once its node has been computed. A
+step computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
 
 Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position), so
 candidates don't depend on the pieces, batches and order in which they are requested; older requests go first.

@@ -9,12 +9,13 @@ while it replaces a model, the old one is left aside, where ``store`` finds it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from quitmt.bergamot import store
@@ -114,7 +115,8 @@ def _install(model: Published, folder: Path, bar: Bar, pause: Pause, clock: Cloc
     )
     with writing(folder):
         _clear(staging, {file.name for file in model.files})
-        (staging / store.MANIFEST).write_text(store.written(known), "utf-8")
+        text = json.dumps(asdict(known), ensure_ascii=False, indent=2)
+        (staging / store.MANIFEST).write_text(text + "\n", "utf-8")
         _move(staging, model.pair)
 
 
