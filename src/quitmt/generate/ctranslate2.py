@@ -35,7 +35,7 @@ from typing import Self
 
 import numpy as np
 
-from quitmt.errors import GenerationError, ModelError, UsageError
+from quitmt.errors import GenerationError, ModelError
 from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.translator import TranslatorModel
 from quitmt.generate.worker import Batches, Piece, Worker, failed
@@ -91,8 +91,6 @@ class CTranslate2Generator:
         device: str | None = None,
         compute_type: str | None = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise UsageError(f"max_tokens must be 1 or more, not {max_tokens}")
         sampling.refuse("CTranslate2", *LACKS)
         path = model.removeprefix("ct2:")
         folder = Path(path)
@@ -136,8 +134,7 @@ class _Engine:
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
         self._model, self._sampling = model, sampling
         self.batch = sampling.beam or CHUNK
-        self._sharp = sampling.greedy or sampling.top_k == 1
-        """Whether all candidates are the same."""
+        self._all_same = sampling.greedy or sampling.top_k == 1
         self._chunks: OrderedDict[tuple[Segment, int], Chunk] = OrderedDict()
 
     def forget(self, segment: Segment) -> None:
@@ -188,7 +185,7 @@ class _Engine:
             return tuple(
                 self._model.translate(segment, seed=None, length_penalty=1, beam_size=beam, num_hypotheses=beam)
             )
-        if self._sharp:
+        if self._all_same:
             return tuple(self._model.translate(segment, seed=None, beam_size=1) * len(bounds(number)))
         size = len(bounds(number))
         found = self._model.translate(

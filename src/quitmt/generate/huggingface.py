@@ -1,12 +1,11 @@
 """Hugging Face models in this process: ``hf:MODEL``, a folder or a name on the hub.
 
-Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a prompt (``decoding/causal``)
-share one decoding loop of our own (``decoding/walk``), because transformers' ``generate`` draws a whole
-batch from one random stream: there a candidate depends on its company, here on (seed, segment, index) alone.
+Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a prompt (``decoding/causal``) share our
+decoding loop (``decoding/walk``). transformers' ``generate`` is unsuitable because it draws a whole batch from one
+random stream, so a candidate would depend on the others; here it depends only on (seed, segment, index).
 
-The engine follows those of a model's generation settings that define a text: start, forced first, suppressed and end
-tokens. It ignores those that would change the distribution (temperature, top-k, repetition penalty, …), because
-``Sampling`` defines the distribution.
+The engine follows a model's generation settings for start, forced first, suppressed and end tokens. It ignores those
+that would change the distribution (temperature, top-k, repetition penalty, …), because ``Sampling`` defines that.
 
 Invariants: torch is imported only when the first generator is created; one thread does the work.
 """
@@ -23,6 +22,7 @@ from quitmt.generate.decoding.hypotheses import HypothesisSampler
 from quitmt.generate.decoding.rounds import Openings, RoundSampler
 from quitmt.generate.prompts import template
 from quitmt.generate.worker import Batches, Worker
+from quitmt.loops.faults import first_line
 from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
@@ -59,9 +59,8 @@ class HuggingFaceGenerator:
         dtype: str | None = None,
         batch: int | None = None,
     ) -> None:
-        for name, value in (("max_tokens", max_tokens), ("batch", batch)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be 1 or more, not {value}")
+        if batch is not None and batch < 1:
+            raise UsageError(f"batch must be 1 or more, not {batch}")
         path = model.removeprefix("hf:")
         here = _is_here(path)
         config, tokenizer = _load_config(path, here), _load_tokenizer(path, here)
@@ -182,8 +181,7 @@ def _load_network(path: str, here: bool, config: Any, device: Any, dtype: Any) -
         return kind.from_pretrained(path, config=config, dtype=dtype, local_files_only=here).to(device).eval()
     except Exception as error:
         log.debug("loading the weights failed", exc_info=error)
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"the weights of {path!r} cannot be loaded: {line}") from None
+        raise ModelError(f"the weights of {path!r} cannot be loaded: {first_line(error)}") from None
 
 
 def _dtype(name: str | None, device: Any, config: Any) -> Any:

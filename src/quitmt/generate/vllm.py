@@ -25,6 +25,7 @@ from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError
 from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.loops.background import BackgroundLoop
+from quitmt.loops.faults import first_line
 from quitmt.loops.mailbox import Mailbox
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
@@ -255,9 +256,5 @@ async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> t
     except TypeError as error:
         raise UsageError(f"vLLM does not take one of the engine arguments: {error}") from None
     except Exception as error:
-        raise ModelError(f"vLLM cannot load {model}: {_first_line(error)}") from error
+        raise ModelError(f"vLLM cannot load {model}: {first_line(error)}") from error
     return engine, engine.get_tokenizer(), int(engine.model_config.max_model_len)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

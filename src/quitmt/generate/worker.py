@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.loops.faults import first_line
 from quitmt.loops.mailbox import Mailbox
 from quitmt.types import Draw, Request, Segment
 
@@ -28,7 +29,7 @@ IDLE_SECONDS = 1.0
 
 
 class Order:
-    """A request under way and its progress. The thread calls ``answer`` with each draw, and with None at the end."""
+    """A request and its progress. The thread calls ``answer`` with each draw, and with None at the end."""
 
     __slots__ = ("answer", "ended", "engine", "next", "request", "wanted")
 
@@ -154,10 +155,10 @@ class _Thread:
             self.drop_unwanted()
             if self.orders:
                 engine = self.orders[0].engine
-                own = [order for order in self.orders if order.engine is engine]
-                engine.step(own)
+                turn = [order for order in self.orders if order.engine is engine]
+                engine.step(turn)
                 others = [order for order in self.orders if order.engine is not engine]
-                self.orders = others + own  # the next turn is another engine's
+                self.orders = others + turn  # the next turn belongs to another engine
 
     def _read_mail(self) -> bool:
         """Run the posted actions. False means that the thread may end."""
@@ -176,7 +177,7 @@ class _Thread:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a request. An engine may give up on a piece that isn't wanted any more, and answer with anything."""
+    """A part of a request. An engine may abandon a piece that isn't wanted any more, and answer with any draw."""
 
     request: Request
     wanted: Callable[[], bool]
@@ -232,6 +233,5 @@ class Batches:
 def failed(request: Request, error: Exception) -> Draw:
     """The draw of a request that could not be answered."""
     if not isinstance(error, QuitmtError):
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {line}")
+        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {first_line(error)}")
     return Draw(request.segment, request.start, (), error=error)

@@ -71,14 +71,19 @@ def blamed(kind: type[Kind], doing: str, error: BaseException) -> Kind:
     return found
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def place_of(error: BaseException) -> str | None:
     """The innermost line of the traceback in user code, that is, neither in quitmt nor in a library."""
-    own = [
+    places = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if _is_users(frame.f_code.co_filename)
     ]
-    return own[-1] if own else None
+    return places[-1] if places else None
 
 
 @cache
