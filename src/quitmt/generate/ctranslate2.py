@@ -1,16 +1,16 @@
 """CTranslate2 models in this process: ``ct2:PATH``, a converted folder with its tokenizer in it.
 
 CTranslate2 samples N candidates of a source in one call, from a random stream that belongs to its thread, and returns
-them sorted by score. To make one endless sequence of these, the engine draws candidates in chunks with indices 0–15,
+them sorted by score. To make one endless sequence of them, the engine draws candidates in chunks with indices 0–15,
 16–31, 32–63, 64–127, 128–191, …; the first ones are small because most segments need no more. Each chunk is one call of
-a new Translator with a seed derived from (seed, segment, chunk). The result is shuffled with the segment's own random
-stream, because a prefix of sorted candidates would not be a sample. (A seed takes effect only at a thread's first use,
-hence the new Translator. Timed once, with OPUS-MT's layers in int8 and a vocabulary of 150 on two busy cores: 0.04 s to
-build, 1.5 s for 64 candidates. Larger models take longer to load.)
+a new Translator with a seed derived from (seed, segment, chunk). The result is shuffled with the segment's random
+stream, because a prefix of sorted candidates would not be a sample. (The Translator must be new because a seed takes
+effect only at a thread's first use. With OPUS-MT's layers in int8 and a vocabulary of 150, on two busy cores, it takes
+0.04 s to build and 1.5 s for 64 candidates. Larger models take longer to load.)
 
-So (seed, segment, index) determines a candidate, in this run and the next, on one machine with the same CTranslate2
-version, device, compute type and number of threads; others round differently. A chunk is always computed as a whole,
-and kept until its segment is closed.
+So (seed, segment, index) determines a candidate in every run on one machine with the same CTranslate2 version, device,
+compute type and number of threads; other configurations round differently. A chunk is always computed as a whole, and
+kept until its segment is closed.
 
 Greedy decoding and beam search are not random, so one Translator is kept for them. CTranslate2 sorts a beam's
 hypotheses by log-probability divided by the number of tokens, its default (``length_penalty=1``).
@@ -163,11 +163,11 @@ class _Engine:
     def _hypotheses(self, piece: Piece) -> Draw:
         request, started = piece.request, time.perf_counter()
         try:
-            found = self._chunk(request.segment, 0) if piece.wanted() else ()
+            hypotheses = self._chunk(request.segment, 0) if piece.wanted() else ()
         except Exception as error:
             log.debug("searching failed", exc_info=error)
             return failed(request, error)
-        chosen, ended = found[request.start : request.stop], request.stop >= len(found)
+        chosen, ended = hypotheses[request.start : request.stop], request.stop >= len(hypotheses)
         return Draw(request.segment, request.start, chosen, time.perf_counter() - started, ended=ended)
 
     def _chunk(self, segment: Segment, number: int) -> Chunk:
@@ -188,7 +188,7 @@ class _Engine:
         if self._all_same:
             return tuple(self._model.translate(segment, seed=None, beam_size=1) * len(bounds(number)))
         size = len(bounds(number))
-        found = self._model.translate(
+        candidates = self._model.translate(
             segment,
             seed=self._seed(segment, number),
             beam_size=1,
@@ -197,11 +197,11 @@ class _Engine:
             sampling_topp=1.0 if sampling.top_p is None else sampling.top_p,
             sampling_temperature=sampling.temperature,
         )
-        if len(found) != size:
-            raise GenerationError(f"CTranslate2 returned {len(found)} candidates instead of {size}")
+        if len(candidates) != size:
+            raise GenerationError(f"CTranslate2 returned {len(candidates)} candidates instead of {size}")
         key = stream(sampling.seeded(segment.seed).seed, segment.id)
         shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
-        return tuple(found[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
+        return tuple(candidates[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
 
     def _seed(self, segment: Segment, number: int) -> int:
         """A seed of 32 bits, as CTranslate2 requires; 0 would mean none. A segment's chunks never share a seed."""

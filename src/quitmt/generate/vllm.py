@@ -36,10 +36,8 @@ log = logging.getLogger(__name__)
 CHOICES = 8
 """Candidates per call: the default step of a rule, so that a complete step never waits for later candidates."""
 MAX_TOKENS = 512
-
-
 LACKS = ("epsilon", "beam")
-"""Sampling settings that the async engine lacks. vLLM's beam search is a loop outside the engine, with a new call for
+"""Sampling settings that the async engine lacks. vLLM's beam search is a loop outside the engine that makes a call for
 each hypothesis and token."""
 
 
@@ -106,7 +104,7 @@ class VllmGenerator:
             handler.cancel()  # or it would log the end of the engine as a failure
             await asyncio.gather(handler, return_exceptions=True)
         self._engine.shutdown()
-        # Its finaliser would shut it down again at exit, when the modules that it needs are gone.
+        # Its finaliser would shut it down again at exit, when the modules that it needs are no longer there.
         self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
@@ -188,8 +186,8 @@ class VllmGenerator:
             tokens = list(self._tokenizer(self._prompt.text(segment))["input_ids"])
         if len(tokens) + self._max_tokens > self._limit:
             raise GenerationError(
-                f"segment {segment.id}: its prompt has {len(tokens)} tokens, and with {self._max_tokens} for the "
-                f"answer that is more than the {self._limit} the model takes",
+                f"segment {segment.id}: its prompt has {len(tokens)} tokens; with {self._max_tokens} for the answer, "
+                f"that is more than the model's limit of {self._limit}",
                 hint=f"shorten it, or lower {setting('model.options.max_tokens')}",
             )
         return tokens

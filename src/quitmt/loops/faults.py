@@ -66,9 +66,9 @@ def blamed(kind: type[Kind], doing: str, error: BaseException) -> Kind:
     log.debug("%s", doing, exc_info=error)
     name, place = type(error).__name__, place_of(error)
     message = f"{doing}: {name}: {error}".removesuffix(": ")
-    found = kind(f"{message} ({place})" if place else message)
-    found.fault = f"{name} ({place})" if place else name
-    return found
+    blame = kind(f"{message} ({place})" if place else message)
+    blame.fault = f"{name} ({place})" if place else name
+    return blame
 
 
 def first_line(error: BaseException) -> str:

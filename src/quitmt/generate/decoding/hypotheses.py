@@ -30,7 +30,7 @@ SEARCHES_KEPT = 4096
 
 @dataclass(slots=True)
 class Searched:
-    """A segment's hypotheses or error. ``seconds`` are those not yet charged to a draw."""
+    """A segment's hypotheses or error. ``seconds`` is the time not yet charged to a draw."""
 
     candidates: tuple[Candidate, ...] = ()
     seconds: float = 0.0
