@@ -18,8 +18,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quitmt.detect import primary
-
 LONGEST = 1000
 """Maximum characters per sentence. Longer ones are cut at a space, because sentence-level models would lose most of the
 text."""
@@ -57,7 +55,7 @@ class Passage:
 
     def filled(self, translations: Sequence[str], target: str | None = None) -> Iterator[tuple[Fragment, str, str]]:
         """Each piece, the space that the target language needs before it, and its text."""
-        spaced = primary(target or "en") not in UNSPACED
+        spaced = primary_code(target) not in UNSPACED
         left, after = iter(translations), False
         for place, piece in enumerate(self.pieces):
             if piece.id is not None:
@@ -82,7 +80,7 @@ def split(text: str, language: str | None, *, first: int = 1) -> Passage:
             pieces.append(Fragment(line))
             number += 1
         else:
-            pieces += _line(line, primary(language or "en"), number)
+            pieces += _line(line, primary_code(language), number)
     return Passage(tuple(pieces), number - first + 1)
 
 
@@ -130,3 +128,8 @@ def _cut(sentence: str) -> Iterator[str]:
         yield sentence[: place or LONGEST]
         sentence = sentence[place or LONGEST :]
     yield sentence
+
+
+def primary_code(code: str | None) -> str:
+    """The language of a code, without script and region; English if there is none."""
+    return re.split("[-_]", code or "en")[0].lower()

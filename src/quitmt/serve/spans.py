@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from quitmt.detect import primary
-from quitmt.passages import UNSPACED
+from quitmt.passages import UNSPACED, primary_code
 
 Known = Mapping[str, Sequence[str]]
 """Maps marked words to their translations, best first."""
@@ -72,7 +71,7 @@ def _place(source: str, text: str, span: Span, known: Known, target: str | None)
         return (len(before), len(text) - len(after)) if fits else None
     if (len(_places(words, source, spaced=True)) or source.count(words)) != 1:
         return None
-    spaced = primary(target or "en") not in UNSPACED
+    spaced = primary_code(target) not in UNSPACED
     for candidate in known.get(words, () if any(map(str.isalpha, words)) else (words,)):
         found = _places(candidate, text, spaced)
         if len(found) == 1:
