@@ -15,6 +15,7 @@ from quitmt.calibrate import auto, families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
 from quitmt.stop.threshold import Threshold
 
@@ -38,8 +39,8 @@ class LossRequest:
     max_loss: float
     risk: float
     confidence: float | None
-    step: int = 8
-    budget: int = 512
+    step: int = STEP
+    budget: int = BUDGET
     rules: tuple[str, ...] = MBR_RULES
 
     def __post_init__(self) -> None:

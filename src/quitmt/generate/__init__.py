@@ -176,8 +176,78 @@ def resolve(model: str | None, source: str | None, target: str | None) -> tuple[
     return model, own_source, own_target
 
 
-def find(spec: str) -> Backend | None:
-    """The backend that a text like ``openai:Qwen/Qwen3-8B`` names; None for a part of one's own, MODULE:NAME."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's name, looked up: its backend, or None for a part of the user's, MODULE:NAME."""
+
+    spec: str
+    backend: Backend | None
+
+    @property
+    def kind(self) -> str:
+        return self.spec.partition(":")[0]
+
+    def check(
+        self, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
+    ) -> None:
+        """Raise what can be found wrong without loading the model; extras need not be ``installed``."""
+        backend, name = self.backend, self.kind
+        if backend is None:
+            if options:
+                raise UsageError(f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {self.spec}")
+            names.attribute(self.spec)
+            return
+        known = backend.engine_options
+        for option, value in options.items():
+            if option not in known:
+                raise _stranger(option, name)
+            if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
+                raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
+        sampling.refuse(f"{name}:", *backend.lacks)
+        if options.get("max_tokens", 1) < 1:
+            where = place("model.options.max_tokens")
+            raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
+        if "prompt" in options:
+            template.load(options["prompt"])
+        if installed:
+            backend.require(f"{name}:")
+
+    def check_anchors(self, anchors: Sequence[Anchor]) -> None:
+        """Refuse anchors that the engine cannot make, as far as that is known without loading it."""
+        for anchor in anchors:
+            if self.backend is None and not hasattr(names.attribute(self.spec), "resampled"):
+                hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
+                raise UsageError(f"{self.spec} makes no anchors: how it samples is its own business", hint=hint)
+            if anchor.beam is not None and self.backend is not None and "beam" in self.backend.lacks:
+                raise UsageError(
+                    f"{self.kind}: has no beam search for {setting('model.anchors', anchor.text)}",
+                    hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
+                )
+
+    def load(self, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> Generator:
+        """Load it; ``check`` comes first."""
+        backend = self.backend
+        if backend is None:
+            from quitmt.generate.function import as_generator
+
+            return as_generator(names.attribute(self.spec), self.spec)
+        given = dict(options)
+        if "prompt" in given and not template.load(given["prompt"]).clean:
+            given.setdefault("clean", False)
+        make: Any = backend.factory
+        if backend.whole_name:
+            return make(self.spec, sampling)  # type: ignore[no-any-return]
+        try:
+            return make(self.spec.partition(":")[2], sampling, languages=languages, **given)  # type: ignore[no-any-return]
+        except Exception as error:
+            if isinstance(error, QuitmtError) or self.kind in BACKENDS.own:
+                raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"  # user code
+            raise ModelError(f"the model {self.spec} cannot be made: {reason}") from error
+
+
+def find(spec: str) -> Model:
+    """Look up the model that a text like ``openai:Qwen/Qwen3-8B`` names."""
     name, _, model = spec.partition(":")
     if name in BACKENDS and model:
         backend = BACKENDS[name]
@@ -185,56 +255,15 @@ def find(spec: str) -> Backend | None:
             if backend.others is None:
                 raise _unknown(spec)
             backend.others(spec)
-        return backend
+        return Model(spec, backend)
     if model and name not in BACKENDS and names.is_module(name.removesuffix(".py")):
-        return None
+        return Model(spec, None)
     raise _unknown(spec)
 
 
 def _unknown(spec: str) -> UsageError:
     known = [usage for name, one in BACKENDS.sound().items() for usage in one.usage(name).split(", ")]
     return unknown("model", spec, [*known, *OWN])
-
-
-def check(
-    spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
-) -> None:
-    """Raise whatever is wrong that can be told without loading the model; extras need not be ``installed``."""
-    backend = find(spec)
-    if backend is None:
-        if options:
-            raise UsageError(f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {spec}")
-        names.attribute(spec)
-        return
-    name = spec.partition(":")[0]
-    known = backend.engine_options
-    for option, value in options.items():
-        if option not in known:
-            raise _stranger(option, name)
-        if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
-            raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
-    sampling.refuse(f"{name}:", *backend.lacks)
-    if options.get("max_tokens", 1) < 1:
-        where = place("model.options.max_tokens")
-        raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
-    if "prompt" in options:
-        template.load(options["prompt"])
-    if installed:
-        backend.require(f"{name}:")
-
-
-def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
-    """Refuse what the engine lacks, as far as that can be told without loading it."""
-    backend, name = find(spec), spec.partition(":")[0]
-    for anchor in anchors:
-        if backend is None and not hasattr(names.attribute(spec), "resampled"):
-            hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
-            raise UsageError(f"{spec} makes no anchors: how it samples is its own business", hint=hint)
-        if anchor.beam is not None and backend is not None and "beam" in backend.lacks:
-            raise UsageError(
-                f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
-                hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
-            )
 
 
 def _stranger(option: str, name: str) -> UsageError:
@@ -254,29 +283,8 @@ def load(
     languages: Languages = (None, None),
     options: Mapping[str, Any] | None = None,
 ) -> Generator:
-    """The generator a text like ``embedded:en-pt`` or ``openai:Qwen/Qwen3-8B`` names.
-
-    ``options`` are the backend's own; those that are None count as not given, and one that it does not have is refused.
-    """
-    sampling = sampling or Sampling()
+    """Load the generator that a text like ``embedded:en-pt`` names. ``options`` are the backend's; None means unset."""
     given = {option: value for option, value in (options or {}).items() if value is not None}
-    check(spec, sampling, languages, given)
-    backend, model = find(spec), spec.partition(":")[2]
-    if backend is None:
-        from quitmt.generate.function import as_generator
-
-        return as_generator(names.attribute(spec), spec)
-    if "prompt" in given and not template.load(given["prompt"]).clean:
-        given.setdefault("clean", False)
-    make: Any = backend.factory
-    if backend.whole_name:
-        return make(spec, sampling)  # type: ignore[no-any-return]
-    if spec.partition(":")[0] in BACKENDS.own:
-        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
-    try:
-        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
-    except QuitmtError:
-        raise
-    except Exception as error:  # somebody else's code
-        told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ModelError(f"the model {spec} cannot be made: {told}") from error
+    model = find(spec)
+    model.check(sampling or Sampling(), languages, given)
+    return model.load(sampling or Sampling(), languages, given)

@@ -20,6 +20,7 @@ from typing import Generic
 
 import numpy as np
 
+from quitmt.defaults import KEEP
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import (
     Arena,
@@ -36,8 +37,6 @@ from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.quality import Quality, Scored
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
-
-KEEP = 64
 
 
 def check_keep(keep: int | None) -> None:

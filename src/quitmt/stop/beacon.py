@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.compiled import kernel
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
@@ -44,14 +45,14 @@ class Beacon(Threshold):
     limit: ClassVar[str] = "cost"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_scores=True)
 
-    step: int = 8
+    step: int = STEP
     cost: float = 1e-4
     """Of one candidate, in units of the score."""
     ignore: float = 0.01
     minimum: int = 8
     looks: int = 64
     """At every step: the authors look after every candidate."""
-    budget: int = 512
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from quitmt.defaults import BUDGET, STEP
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
@@ -41,7 +42,7 @@ class Pandora(Threshold):
     limit: ClassVar[str] = "cost"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_scores=True)
 
-    step: int = 8
+    step: int = STEP
     cost: float = 1e-3
     """Of one candidate, in units of the chance to win."""
     scale: float = 1.0
@@ -50,7 +51,7 @@ class Pandora(Threshold):
     minimum: int = 20
     looks: int = 64
     """At every step: the authors look after every candidate."""
-    budget: int = 512
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

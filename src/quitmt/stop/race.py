@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.compiled import kernel
+from quitmt.defaults import BUDGET, STEP
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
@@ -29,12 +30,12 @@ class Race(Threshold):
     limit: ClassVar[str] = "epsilon"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
-    step: int = 8
+    step: int = STEP
     z: float = 2.5
     epsilon: float = 3e-3
     minimum: int = 32
     looks: int = 2
-    budget: int = 512
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from quitmt.defaults import ALPHA, BUDGET, STEP, WINDOW
 from quitmt.errors import UsageError, place
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
@@ -33,10 +34,10 @@ class Quit:
     [None, None, None, <StopReason.STABLE: 'stable'>]
     """
 
-    step: int = 8
-    window: int = 8
-    alpha: float = 1e-3
-    budget: int = 512
+    step: int = STEP
+    window: int = WINDOW
+    alpha: float = ALPHA
+    budget: int = BUDGET
     single: bool = False
     """Allow a window of one step, whose range is 0: it always stops at the first step."""
     watch: str = BEST
