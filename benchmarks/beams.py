@@ -20,9 +20,9 @@ import numpy as np
 from sacrebleu.metrics import CHRF
 
 from quitmt import rerank
+from quitmt.plan.build import build_generator
+from quitmt.plan.recipe import ModelRecipe
 from quitmt.protocols import Update
-from quitmt.recipe.build import build_generator
-from quitmt.recipe.recipe import ModelRecipe
 from quitmt.types import Candidate, Request, Segment
 
 KINDS = {"plain": "exact", "weighted": "model"}

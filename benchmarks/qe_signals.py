@@ -33,11 +33,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from quitmt import stop
-from quitmt.calibrate.auto import QE_CAP
 from quitmt.calibrate.families import stopping_sizes
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.replay import frontier
+from quitmt.plan.choose import QE_CAP
 from quitmt.rerank.specs import RERANKERS
 from quitmt.stop.headroom import Headroom
 

@@ -10,18 +10,15 @@ when the reward is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from quitmt.errors import InputError, QuitmtError, RerankError, UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_utility
+from quitmt.plan import keywords, resolve
+from quitmt.plan.resolve import Parts, refuse_texts
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Update, Utility, ranked, traits_of
-from quitmt.recipe import keywords
-from quitmt.recipe.build import build_reranker
-from quitmt.recipe.check import check, refuse_texts
-from quitmt.recipe.effective import Given, reranking_of
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support
 from quitmt.rerank.mbr import Mbr
@@ -213,13 +210,13 @@ def _told(metric: Any) -> str:
 
 def _made(metric: Any, **settings: Any) -> Reranker[Any]:
     """The reranker that ``quitmt.rerank_pool`` would have."""
-    recipe, given = keywords.read({"reranker": metric, **settings})
-    if given.reranker is not None:
-        return given.reranker
+    recipe, parts = keywords.read({"reranker": metric, **settings})
+    if parts.reranker is not None:
+        return parts.reranker
     refuse_texts(recipe, "a reward")
-    check(recipe, Given(RecordedGenerator()))
-    choice = replace(recipe.rerank, support=recipe.rerank.support or reranking_of(recipe.rerank).usual_support)
-    return build_reranker(choice, recipe.model.languages)
+    plan = resolve(recipe, Parts(RecordedGenerator()))
+    assert plan.reranking is not None
+    return plan.reranking.load(recipe.model.languages, plan.hardware)
 
 
 def _groups(keys: Sequence[Hashable]) -> dict[Any, list[int]]:

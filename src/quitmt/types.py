@@ -209,7 +209,7 @@ class Outcome:
     """How many candidates it might have used: the rule's budget, or fewer where its pool has fewer. None for a segment
     that was never begun."""
     recipe: Mapping[str, Any] | None = None
-    """What it was made by (``quitmt.recipe.Recipe``), as far as results depend on it."""
+    """What it was made by (``quitmt.plan.Recipe``), as far as results depend on it."""
     warnings: tuple[str, ...] = ()
     """What the translation may have lost, as in ``quitmt.warnings``: "several sentences", "much shorter", …"""
     origin: str = ""

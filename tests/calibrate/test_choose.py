@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from quitmt.calibrate.auto import Wish
 
 from quitmt import rerank, stop
 from quitmt.calibrate import auto, choose, paced, profile
-from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.choose import LossRequest, Source, TooSmall, calibrate
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.profile import Profile

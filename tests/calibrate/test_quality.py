@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from quitmt.calibrate.auto import Wish
 
 from quitmt import rerank
 from quitmt.calibrate import auto, choose, profile, quality, tost
-from quitmt.calibrate.auto import Wish
 from quitmt.calibrate.choose import Source, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Observed, observe

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Ran
 
-from quitmt.recipe import Recipe, files
+from quitmt.plan import Recipe, files
 
 Quitmt = Callable[..., Ran]
 
@@ -33,7 +33,7 @@ def test_what_is_printed_is_what_runs(quitmt: Quitmt, text: Path) -> None:
     assert printed.code == 0 and printed.err == ""
     Path("my.toml").write_text(printed.out)
     as_json = quitmt("recipe", *words, "--json")
-    assert files.load("my.toml").recipe == Recipe.from_fields(json.loads(as_json.out))
+    assert files.load("my.toml") == Recipe.from_fields(json.loads(as_json.out))
     Path("my.json").write_text(as_json.out)
     by_flags = signatures(quitmt("translate", text, *words, "--jsonl"))
     for path in ("my.toml", "my.json"):

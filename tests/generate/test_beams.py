@@ -12,9 +12,9 @@ from quitmt import generate
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.beams import GrowingBeams
 from quitmt.generate.function import FunctionGenerator
-from quitmt.recipe import Recipe
-from quitmt.recipe.build import build_generator
-from quitmt.recipe.recipe import ModelRecipe
+from quitmt.plan import Recipe
+from quitmt.plan.build import build_generator
+from quitmt.plan.recipe import ModelRecipe
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Draw, Request, Segment
 
@@ -131,7 +131,7 @@ def test_what_has_no_beam_search_cannot_grow_beams() -> None:
     ],
 )
 def test_what_does_not_go_with_beams(changes: dict[str, Any], said: str) -> None:
-    from quitmt.recipe.check import check
+    from quitmt.plan.check import check
 
     with pytest.raises(UsageError) as caught:
         check(Recipe().changed({"model.name": "embedded:en-pt", **changes}), installed=False)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.recipe import Recipe, files
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import OUTSIDE, SECTIONS
+from quitmt.plan import Recipe, files
+from quitmt.plan.fields import fields_of
+from quitmt.plan.recipe import OUTSIDE, SECTIONS
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -27,8 +27,7 @@ from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import InputError, ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
-from quitmt.recipe.check import check, refuse_pacing, refuse_texts
-from quitmt.recipe.effective import BUDGET, IN_FLIGHT, NOTHING, effective, granted_of, profile_of
+from quitmt.plan.resolve import refuse_texts, resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
@@ -97,9 +96,8 @@ def run(
 
 
 def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool, text: str | None) -> BatchSummary:
-    check(job.recipe, installed=pool.address is None)
-    refuse_pacing(job.recipe)
     refuse_texts(job.recipe, "a batch")
+    resolve(job.recipe, installed=pool.address is None).refuse_pacing()
     files, format_name = job.files()
     if text is not None:
         check_text(text, files)
@@ -154,21 +152,22 @@ def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
         )
     for pair in plan.pairs:
         if pair != (None, None):
-            check(for_pair(job.recipe, pair), installed=installed)
+            resolve(for_pair(job.recipe, pair), installed=installed)
 
 
 def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
     """Say which rule the job stops by, unless the user chose it. A guarantee isn't repeated here, because only workers
     know whether it holds for their model."""
-    own, whole = job.recipe.stop, effective(job.recipe)
+    own = job.recipe.stop
     if own.rule is None and not own.of_quit:
-        granted = granted_of(whole, NOTHING, profile_of(job.recipe, NOTHING))
-        default = "" if own.wishes else f", the default for {whole.rerank.name}"
-        reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
+        resolved = resolve(job.recipe, installed=False)
+        default = "" if own.targets else f", the default for {resolved.recipe.rerank.name}"
+        rule = resolved.choice.spec if resolved.choice else resolved.recipe.stop.rule
+        reporter.say(f"stopping by {rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
-    folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
+    folder, course = job.folder, _Course(resolve(job.recipe, installed=False).budget)
     # A job with distinct rows that is done and clean has only its results left, where equal rows count again.
     only_results = job.distinct and not (folder.own / "input").names()
     source = folder.place if only_results else folder.finished
@@ -222,7 +221,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
 def _at_once(job: BatchJob, parts: int, workers: int) -> int:
     """Parts that a worker has at once: one that is ending, and enough others to fill its engine; of few parts its
     share, or the first worker that is there would take them all."""
-    in_flight = effective(job.recipe).run.in_flight or IN_FLIGHT
+    in_flight = resolve(job.recipe, installed=False).in_flight
     return min(1 + math.ceil(in_flight / job.rows_per_file), math.ceil(parts / workers))
 
 

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from quitmt import stop
-from quitmt.calibrate import auto, families, risk
+from quitmt.calibrate import families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
 from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
+from quitmt.rerank import specs
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
@@ -28,7 +29,8 @@ def default_rules(reranker: str) -> tuple[str, ...]:
     """For a reranker as ``--rerank`` has it."""
     if reranker.startswith("mbr:"):
         return MBR_RULES
-    spec = auto.headroom(reranker) or QE_RULES[0]
+    entry = specs.entry_of(reranker)
+    spec = (entry.perfect if entry else None) or QE_RULES[0]
     return re.sub(r"[:,]share=[^,]*", "", spec), *QE_RULES[1:]
 
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.lines import read_lines
-from quitmt.recipe.recipe import Recipe
+from quitmt.plan.recipe import Recipe
 from quitmt.rerank.anchors import TEXTS
 
 

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, counted, nearest, speaking, unknown
+from quitmt.errors import QuitmtError, Speaker, counted, nearest, speaking, unknown
 from quitmt.files.outputs import ClosedPipe
 
 if TYPE_CHECKING:
@@ -129,14 +129,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     hush(args)
-    with speaking(_as_flag):
+    with speaking(_Flags()):
         return act(args, words)
 
 
-def _as_flag(field: str, example: str | None) -> str:
-    from quitmt.cli.options import as_flag  # which knows the flags of all engines: not for the help
+class _Flags(Speaker):
+    """Names settings by their flags; imports the tables of all engines only for a message, not for the help."""
 
-    return as_flag(field, example)
+    def setting(self, field: str, example: str | None) -> str:
+        from quitmt.cli.options import as_flag
+
+        return as_flag(field, example)
 
 
 def hush(args: argparse.Namespace) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from quitmt import generate, stop
 from quitmt.generate import BACKENDS, OPTIONS
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import SECTIONS, engine_flags
+from quitmt.plan.fields import fields_of
+from quitmt.plan.recipe import SECTIONS, engine_flags
 from quitmt.rerank import specs, variants
 
 OPENING = """\

@@ -18,8 +18,8 @@ from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines, name_of
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.recipe.build import Built, build
-from quitmt.recipe.effective import Given
+from quitmt.plan.build import Built, build
+from quitmt.plan.resolve import Parts, resolve
 from quitmt.rerank.ranked import score_name
 from quitmt.stop.steering import Steered
 from quitmt.types import RecordedPool
@@ -72,7 +72,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if results.is_finished(args, None):
         return None
     generator = RecordedGenerator(origins=origins(recipe.model.anchors))
-    built = build(recipe, Given(generator))
+    built = build(resolve(recipe, Parts(generator)))
     requested, of = built.recipe.stop.max_cost, ("pools", name_of(args.pools))
     progress = Progress(built.rule.budget, quiet=args.quiet, of=of, requested=requested)
     results.check_nbest(args, built)

@@ -17,11 +17,10 @@ from quitmt.files.lines import count_lines
 from quitmt.files.locks import same_file
 from quitmt.files.outputs import NEW_FILE, STDOUT, Output
 from quitmt.generate import OPTIONS
+from quitmt.plan.build import Built
+from quitmt.plan.fields import fields_of
+from quitmt.plan.recipe import SECTIONS, StopRecipe, engine_flags
 from quitmt.protocols import GeneratorTraits, traits_of
-from quitmt.recipe.build import Built
-from quitmt.recipe.effective import BUDGET, STEP
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import SECTIONS, StopRecipe, engine_flags
 
 STOPPED_EARLY = (
     "the pools are of a run that stopped early: they cannot show what later candidates would have brought "
@@ -32,12 +31,12 @@ STOPPED_EARLY = (
 def opening(built: Built, given: StopRecipe) -> list[str]:
     """Which rule the run stops by, unless the user chose it, and why: because of a target, with its guarantee if that
     holds for this run, or by default."""
-    own, granted = built.recipe.stop, built.granted
-    if granted and own.wishes:
-        void = granted.guarantee and not _keeps_guarantee(built)
-        told = f"{granted.spec}, without the guarantee of its profile" if void else str(granted)
+    own, choice = built.recipe.stop, built.choice
+    if choice and own.targets:
+        void = choice.guarantee and not _keeps_guarantee(built)
+        told = f"{choice.spec}, without the guarantee of its profile" if void else str(choice)
     elif given.rule is None and not given.of_quit:
-        rule = granted.spec if granted else own.rule
+        rule = choice.spec if choice else own.rule
         told = f"{rule}, with at most {own.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
     else:
         return []
@@ -46,13 +45,12 @@ def opening(built: Built, given: StopRecipe) -> list[str]:
 
 def _keeps_guarantee(built: Built) -> bool:
     """Whether this run is one that the profile's guarantee is for; if not, warnings have said why."""
-    if built.granted is None or built.granted.profile is None:
+    plan = built.plan
+    if plan.choice is None or plan.choice.profile is None:
         return False
     recorded = traits_of(built.generator, GeneratorTraits).recorded
-    recipe = built.recipe
-    shape = recipe.stop.k or STEP, recipe.stop.n or BUDGET
-    sampled = None if recorded else built.generator.signature
-    return not any(built.granted.profile.differences(sampled, recipe.model.languages, shape))
+    sampled, shape = None if recorded else built.generator.signature, (plan.step, plan.budget)
+    return not any(plan.choice.profile.differences(sampled, plan.recipe.model.languages, shape))
 
 
 def settings_of(built: Built, driver: Driver) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from quitmt.engine.driver import Item
 from quitmt.engine.items import Context, item
 from quitmt.errors import UsageError, setting
 from quitmt.files.lines import STDIN, count_lines, name_of, read_lines
+from quitmt.plan.build import build
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import GeneratorTraits, RerankerTraits, traits_of
-from quitmt.recipe.build import build
-from quitmt.recipe.check import refuse_pacing
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.ranked import score_name
 from quitmt.types import Segment
@@ -89,12 +89,12 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if recipe.rerank.support == TEXTS and not args.support_from:
         raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
     if args.shard and recipe.stop.max_cost is not None:
-        refuse_pacing(recipe, "a part (--shard) does not know what the other parts cost")
+        resolve(recipe).refuse_pacing("a part (--shard) does not know what the other parts cost")
     part = shard.part_of(args.input, args.shard)
     lines = len(part.lines) if args.shard else count_lines(args.input)
     if results.is_finished(args, lines):
         return None
-    built = build(recipe)
+    built = build(resolve(recipe))
     segments = None if args.split else lines
     shares_beginnings = traits_of(built.generator, GeneratorTraits).shares_beginnings
     of = "lines", f"{name_of(args.input)}{f', part {part.name}' if part.name else ''}"

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import InputError, RerankError, said, unknown
+from quitmt.errors import InputError, RerankError, unknown
 from quitmt.metrics import scorer as scorers
 from quitmt.metrics.scorer import KINDS, Example, Hardware, Scorer
 from quitmt.protocols import cut
@@ -145,7 +145,7 @@ class ScorerMetric:
         texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
         if cuts := cut(self._scorer, texts):
             told = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
-            log.warning(said(f"{self.name} {told} (split them into sentences)"))
+            log.warning(f"{self.name} {told} (split them into sentences)")
 
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]

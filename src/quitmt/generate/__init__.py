@@ -194,7 +194,9 @@ class Model:
         backend, name = self.backend, self.kind
         if backend is None:
             if options:
-                raise UsageError(f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {self.spec}")
+                raise UsageError(
+                    f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {self.spec}"
+                )
             names.attribute(self.spec)
             return
         known = backend.engine_options

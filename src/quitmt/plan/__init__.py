@@ -1,9 +1,12 @@
-"""Recipes: what a run is made of, as data; the only place that builds generators, rerankers and rules together.
+"""From what the user said to what runs: ``Recipe`` → ``resolve`` → ``Plan`` → ``build``.
 
-A ``Recipe`` is frozen, compares and hashes by content, and is written as TOML or JSON. ``check`` finds what is wrong
-with it before anything is loaded, ``build`` makes its parts.
+A ``Recipe`` is what the user said, wherever they said it: flags, keywords, a file. It is frozen, compares and hashes by
+content, and remembers where each value came from. ``resolve`` is the only code that applies defaults and precedence,
+chooses the stopping rule and finds mistakes; it reports all of them together and loads no model. The ``Plan`` is
+complete. ``build`` loads its parts.
 """
 
-from quitmt.recipe.recipe import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
+from quitmt.plan.recipe import ModelRecipe, Origin, Recipe, RerankRecipe, RunRecipe, StopRecipe
+from quitmt.plan.resolve import Parts, Plan, resolve
 
-__all__ = ["ModelRecipe", "Recipe", "RerankRecipe", "RunRecipe", "StopRecipe"]
+__all__ = ["ModelRecipe", "Origin", "Parts", "Plan", "Recipe", "RerankRecipe", "RunRecipe", "StopRecipe", "resolve"]

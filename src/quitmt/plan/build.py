@@ -1,7 +1,4 @@
-"""From a recipe to its parts: the only code that puts generators, rerankers and rules together.
-
-Objects of the caller's may stand in for what the recipe names (``Given``).
-"""
+"""From a plan to its parts: the only code that puts generators, rerankers and rules together."""
 
 from __future__ import annotations
 
@@ -9,58 +6,50 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from quitmt import generate, rerank, stop
-from quitmt.calibrate import auto, paced
-from quitmt.calibrate.auto import Granted
+from quitmt import generate, stop
 from quitmt.engine.deadlines import Clock, Deadlines
 from quitmt.engine.driver import Driver
 from quitmt.engine.session import Session
 from quitmt.engine.slots import Observer
-from quitmt.errors import said
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
-from quitmt.generate.beams import GrowingBeams
-from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
-from quitmt.recipe.check import check
-from quitmt.recipe.effective import (
-    BUDGET,
-    IN_FLIGHT,
-    NOTHING,
-    STEP,
-    Given,
-    build_rule,
-    effective,
-    granted_of,
-    hardware_of,
-    profile_of,
-    reranking_of,
-    sampling_of,
-    title_of,
-)
-from quitmt.recipe.recipe import OBJECT, ModelRecipe, Recipe, RerankRecipe
+from quitmt.plan.choose import Choice, unsteered, warn_of_basis
+from quitmt.plan.recipe import ModelRecipe, Recipe, RerankRecipe, StopRecipe
+from quitmt.plan.resolve import Plan, hardware_of, sampling_of
+from quitmt.protocols import Generator, GeneratorTraits, Reranker, StoppingRule, traits_of
+from quitmt.rerank import Reranking
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The parts of a recipe, and the recipe with everything filled in."""
+    """A plan and its parts, loaded."""
 
-    recipe: Recipe
+    plan: Plan
     generator: Generator
     reranker: Reranker[Any]
-    rule: StoppingRule
-    granted: Granted | None = None
-    """How a wish was granted, if there was one."""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.plan.recipe
+
+    @property
+    def rule(self) -> StoppingRule:
+        return self.plan.rule
+
+    @property
+    def choice(self) -> Choice | None:
+        return self.plan.choice
 
     def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
-        """With ``ranked``, segments come with the scores of all their candidates."""
+        """Make the driver of one run. With ``ranked``, segments come with the scores of all their candidates."""
         run = self.recipe.run
         return Driver(
             self.generator,
             self.reranker,
             self.rule,
-            in_flight=run.in_flight or IN_FLIGHT,
+            in_flight=self.plan.in_flight,
             observer=observer,
             speculate=run.speculate,
             deadlines=Deadlines(run.deadline, run.run_deadline),
@@ -71,80 +60,65 @@ class Built:
         )
 
     def session(self, clock: Clock | None = None) -> Session:
-        """The same for a server, which has deadlines of its own, and no order of segments by which to pace them."""
-        run = self.recipe.run
+        """Make the session of a server, which has its own deadlines, and no order of segments to pace them by."""
         return Session(
             self.generator,
             self.reranker,
-            paced.unsteered(self.rule),
-            in_flight=run.in_flight or IN_FLIGHT,
-            speculate=run.speculate,
+            unsteered(self.rule),
+            in_flight=self.plan.in_flight,
+            speculate=self.recipe.run.speculate,
             clock=clock,
         )
 
     def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:
-        """The rule for a wish in place of the recipe's own rule and wishes, for a segment that belongs to no run."""
+        """The rule for a target of one segment that belongs to no run; without a target the plan's rule."""
         if max_loss is None and max_cost is None:
-            return paced.unsteered(self.rule)
-        wish = {"stop.rule": "auto", "stop.max_loss": max_loss, "stop.max_cost": max_cost}
-        recipe = self.recipe.changed(wish)
-        granted = granted_of(recipe, NOTHING, profile_of(recipe, NOTHING), steer=False)
-        assert granted is not None
-        stop.check_fits(granted.rule, traits_of(self.reranker, RerankerTraits), recipe.rerank.name)
-        return granted.rule
+            return unsteered(self.rule)
+        return self.plan.rule_for(max_loss=max_loss, max_cost=max_cost)
 
 
-def build(recipe: Recipe, given: Given = NOTHING) -> Built:
-    check(recipe, given)
-    known = profile_of(recipe, given)
-    whole = effective(recipe, given)
-    granted = None if given.rule else granted_of(whole, given, known)
-    rule = given.rule or (granted.rule if granted else build_rule(whole.stop))
-    generator = given.generator or build_generator(whole.model)
-    reranker = given.reranker or build_reranker(whole.rerank, whole.model.languages)
+def build(plan: Plan) -> Built:
+    """Load the parts of a plan, and warn where the figures that its rule was chosen by need not hold."""
+    recipe, choice, parts = plan.recipe, plan.choice, plan.parts
+    generator, reranker = parts.generator or _generator(plan), parts.reranker
+    if reranker is None:
+        assert plan.reranking is not None
+        reranker = plan.reranking.load(recipe.model.languages, plan.hardware)
     sampled = None if traits_of(generator, GeneratorTraits).recorded else generator.signature
-    if granted and granted.profile:
-        granted.profile.check_fits(
-            sampled,
-            reranker.signature,
-            whole.model.languages,
-            (whole.stop.k or STEP, whole.stop.n or BUDGET),
-            own=known is not None,
-        )
-    elif granted and whole.stop.max_loss is not None:
-        auto.tell_basis(title_of(recipe, given), sampled)
-    if granted and granted.warning:
-        log.warning(said(granted.warning))
-    return Built(_named(whole, given, granted), generator, reranker, rule, granted)
+    if choice and choice.profile:
+        own, shape = plan.profile is not None, (plan.step, plan.budget)
+        choice.profile.check_fits(sampled, reranker.signature, recipe.model.languages, shape, own=own)
+    elif choice and recipe.stop.max_loss is not None:
+        warn_of_basis(plan.scored.reranker, sampled)
+    if choice and choice.warning:
+        log.warning(choice.warning)
+    return Built(plan, generator, reranker)
 
 
 def build_generator(model: ModelRecipe) -> Generator:
-    """With its anchors, if it has any; ``effective`` comes first."""
+    """Load a generator with its anchors, by complete settings, as the lab has them."""
     name, *_ = generate.resolve(model.name, *model.languages)
     sampling = sampling_of(model)
     generator = generate.load(name, sampling, languages=model.languages, options=model.options)
-    if model.beams is not None:
-        return GrowingBeams(generator, model.beams)
     anchors = anchor_names.parse(model.anchors) if model.anchors is not None else ()
     return Anchored(generator, anchors, sampling) if anchors else generator
 
 
 def build_reranker(recipe: RerankRecipe, languages: tuple[str | None, str | None]) -> Reranker[Any]:
-    choice = reranking_of(recipe)
-    settings: dict[str, Any] = {
-        "variant": choice.variant, "filter": choice.filter, "keep": choice.keep, "support": choice.support
-    }  # fmt: skip
-    return rerank.load(choice.name, languages=languages, hardware=hardware_of(recipe), **settings)
+    """Load a reranker by complete settings, as the lab has them."""
+    named = Reranking(recipe.name, recipe.variant, recipe.filter, recipe.keep, recipe.support)
+    named.check()
+    return named.load(languages, hardware_of(recipe, neural=named.neural))
 
 
-def _named(recipe: Recipe, given: Given, granted: Granted | None) -> Recipe:
-    """With names for the parts that were given as objects."""
-    changes: dict[str, Any] = {}
-    for field, part in (("model.name", given.generator), ("rerank.name", given.reranker), ("stop.rule", given.rule)):
-        if part is not None:
-            changes[field] = f"{OBJECT}{part.signature.partition('|')[0]}"
-    if given.rule is not None:
-        changes |= {"stop.k": given.rule.step, "stop.n": given.rule.budget}
-    if given.profile is not None and granted is not None:
-        changes |= {"stop.rule": granted.spec, "stop.max_loss": None, "stop.max_cost": None}
-    return recipe.changed(changes)
+def build_rule(own: StopRecipe) -> StoppingRule:
+    """Make a stopping rule by its name; what is left open is as the rule has it."""
+    single = own.single_step_window or None
+    return stop.load(own.rule or "quit", k=own.k, w=own.w, alpha=own.alpha, n=own.n, single=single)
+
+
+def _generator(plan: Plan) -> Generator:
+    own = plan.recipe.model
+    assert plan.model is not None
+    generator = plan.model.load(plan.sampling, own.languages, own.options)
+    return Anchored(generator, plan.anchors, plan.sampling) if plan.anchors else generator

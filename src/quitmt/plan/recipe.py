@@ -1,4 +1,4 @@
-"""What a run is made of: a model, a reranker, a rule and limits. Frozen, and nothing is loaded by having one.
+"""The recipe of a run: what the user said about the model, the reranker, the stopping rule and limits.
 
     >>> recipe = Recipe().changed({"rerank.name": "qe:likelihood", "stop.w": 4})
     >>> recipe == Recipe.from_fields(recipe.to_fields()), len({recipe, recipe.changed({"stop.w": 4})})
@@ -6,38 +6,41 @@
     >>> recipe.to_fields()["stop"]
     {'w': 4, 'single_step_window': False}
 
-What is None is found out: the embedded model by the languages, the rule by the wishes, k and n by the profile
-(``quitmt.recipe.build.effective``).
+A field that is None was left open; ``quitmt.plan.resolve`` fills it in.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
+from quitmt.defaults import RERANKER
 from quitmt.errors import InputError, setting, unknown
 from quitmt.names import Option
-from quitmt.recipe.fields import Where, check_value, declared, fields_of, read, written
-from quitmt.recipe.presets import preset
+from quitmt.plan.fields import check_value, declared, fields_of, read, written
+from quitmt.plan.precedence import preset, removed
 from quitmt.signature import field as field_text
 
 if TYPE_CHECKING:
-    from quitmt.recipe.build import Built
+    from quitmt.plan.build import Built
 
 OBJECT = "object:"
-"""Begins the name of a part that was given as an object: the recipe tells of it, but cannot make it again."""
+"""Prefix of the name of a part that was passed as an object: the recipe names it, but cannot make it again."""
+ORIGINS = "origins"
+"""The section of JSON with the origin of each value; it sets nothing."""
 SAMPLING, ENGINE, RERANKING = "sampling", "engine", "reranking"
 STOPPING, LANGUAGES, DEADLINES = "when to stop", "languages", "deadlines"
 SCORING, RUNNING = "scoring models (comet, kiwi, xcomet, metricx, embedding)", "how it runs"
 
 
 class Options(dict[str, Any]):
-    """A mapping that stays as it is."""
+    """A read-only mapping."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a recipe cannot be changed; Recipe.changed gives another one")
+        raise TypeError("a recipe cannot be changed; Recipe.changed returns another one")
 
     __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
 
@@ -108,7 +111,7 @@ class RerankRecipe:
     """How candidates are scored."""
 
     name: str = declared(
-        "mbr:chrf", "the reranker, by a name of the list below", flag="--rerank", metavar="NAME", group=RERANKING
+        RERANKER, "the reranker, by a name of the list below", flag="--rerank", metavar="NAME", group=RERANKING
     )
     variant: str = declared(
         "exact", "with mbr: exact, or one of the faster kinds in the list below", flag="--mbr", metavar="KIND",
@@ -197,8 +200,8 @@ class StopRecipe:
         return self.w is not None or self.alpha is not None or self.single_step_window
 
     @property
-    def wishes(self) -> bool:
-        return any(wish is not None for wish in (self.max_loss, self.max_cost, self.profile))
+    def targets(self) -> bool:
+        return any(target is not None for target in (self.max_loss, self.max_cost, self.profile))
 
 
 @dataclass(frozen=True)
@@ -242,38 +245,82 @@ SECTIONS: Mapping[str, type[Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from."""
+
+    kind: Literal["flag", "keyword", "file", "preset", "profile", "engine", "default"]
+    detail: str = ""
+    """The flag, the file and line, the preset or engine by name, or the reason for a default."""
+
+    def __str__(self) -> str:
+        if self.kind in ("flag", "file"):
+            return self.detail
+        if self.kind == "engine":
+            return f"default of {self.detail}"
+        return f"{self.kind} {self.detail}".strip()
+
+
+Origins = Callable[[str], Origin | None]
+"""From the full name of a field to its origin."""
+
+
+class Place:
+    """Names the fields of a recipe that was given as a mapping."""
+
+    def name(self, field: str) -> str:
+        """The field in an error message."""
+        return f"the recipe's {field}"
+
+    def origin(self, field: str) -> Origin | None:
+        return None
+
+
 @dataclass(frozen=True)
 class Recipe:
     model: ModelRecipe = field(default_factory=ModelRecipe)
     rerank: RerankRecipe = field(default_factory=RerankRecipe)
     stop: StopRecipe = field(default_factory=StopRecipe)
     run: RunRecipe = field(default_factory=RunRecipe)
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+    """Where the values came from, by the full names of the fields; those of a Python program have none."""
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, Any], where: Where | None = None) -> Recipe:
-        """From a mapping of sections; ``where`` says for errors where ``section.field`` stands."""
-        place = where or (lambda name: f"the recipe's {name}")
-        given = {}
-        based = found.get("preset")
-        if based is not None and not isinstance(based, str):
-            raise InputError(f"{place('preset')} must be a text, not {based!r}")
+    def from_fields(cls, found: Mapping[str, Any], place: Place | None = None) -> Recipe:
+        """Make a recipe of a mapping of sections."""
+        where = place or Place()
+        sections: dict[str, Any] = {}
         for name, section in found.items():
-            if name == "preset":
+            if name in ("preset", ORIGINS):
                 continue
             if name not in SECTIONS:
                 error = unknown("section of a recipe", str(name), SECTIONS)
-                raise InputError(f"{place(str(name))}: {error.args[0]}", hint=error.hint)
+                raise InputError(f"{where.name(str(name))}: {error.args[0]}", hint=error.hint)
             if not isinstance(section, Mapping):
-                raise InputError(f"{place(name)} must be a section, not {section!r}")
-            given[name] = read(SECTIONS[name], section, _within(place, name), f"[{name}]")
+                raise InputError(f"{where.name(name)} must be a section, not {section!r}")
+            sections[name] = read(SECTIONS[name], section, partial(_within, where, name), f"[{name}]")
+        said = [f"{name}.{field}" for name, section in found.items() if name in SECTIONS for field in section]
+        options = found.get("model", {}).get("options") or ()
+        places = {name: where.origin(name) for name in (*said, *(f"model.options.{option}" for option in options))}
+        origins = {name: origin for name, origin in places.items() if origin is not None}
+        based = found.get("preset")
         if based is None:
-            return cls(**given)
-        own = {f"{name}.{field}" for name, section in found.items() if name in SECTIONS for field in section}
-        return cls(**given).changed(preset(based, own))
+            return cls(**sections, origins=origins)
+        if not isinstance(based, str):
+            raise InputError(f"{where.name('preset')} must be a text, not {based!r}")
+        values = {name: getattr(sections[name.partition(".")[0]], name.partition(".")[2]) for name in said}
+        recipe = based_on(based, values, where.origin)
+        return replace(recipe, origins={**recipe.origins, **origins})
 
-    def changed(self, values: Mapping[str, Any]) -> Recipe:
+    def over(self, values: Mapping[str, Any], origin: Origins) -> Recipe:
+        """Replace values of this recipe by stronger ones, and remove what those contradict (``precedence``)."""
+        own = {f"{name}.{field}": value for name, kind in self.to_fields().items() for field, value in kind.items()}
+        gone = removed(values, own, rule=values.get("stop.rule"))
+        return self.changed(dict.fromkeys(gone)).changed(values, origin)
+
+    def changed(self, values: Mapping[str, Any], origin: Origins | None = None) -> Recipe:
         """With other values of some fields, by their full names: ``{"rerank.keep": 32, "model.options.batch": 8}``."""
-        found = self
+        found, origins = self, dict(self.origins)
         for name, value in values.items():
             section, _, rest = name.partition(".")
             if section not in SECTIONS or not (rest in fields_of(SECTIONS[section]) or rest.startswith("options.")):
@@ -286,7 +333,10 @@ class Recipe:
             else:
                 new = replace(own, **{rest: fields_of(type(own))[rest].converted(value, setting(name))})
             found = replace(found, **{section: new})
-        return found
+            origins.pop(name, None)
+            if value is not None and origin is not None and (where := origin(name)) is not None:
+                origins[name] = where
+        return replace(found, origins=origins)
 
     def to_fields(self) -> dict[str, dict[str, Any]]:
         """Everything that is set or has a default, for JSON."""
@@ -294,8 +344,8 @@ class Recipe:
         return {name: section for name, section in sections.items() if section}
 
     def of_results(self) -> dict[str, Any]:
-        """What results depend on: all but the limits of the run, and where the model and the metrics run. Of candidates
-        that a recipe did not sample (recorded pools, a function) only the languages are known."""
+        """The fields that results depend on: all but the limits of the run and where the model and the metrics run.
+        For candidates that the recipe did not sample (recorded pools, a function) only the languages are known."""
         found = self.to_fields()
         found.pop("run", None)
         if self.model.name is None or self.model.name.startswith(OBJECT):
@@ -310,16 +360,25 @@ class Recipe:
         return found
 
     def check(self) -> None:
-        """Raise everything that is wrong with it; nothing is loaded."""
-        from quitmt.recipe.check import check
+        """Raise everything that is wrong with it, without loading a model."""
+        from quitmt.plan.resolve import resolve
 
-        check(self)
+        resolve(self)
 
     def build(self) -> Built:
-        """Its parts, loaded."""
-        from quitmt.recipe.build import build
+        """Load its parts."""
+        from quitmt.plan.build import build
+        from quitmt.plan.resolve import resolve
 
-        return build(self)
+        return build(resolve(self))
+
+
+def based_on(name: str, said: Mapping[str, Any], origin: Origins, also: Iterable[str] = ()) -> Recipe:
+    """The recipe of a preset, and over it what the user said; ``also`` are fields said as objects."""
+    usual = preset(name)
+    gone = removed((*said, *also), usual, is_preset=True)
+    kept = {field: value for field, value in usual.items() if field not in gone}
+    return Recipe().changed(kept, lambda _: Origin("preset", name)).changed(said, origin)
 
 
 def _loss(text: str) -> str:
@@ -345,8 +404,8 @@ ELSEWHERE = frozenset(("base_url", "device", "concurrency", "timeout", "batch", 
 """Options that say where and how fast, not what; a base URL may also be nobody's business."""
 
 
-def _within(where: Where, section: str) -> Where:
-    return lambda name: where(f"{section}.{name}")
+def _within(where: Place, section: str, name: str) -> str:
+    return where.name(f"{section}.{name}")
 
 
 def engine_flags(options: Mapping[str, Option]) -> dict[str, str]:

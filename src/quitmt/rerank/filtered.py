@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Generic
 
 import numpy as np
@@ -125,6 +126,8 @@ class KeptPool(Generic[Arena]):
 class Filtered(Generic[Arena]):
     """QE-filtered MBR: ``estimator`` keeps ``keep`` candidates, ``utility`` chooses among them."""
 
+    TRAITS = RerankerTraits("mbr", takes_anchors=True)
+
     def __init__(
         self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP, support: Support = "all"
     ) -> None:
@@ -135,7 +138,7 @@ class Filtered(Generic[Arena]):
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
         )
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
+        self.traits = replace(self.TRAITS, needs_source=needs_source)
         self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}{field(support)}"
 
     def open(self, segment: Segment) -> KeptPool[Arena]:

@@ -7,6 +7,7 @@ are any.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,13 +60,12 @@ class Ranking:
 class Qe:
     """QE reranking with any quality estimator."""
 
+    TRAITS = RerankerTraits("qe", running_best=True, takes_anchors=True, gives_scores=True)
+
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
         self.scores_with = (estimator,)
-        needs_source = traits_of(estimator, EstimatorTraits).needs_source
-        self.traits = RerankerTraits(
-            "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
-        )
+        self.traits = replace(self.TRAITS, needs_source=traits_of(estimator, EstimatorTraits).needs_source)
         self.signature = f"qe:{estimator.signature}"
 
     def open(self, segment: Segment) -> Ranking:

@@ -21,8 +21,9 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.metrics.scorer import KINDS
 from quitmt.names import Name, Names
-from quitmt.protocols import EstimatorTraits, QualityEstimator, Utility, UtilityTraits, traits_of
-from quitmt.rerank.terms import parse
+from quitmt.protocols import EstimatorTraits, UtilityTraits, traits_of
+from quitmt.rerank.terms import Combination, Way
+from quitmt.rerank.terms import parse as combined
 from quitmt.rerank.weighted import Weighted
 
 Languages = tuple[str | None, str | None]
@@ -225,18 +226,121 @@ def listed() -> dict[str, str]:
     return RERANKERS.listed() | OWN
 
 
-def utility(spec: str, hardware: Hardware | None = None) -> Utility[Any]:
-    """The utility behind ``mbr:``, which may be a sum of several."""
-    terms = parse(spec)
-    found = [_metric(f"mbr:{name}", Place(hardware=hardware)) for name in terms.metrics]
-    return found[0] if terms.single else Weighted(found, terms.factors)
+@dataclass(frozen=True)
+class MetricSum:
+    """The metrics of a reranker's name, parsed: one, or several that are combined."""
+
+    spec: str
+    """With its ``mbr:`` or ``qe:``."""
+    combination: Combination
+    entries: tuple[tuple[MetricName | None, str], ...]
+    """The entry of each metric, None for MODULE:ATTRIBUTE, and its argument or options."""
+
+    @property
+    def kind(self) -> str:
+        return self.spec.partition(":")[0]
+
+    @property
+    def way(self) -> Way:
+        return self.combination.way
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.combination.metrics
+
+    @property
+    def factors(self) -> list[float]:
+        return self.combination.factors
+
+    @property
+    def only(self) -> MetricName | None:
+        """The entry of the only metric; None for a combination or a function."""
+        return self.entries[0][0] if self.combination.single else None
+
+    @property
+    def neural(self) -> bool:
+        """Whether one of them is a scoring model, which has a device and a number format."""
+        return any(entry is not None and entry.neural for entry, _ in self.entries)
+
+    @property
+    def votes(self) -> bool:
+        """Whether it counts answers."""
+        return self.spec.split(":")[:2] == ["mbr", "vote"]
+
+    @property
+    def support(self) -> str | None:
+        """Who judges a candidate by default, if one of the metrics says so."""
+        return next((entry.support for entry, _ in self.entries if entry and entry.support), None)
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether the scores mean nothing without a source."""
+        return any(self._needs_source(entry, rest) for entry, rest in self.entries)
+
+    def _needs_source(self, entry: MetricName | None, rest: str) -> bool:
+        if entry is not None:
+            return entry.needs_source
+        kind: Any = UtilityTraits if self.kind == "mbr" else EstimatorTraits
+        return bool(traits_of(self._own(rest), kind).needs_source)
+
+    def _own(self, rest: str) -> Any:
+        """Import MODULE:ATTRIBUTE, unless it is a misspelt metric with an argument."""
+        return names.attribute(rest, [one.partition(":")[2] for one in RERANKERS if one.startswith(f"{self.kind}:")])
+
+    def _options(self, entry: MetricName, rest: str, name: str) -> dict[str, Any]:
+        return names.parsed(rest, entry.options, f"{self.kind}:{name.partition(':')[0]}")
+
+    def require(self) -> None:
+        for entry, _ in self.entries:
+            if entry is not None:
+                entry.require(self.spec)
+
+    def check(self, *, installed: bool = True) -> None:
+        """Raise what is wrong, without loading anything large; extras need not be ``installed``."""
+        for (entry, rest), name in zip(self.entries, self.names, strict=True):
+            if entry is None:
+                self._own(rest)
+                continue
+            if installed:
+                entry.require(self.spec)
+            if not entry.argument:
+                entry.factory(**self._options(entry, rest, name))
+
+    def load(self, languages: Languages, hardware: Hardware | None = None) -> Any:
+        """The utility or quality estimator, which may be a sum; ``check`` comes first."""
+        place = Place(languages if self.kind == "qe" else (None, None), hardware)
+        found = [
+            self._load(entry, rest, name, place) for (entry, rest), name in zip(self.entries, self.names, strict=True)
+        ]
+        if self.combination.single:
+            return found[0]
+        return Weighted(found, self.factors) if self.kind == "mbr" else Combined(found, self.factors)
+
+    def _load(self, entry: MetricName | None, rest: str, name: str, place: Place) -> Any:
+        if entry is None:
+            wrap: Callable[..., Any] = as_utility if self.kind == "mbr" else as_estimator
+            return wrap(self._own(rest), rest)
+        entry.require(self.spec)
+        return entry.factory(rest, place) if entry.argument else entry.factory(**self._options(entry, rest, name))
 
 
-def estimator(spec: str, languages: Languages, hardware: Hardware | None = None) -> QualityEstimator:
-    """The quality estimator behind ``qe:``, which may be a sum of several."""
-    terms = parse(spec)
-    found = [_metric(f"qe:{name}", Place(languages, hardware)) for name in terms.metrics]
-    return found[0] if terms.single else Combined(found, terms.factors)
+def entry_of(signature: str) -> MetricName | None:
+    """The entry of the metric that a reranker's signature names; None for a combination, a function or an object."""
+    if any(mark in signature for mark in "+*|"):
+        return None
+    try:
+        return find(signature)[0]
+    except UsageError:
+        return None
+
+
+def parse(spec: str) -> MetricSum:
+    """Parse the name of a reranker, with its ``mbr:`` or ``qe:``."""
+    kind, _, rest = spec.partition(":")
+    if not rest:
+        raise unknown_reranker(spec)
+    combination = combined(rest)
+    return MetricSum(spec, combination, tuple(find(f"{kind}:{name}") for name in combination.metrics))
 
 
 def find(spec: str) -> tuple[MetricName | None, str]:
@@ -288,68 +392,3 @@ def unknown_reranker(spec: str) -> UsageError:
     if full := [name for name in RERANKERS if name.partition(":")[2] == spec]:
         return UsageError(f"unknown reranker {spec!r}", hint=f"did you mean {' or '.join(map(repr, full))}?")
     return unknown("reranker", spec, [*RERANKERS, *OWN])
-
-
-def metrics_of(spec: str) -> list[tuple[MetricName | None, str]]:
-    """The metrics of a reranker's name, which may be a sum: each its entry, if it has one, and its argument."""
-    kind, _, rest = spec.partition(":")
-    if not rest:
-        raise unknown_reranker(spec)
-    return [find(f"{kind}:{name}") for name in parse(rest).metrics]
-
-
-def check(spec: str, *, installed: bool = True) -> None:
-    """Raise what is wrong with a reranker's name; nothing large is loaded, and extras need not be ``installed``."""
-    for entry, rest in metrics_of(spec):
-        if entry is None:
-            _own(rest, spec)
-            continue
-        if installed:
-            entry.require(spec)
-        if not entry.argument:
-            entry.factory(**names.parsed(rest, entry.options, _named(spec)))
-
-
-def _own(rest: str, spec: str) -> Any:
-    """What MODULE:ATTRIBUTE names, which may be a misspelt metric with an argument."""
-    kind = spec.partition(":")[0]
-    return names.attribute(rest, [name.partition(":")[2] for name in RERANKERS if name.startswith(f"{kind}:")])
-
-
-def _named(spec: str) -> str:
-    """The name of one metric, without its options."""
-    return ":".join(spec.split(":")[:2])
-
-
-def is_neural(spec: str) -> bool:
-    """Whether a spec, with its ``mbr:`` or ``qe:``, names a scoring model, which has a device and a number format."""
-    return any(entry is not None and entry.neural for entry, _ in metrics_of(spec))
-
-
-def is_vote(spec: str) -> bool:
-    """Whether a spec names a vote, which counts answers."""
-    return spec.split(":")[:2] == ["mbr", "vote"]
-
-
-def needs_source(spec: str) -> bool:
-    """Whether scores of a spec, with its ``mbr:`` or ``qe:``, mean nothing without a source."""
-    return any(_needs_source(entry, rest, spec) for entry, rest in metrics_of(spec))
-
-
-def _needs_source(entry: MetricName | None, rest: str, spec: str) -> bool:
-    if entry is not None:
-        return entry.needs_source
-    part = _own(rest, spec)
-    kind: Any = UtilityTraits if spec.startswith("mbr:") else EstimatorTraits
-    return bool(traits_of(part, kind).needs_source)
-
-
-def _metric(spec: str, place: Place) -> Any:
-    entry, rest = find(spec)
-    if entry is None:
-        wrap: Callable[..., Any] = as_utility if spec.startswith("mbr:") else as_estimator
-        return wrap(_own(rest, spec), rest)
-    entry.require(spec)
-    if entry.argument:
-        return entry.factory(rest, place)
-    return entry.factory(**names.parsed(rest, entry.options, _named(spec)))

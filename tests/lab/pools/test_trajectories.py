@@ -17,8 +17,8 @@ from quitmt.lab.pools.store import RowStore
 from quitmt.lab.pools.trajectories import accelerated, compute
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.metrics.chrf import Chrf
+from quitmt.plan import RerankRecipe
 from quitmt.protocols import Update
-from quitmt.recipe import RerankRecipe
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Segment

@@ -24,10 +24,9 @@ from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
 from quitmt.lab.study.settings import RerankSettings
+from quitmt.plan import StopRecipe
+from quitmt.plan.build import build_reranker, build_rule
 from quitmt.protocols import Reranker, RerankerTraits, Update
-from quitmt.recipe import StopRecipe
-from quitmt.recipe.build import build_reranker
-from quitmt.recipe.effective import build_rule
 from quitmt.rerank import specs
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
@@ -96,7 +95,7 @@ def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> di
     loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
     traits = RerankerTraits("qe", running_best=True, gives_scores=True)
     if spec.startswith("mbr:"):
-        traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.is_vote(spec))
+        traits = RerankerTraits("mbr", gives_rivals=True, gives_scores=True, votes=specs.parse(spec).votes)
     able = {name: rule for name, rule in loaded.items() if isinstance(rule, Threshold) and rule.minimum < budget}
     return {name: rule for name, rule in able.items() if stop.fits(rule, traits)}
 

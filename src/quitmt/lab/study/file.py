@@ -29,9 +29,8 @@ from quitmt.lab.study.settings import (
     TestSetSettings,
 )
 from quitmt.names import refuse_functions
-from quitmt.recipe import Recipe, RerankRecipe, files
-from quitmt.recipe.effective import effective
-from quitmt.recipe.fields import fields_of, read, written
+from quitmt.plan import Recipe, RerankRecipe, files, resolve
+from quitmt.plan.fields import fields_of, read, written
 
 MOST = {
     "[model], budget": 1_000_000,
@@ -192,13 +191,13 @@ def _check(study: Study, where: str) -> None:
 
 def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
     """What a recipe says of a study, section by section."""
-    recipe = files.load(path, allow_functions=True).recipe  # the study that it becomes a part of is checked as a whole
+    recipe = files.load(path, allow_functions=True)  # the study that it becomes a part of is checked as a whole
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
     scoring = {name: getattr(recipe.rerank, name) for name in ("support", "device", "dtype", "batch_tokens")}
     # What the recipe leaves open is as a run of it would have it, which is not as in the paper.
-    sampling = effective(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support))).model
+    sampling = resolve(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support)), installed=False).recipe.model
     own = {"temperature": sampling.temperature, "anchors": sampling.anchors}
     model = {**dict(written(recipe.model)), **own, "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
     found = {

@@ -8,7 +8,7 @@ from quitmt import generate, stop
 from quitmt.evaluate.metrics import TABLE
 from quitmt.lab.study.settings import Study
 from quitmt.names import is_function
-from quitmt.recipe.functions import in_reranker
+from quitmt.plan.files import in_reranker
 
 
 def in_study(study: Study) -> Iterator[tuple[str, str]]:
