@@ -129,7 +129,7 @@ def load(args: argparse.Namespace) -> tuple[World, list[Observed]]:
     found = choose.replayed(observed, request)
     metric = metrics.load(args.metric)
     judged = winners(observed, pools, found).judged(metric, [[references[pool.segment.source] for pool in pools]])
-    return World(found, judged, metrics.find(args.metric)[0].span, args.budget), observed
+    return World(found, judged, metrics.find(args.metric)[0].evaluation_range, args.budget), observed
 
 
 def described(world: World, observed: list[Observed], args: argparse.Namespace) -> None:

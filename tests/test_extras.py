@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from quitmt.generate import BACKENDS
-from quitmt.metrics.scorer import KINDS
-from quitmt.rerank.specs import RERANKERS
+from quitmt.metrics.registry import RERANKERS, SCORING_MODELS
 from tests.conftest import Ran
 from tests.forks import forked
 
@@ -68,7 +67,7 @@ COMMANDS = {
     "translate by comet": "translate source.txt --rerank mbr:comet",
     **{f"translate with {name}": f"translate source.txt --model {name}:some/model" for name in NEEDY_BACKENDS},
     "translate with a server": "translate source.txt --model openai:m --base-url http://[::1]:9/v1 --src en --tgt de",
-    **{f"score {name}": f"{SCORE} {name}" for name in KINDS},
+    **{f"score {name}": f"{SCORE} {name}" for name in SCORING_MODELS},
     "rerank my own by centroids": "rerank pools.jsonl --rerank mbr:mine:mine --mbr centroid",
     "score gemba:openai": f"{SCORE} gemba:openai:m --src en --tgt pt --base-url http://127.0.0.1:9/v1",
     "score gemba:hf": f"{SCORE} gemba:hf:some/model --src en --tgt pt",

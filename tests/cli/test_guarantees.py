@@ -72,7 +72,7 @@ def test_bad_wishes_are_one_sentence(quitmt: Quitmt, pools: Path, words: list[st
 
 
 def test_a_metric_that_is_not_installed(quitmt: Quitmt, pools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quitmt.metrics.scorer.importlib.util.find_spec", lambda *_: None)
+    monkeypatch.setattr("quitmt.names.importlib.util.find_spec", lambda *_: None)
     done = quitmt("calibrate", pools, "-n", SIZE, "-q", "--equivalent", "0.1sd", "-r", "ref.pt", "-m", "comet")
     assert done.code == 2
     assert done.err.startswith("quitmt: the metric comet needs torch and transformers (pip install 'quitmt[comet]')")

@@ -12,7 +12,7 @@ from tests.conftest import Ran
 from quitmt.cli import models
 from quitmt.generate import BACKENDS, Backend
 from quitmt.metrics import metricx
-from quitmt.metrics.scorer import KINDS, Kind
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry
 
 Quitmt = Callable[..., Ran]
 
@@ -46,7 +46,7 @@ def test_every_backend_and_every_metric(quitmt: Quitmt) -> None:
     ran = quitmt("models")
     for name in BACKENDS:
         assert BACKENDS[name].usage(name) in ran.out
-    assert {*lines(ran)} == {"chrf,", "vote", "gemba:ENGINE:MODEL", *KINDS}
+    assert {*lines(ran)} == {"chrf,", "vote", "gemba:ENGINE:MODEL", *SCORING_MODELS}
     assert lines(ran)["chrf,"][0] == "ready"
 
 
@@ -94,7 +94,7 @@ def test_a_shard_or_a_tokenizer_that_is_not_cached(quitmt: Quitmt, cache: Path) 
         return " ".join(lines(quitmt("models"))["metricx"][2:])
 
     assert metricx.TOKENIZER == models.METRICX_TOKENIZER and metricx.SENTENCEPIECE in models.TOKENIZERS
-    model = KINDS["metricx"].model
+    model = SCORING_MODELS["metricx"].model
     first, second = f"hf download {model}", f"hf download {metricx.TOKENIZER} {OF_A_PART}"
     add(cache, model, "config.json")
     add(cache, model, "model.safetensors.index.json", "{cut off")
@@ -108,7 +108,7 @@ def test_a_shard_or_a_tokenizer_that_is_not_cached(quitmt: Quitmt, cache: Path) 
 
 
 def test_an_embedding_has_everything_in_one_place(quitmt: Quitmt, cache: Path) -> None:
-    model = KINDS["embedding"].model
+    model = SCORING_MODELS["embedding"].model
     for name in ("modules.json", "config.json", "tokenizer.json", "model.safetensors"):
         state = " ".join(lines(quitmt("models"))["embedding"][2:])
         assert state == f"not downloaded yet: hf download {model}"
@@ -118,10 +118,10 @@ def test_an_embedding_has_everything_in_one_place(quitmt: Quitmt, cache: Path) -
 
 @pytest.mark.usefixtures("cache")
 def test_what_is_not_installed(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kind, "installed", False)
+    monkeypatch.setattr(MetricEntry, "installed", False)
     monkeypatch.setattr(Backend, "installed", False)
     ran = quitmt("models")
-    for name, kind in KINDS.items():
+    for name, kind in SCORING_MODELS.items():
         assert lines(ran)[name] == ["missing", kind.model, "pip", "install", "'quitmt[comet]'"]
     assert lines(ran)["chrf,"][0] == "ready" and lines(ran)["gemba:ENGINE:MODEL"][0] == "missing"
     assert "pip install 'quitmt[vllm]'" in ran.out
@@ -130,5 +130,7 @@ def test_what_is_not_installed(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("cache")
 def test_columns_are_aligned(quitmt: Quitmt) -> None:
     listed = quitmt("models").out.partition("\nmetrics ")[2].splitlines()[1:]
-    assert {line.index(KINDS[line.split()[1]].model) for line in listed if line.split()[1] in KINDS} == {29}
+    assert {
+        line.index(SCORING_MODELS[line.split()[1]].model) for line in listed if line.split()[1] in SCORING_MODELS
+    } == {29}
     assert len({line.index("not downloaded") for line in listed if "not downloaded" in line}) == 1

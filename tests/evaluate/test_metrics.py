@@ -12,8 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from quitmt.errors import InputError, RerankError, UsageError
-from quitmt.evaluate.metrics import METRICS, TABLE, Progress, ScorerMetric, Setup, TestSet, find, load
-from quitmt.metrics.scorer import KINDS, Example, Hardware
+from quitmt.evaluate.metrics import METRICS, Progress, ScorerMetric, Setup, TestSet, find, load
+from quitmt.metrics.devices import Hardware
+from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS
+from quitmt.metrics.scorer import Example
 
 
 class FakeScorer:
@@ -128,14 +130,14 @@ def test_a_ragged_test_set() -> None:
 
 
 def test_every_name_is_explained_and_knows_what_it_needs() -> None:
-    assert {*TABLE} == {"chrf", "chrf++", "bleu", "gemba", *KINDS} == {*METRICS} - {"module:attribute"}
-    assert [name for name, entry in TABLE.items() if entry.is_judge] == ["gemba"]
+    assert {*EVALUATORS} == {"chrf", "chrf++", "bleu", "gemba", *SCORING_MODELS} == {*METRICS} - {"module:attribute"}
+    assert [name for name, entry in EVALUATORS.items() if entry.is_judge] == ["gemba"]
     assert find("gemba:openai:a/b")[0].needs_source and not find("gemba:openai:a/b")[0].needs_reference
-    for name, kind in KINDS.items():
+    for name, kind in SCORING_MODELS.items():
         entry, argument = find(f"{name}:some/model")
         assert (entry.needs_source, entry.needs_reference) == (kind.needs_source, kind.needs_reference)
         assert argument == "some/model"
-    assert [name for name, kind in KINDS.items() if not kind.needs_source] == ["embedding"]
+    assert [name for name, kind in SCORING_MODELS.items() if not kind.needs_source] == ["embedding"]
     assert not find("chrf")[0].needs_source and find("chrf")[0].needs_reference
 
 

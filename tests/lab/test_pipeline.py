@@ -18,7 +18,7 @@ from quitmt.lab.pipeline import run
 from quitmt.lab.pools import trajectories
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study
-from quitmt.metrics import scorer
+from quitmt.metrics.registry import MetricEntry
 from quitmt.names import Name
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.mbr import Mbr
@@ -242,7 +242,7 @@ def test_a_scoring_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monk
             return np.array([-abs(len(one.translation) - len(one.reference)) / 100 for one in examples])
 
     monkeypatch.setitem(sys.modules, "quitmt.metrics.xcomet", SimpleNamespace(Xcomet=Lengths))
-    monkeypatch.setattr(scorer.Kind, "installed", property(lambda self: True))
+    monkeypatch.setattr(MetricEntry, "installed", property(lambda self: True))
     monkeypatch.setattr(Name, "installed", property(lambda self: True))
     monkeypatch.setattr(pipeline, "build_generator", lambda model: Invented(model.seed))
     rerank = {"rerankers": ("mbr:xcomet",), "accelerated": ("prune", "lowrank")}

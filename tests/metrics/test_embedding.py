@@ -18,7 +18,7 @@ from quitmt.metrics import embedding as module
 from quitmt.metrics import scorer
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.embedding import Embedding, EmbeddingUtility
-from quitmt.metrics.scorer import Example, Kind
+from quitmt.metrics.scorer import Example
 from quitmt.protocols import Update
 from quitmt.rerank import specs
 from quitmt.types import Candidate, Segment
@@ -227,10 +227,10 @@ def test_reranking_from_the_command_line(quitmt, folder, tmp_path):
 
 def test_by_its_name(folder):
     assert isinstance(scorer.load(f"embedding:{folder}", CPU), Embedding)
-    assert isinstance(specs.utility(f"embedding:{folder}", CPU), EmbeddingUtility)
-    assert specs.is_neural(f"mbr:embedding:{folder}") and not specs.needs_source(f"mbr:embedding:{folder}")
-    assert specs.needs_source("mbr:comet") and specs.needs_source("qe:0.5*kiwi+recorded:x")
-    assert "mbr:embedding" in specs.RERANKERS
+    spec = specs.parse(f"mbr:embedding:{folder}")
+    assert isinstance(spec.utility(CPU), EmbeddingUtility)
+    assert spec.neural and not spec.needs_source
+    assert specs.parse("mbr:comet").needs_source and specs.parse("qe:0.5*kiwi+recorded:x").needs_source
     with pytest.raises(UsageError, match=r"Embedding needs a reference \(reranker='mbr:embedding' has"):
         rerank.load("qe:embedding")
 
@@ -244,6 +244,8 @@ def test_the_signature_names_model_weights_pooling_length_and_precision(folder, 
 
 
 def test_the_missing_extra(folder, monkeypatch):
-    monkeypatch.setattr(Kind, "installed", False)
-    with pytest.raises(MissingExtra, match=r"Embedding needs torch and transformers \(pip install 'quitmt\[comet\]'\)"):
+    monkeypatch.setattr("quitmt.names.importlib.util.find_spec", lambda *_: None)
+    with pytest.raises(
+        MissingExtra, match=r"mbr:embedding:.* needs torch and transformers \(pip install 'quitmt\[comet\]'\)"
+    ):
         rerank.load(f"mbr:embedding:{folder}")

@@ -21,7 +21,8 @@ from quitmt.errors import ModelError, UsageError
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.metricx import Metricx, MetricxQe
 from quitmt.metrics.neural import tokenization
-from quitmt.metrics.scorer import KINDS, Example
+from quitmt.metrics.registry import SCORING_MODELS
+from quitmt.metrics.scorer import Example
 
 CPU = Hardware(device="cpu")
 EXAMPLES = [
@@ -97,7 +98,7 @@ def test_scores_are_clamped(copy, network):
 
 
 def test_kinds_say_that_lower_is_better():
-    assert {name for name, kind in KINDS.items() if kind.lower_is_better} == {"metricx", "metricx-qe"}
+    assert {name for name, kind in SCORING_MODELS.items() if kind.lower_is_better} == {"metricx", "metricx-qe"}
 
 
 def test_equal_examples_are_scored_once_and_the_longest_first(folder):

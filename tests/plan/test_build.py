@@ -199,6 +199,7 @@ def test_objects_have_a_name_that_cannot_be_built(tmp_path: Path) -> None:
 
 def test_scorers_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from quitmt.metrics import scorer
+    from quitmt.metrics.registry import MetricEntry
 
     made: list[str] = []
 
@@ -208,8 +209,8 @@ def test_scorers_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, model: str, hardware: object) -> None:
             made.append(model)
 
-    monkeypatch.setattr(scorer, "_attribute", lambda location: Counted)
-    monkeypatch.setattr(scorer.Kind, "installed", property(lambda self: True))
+    monkeypatch.setattr(scorer, "located", lambda location: Counted)
+    monkeypatch.setattr(MetricEntry, "installed", property(lambda self: True))
     first = scorer.load("comet")
     assert scorer.load("comet") is first and scorer.load("comet:Unbabel/wmt22-comet-da") is first
     other = scorer.load("comet:another")

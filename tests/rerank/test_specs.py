@@ -51,7 +51,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "load", lambda spec, hardware=None: Fake(spec, hardware or Hardware()))
-    monkeypatch.setattr(scorer, "_attribute", lambda location: scorer.PairwiseUtility)
+    monkeypatch.setattr(scorer, "located", lambda location: scorer.PairwiseUtility)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
     if reranker.startswith("mbr:"):
         return MBR_RULES
     entry = specs.entry_of(reranker)
-    spec = (entry.perfect if entry else None) or QE_RULES[0]
+    spec = (entry.headroom_rule if entry else None) or QE_RULES[0]
     return re.sub(r"[:,]share=[^,]*", "", spec), *QE_RULES[1:]
 
 

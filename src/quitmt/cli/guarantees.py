@@ -15,9 +15,9 @@ from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
 from quitmt.calibrate.quality import QualityRequest
 from quitmt.cli import scoring
-from quitmt.errors import MissingExtra, UsageError
-from quitmt.evaluate.metrics import Metric, Setup, find
-from quitmt.metrics.scorer import KINDS, Hardware
+from quitmt.errors import UsageError
+from quitmt.evaluate.metrics import Metric, Setup, find, load
+from quitmt.metrics.devices import Hardware
 from quitmt.plan import Recipe
 from quitmt.types import RecordedPool
 
@@ -92,11 +92,7 @@ class Judging:
             winners.in_order_of(pools, texts, path)
 
     def load(self) -> list[Metric]:
-        found = []
-        for spec in self.specs:
-            entry, argument = find(spec)
-            found.append(entry.make(argument, self.setup))
-        return found
+        return [load(spec, self.setup) for spec in self.specs]
 
 
 def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -> Judging:
@@ -111,13 +107,10 @@ def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -
             raise UsageError(f"the metric {spec} needs references", hint="--references FILE")
         if entry.is_judge and None in recipe.model.languages:
             raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
-        if request.test == tost.BOUNDED and entry.span is None:
+        if request.test == tost.BOUNDED and entry.evaluation_range is None:
             raise UsageError(f"--test bounded needs to know the ends of a metric's scale, and {spec} has none")
-        kind = KINDS.get(spec.partition(":")[0])
-        if kind is not None and not kind.installed:
-            hint = f"pip install 'quitmt[{kind.extra}]'"
-            raise MissingExtra(f"the metric {spec} needs torch and transformers", hint=hint)
-        spans.append(entry.span)
+        entry.require(f"the metric {spec}")
+        spans.append(entry.evaluation_range)
     hardware = Hardware(recipe.rerank.device, recipe.rerank.dtype, recipe.rerank.batch_tokens)
     setup = Setup(hardware, recipe.model.languages)
     return Judging(specs, setup, {path: scoring.read_texts(path) for path in files}, tuple(spans))

@@ -14,7 +14,7 @@ from quitmt.errors import UsageError
 from quitmt.evaluate.judge.engines import ENGINES
 from quitmt.generate import BACKENDS
 from quitmt.generate.prompts.template import names
-from quitmt.metrics.scorer import KINDS, Kind
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry
 
 MARKS = {True: "ready  ", False: "missing"}
 CHECKPOINT = "checkpoints/model.ckpt"
@@ -50,13 +50,13 @@ def act(_: argparse.Namespace) -> int:
     judges = any(BACKENDS[engine].installed for engine in ENGINES)
     engines = ", ".join(ENGINES)
     print(f"{MARKS[judges]}  {'gemba:ENGINE:MODEL':<20}a chat model on any of {engines} above; not for --rerank")
-    width = max(len(kind.model) for kind in KINDS.values())
-    for name, kind in KINDS.items():
+    width = max(len(kind.model) for kind in SCORING_MODELS.values())
+    for name, kind in SCORING_MODELS.items():
         print(f"{MARKS[kind.installed]}  {name:<20}{kind.model:<{width}}  {_state(kind)}")
     return 0
 
 
-def _state(kind: Kind) -> str:
+def _state(kind: MetricEntry) -> str:
     """Whether all that it loads is at hand, and the commands that add what is not there."""
     if not kind.installed:
         return f"pip install 'quitmt[{kind.extra}]'"
@@ -64,15 +64,15 @@ def _state(kind: Kind) -> str:
     return f"not downloaded yet: {commands}" if commands else "cached"
 
 
-def _commands(kind: Kind) -> Iterator[str]:
+def _commands(kind: MetricEntry) -> Iterator[str]:
     from quitmt.metrics.neural import hub
 
-    if kind.location.startswith("quitmt.metrics.embedding:"):  # all in one place
+    if kind.scorer.startswith("quitmt.metrics.embedding:"):  # all in one place
         needed: tuple[str, ...] = ("modules.json", "config.json", TOKENIZERS[0])
         if not (all(hub.has_file(kind.model, name) for name in needed) and hub.has_weights(kind.model)):
             yield f"hf download {kind.model}"
         return
-    if kind.location.startswith("quitmt.metrics.metricx:"):
+    if kind.scorer.startswith("quitmt.metrics.metricx:"):
         complete = hub.has_file(kind.model, "config.json") and hub.has_weights(kind.model)
         part: str | None = METRICX_TOKENIZER
         needed = ()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from quitmt import generate, stop
 from quitmt.generate import BACKENDS, OPTIONS
+from quitmt.metrics.registry import RERANKERS
 from quitmt.plan.fields import fields_of
 from quitmt.plan.recipe import SECTIONS, engine_flags
 from quitmt.rerank import specs, variants
@@ -19,12 +20,12 @@ This page is written by `make reference` from the entries themselves; a test kee
 
 def page() -> str:
     rules = {stop.RULES.own[name].usage(name): stop.RULES.own[name].meaning for name in stop.RULES.own}
-    rerankers = {entry.usage(name): entry.meaning for name, entry in specs.RERANKERS.own.items()}
+    rerankers = {entry.usage(name): entry.meaning for name, entry in RERANKERS.own.items()}
     models = {backend.usage(name): backend.meaning for name, backend in BACKENDS.own.items()}
     parts = [
         OPENING,
         _names("Models (`--model`)", models | generate.OWN),
-        _names("Rerankers (`--rerank`)", rerankers | specs.OWN),
+        _names("Rerankers (`--rerank`)", rerankers | specs.PATTERNS),
         _names("Kinds of MBR (`--mbr`)", variants.listed()),
         _names("Stopping rules (`--stop`)", rules | {"MODULE:NAME:OPTION=VALUE,…": "a rule of yours"}),
         *(_fields(section) for section in SECTIONS),

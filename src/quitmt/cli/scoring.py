@@ -22,12 +22,12 @@ from tqdm import tqdm
 
 from quitmt.cli import options
 from quitmt.errors import InputError, QuitmtError, UsageError, counted
-from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, _titled, find
+from quitmt.evaluate.metrics import METRICS, Metric, Setup, TestSet, find, load
 from quitmt.evaluate.report import Report
 from quitmt.files.lines import STDIN, read_lines
 from quitmt.files.outputs import STDOUT, one_line
 from quitmt.metrics import devices
-from quitmt.metrics.scorer import KINDS, Hardware
+from quitmt.metrics.devices import Hardware
 
 log = logging.getLogger(__name__)
 
@@ -76,16 +76,12 @@ class Scoring:
 
     def load(self) -> None:
         """What is no model comes first: whatever is wrong with it, or with the headings, need not wait for models."""
-        made = {spec: self._made(spec) for spec in self.specs if _model_title(spec) is None}
+        made = {spec: load(spec, self.setup) for spec in self.specs if _model_title(spec) is None}
         names = [_model_title(spec) or made[spec].name for spec in self.specs]
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"two metrics would both be called {name}", hint="score them in two runs")
-        self.metrics.extend(made[spec] if spec in made else self._made(spec) for spec in self.specs)
-
-    def _made(self, spec: str) -> Metric:
-        entry, argument = find(spec)
-        return entry.make(argument, self.setup)
+        self.metrics.extend(made[spec] if spec in made else load(spec, self.setup) for spec in self.specs)
 
     def run(self) -> str | None:
         """Fill the report, metric by metric; what to say if one fails, which ends it."""
@@ -163,7 +159,7 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
 
 def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
     judges = any(find(spec)[0].is_judge for spec in specs)
-    kinds = [KINDS[name] for name in (spec.partition(":")[0] for spec in specs) if name in KINDS]
+    kinds = [entry for entry, _ in map(find, specs) if entry.neural]
     if not judges and (given := first_given(args, JUDGE_OPTIONS)):
         raise UsageError(f"{given} goes with gemba:, not with {' or '.join(specs)}")
     if not (judges or kinds) and (given := first_given(args, HARDWARE_OPTIONS)):
@@ -186,10 +182,10 @@ def first_given(args: argparse.Namespace, names: Sequence[str]) -> str | None:
 
 def _model_title(spec: str) -> str | None:
     """The heading of a metric that is a model, before it is loaded; None for those that are none."""
-    name, _, argument = spec.partition(":")
-    if name in KINDS:
-        return _titled(KINDS[name].title, argument)
-    return _titled("GEMBA-MQM", argument.partition(":")[2]) if find(spec)[0].is_judge else None
+    entry, argument = find(spec)
+    if entry.is_judge:
+        argument = argument.partition(":")[2]
+    return entry.titled(argument) if entry.neural or entry.is_judge else None
 
 
 def check_paths(output: str, inputs: Iterable[str]) -> None:

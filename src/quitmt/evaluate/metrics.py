@@ -12,17 +12,18 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import InputError, RerankError, unknown
 from quitmt.metrics import scorer as scorers
-from quitmt.metrics.scorer import KINDS, Example, Hardware, Scorer
+from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, MetricEntry, located
+from quitmt.metrics.registry import Setup as Setup
+from quitmt.metrics.scorer import Example, Scorer
 from quitmt.protocols import cut
 
 log = logging.getLogger(__name__)
@@ -160,130 +161,57 @@ def several(references: int) -> str:
     return f"|refs:{references},mean" if references > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """Everything that metrics may be made with; each takes what it needs of it."""
-
-    hardware: Hardware = field(default_factory=Hardware)
-    languages: tuple[str | None, str | None] = (None, None)
-    engine: Mapping[str, Any] = field(default_factory=dict)
-    """A judge's own options, such as base_url; those that are None count as not given."""
-    cache: str | Path | None = None
-    """The folder for a judge's answers; None is the usual one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A metric that can be had by name."""
-
-    meaning: str
-    needs_source: bool
-    needs_reference: bool
-    make: Callable[[str, Setup], Metric]
-    """Called with what follows the colon of ``name:…``."""
-    is_judge: bool = False
-    """A chat model, which must be told the languages and takes the options of its engine."""
-    span: float | None = None
-    """How far two scores can be apart; None if the scale has no ends, or they are not known."""
+def _scored(name: str, model: str, setup: Setup) -> Metric:
+    """A scoring model of ``SCORING_MODELS``."""
+    entry = SCORING_MODELS[name]
+    return ScorerMetric(
+        scorers.load(f"{name}:{model}" if model else name, setup.hardware),
+        name=entry.titled(model),
+        needs_reference=entry.needs_reference,
+        needs_source=entry.needs_source,
+        lower_is_better=entry.lower_is_better,
+    )
 
 
-def _chrf(argument: str, _: Setup) -> Metric:
-    from quitmt.evaluate.surface import chrf
-
-    return chrf(argument, words=0)
-
-
-def _chrf_with_words(argument: str, _: Setup) -> Metric:
-    from quitmt.evaluate.surface import chrf
-
-    return chrf(argument, words=2)
-
-
-def _bleu(argument: str, _: Setup) -> Metric:
-    from quitmt.evaluate.surface import bleu
-
-    return bleu(argument)
-
-
-def _scored(kind: str) -> Callable[[str, Setup], Metric]:
-    facts = KINDS[kind]
-
-    def make(model: str, setup: Setup) -> Metric:
-        return ScorerMetric(
-            scorers.load(f"{kind}:{model}" if model else kind, setup.hardware),
-            name=_titled(facts.title, model),
-            needs_reference=facts.needs_reference,
-            needs_source=facts.needs_source,
-            lower_is_better=facts.lower_is_better,
-        )
-
-    return make
-
-
-def _gemba(model: str, setup: Setup) -> Metric:
+def judge(model: str, setup: Setup) -> Metric:
+    """GEMBA-MQM with ENGINE:MODEL. Settings that its engine doesn't take are for the run's other metrics."""
     from quitmt.evaluate.judge.engines import gemba
     from quitmt.generate import BACKENDS
 
     engine, _, name = model.partition(":")
-    # These are for all metrics of a run; an engine that has no use for one is none of the user's business.
     takes = BACKENDS[engine].takes if engine in BACKENDS else ()
     shared = {"device": setup.hardware.device, "dtype": setup.hardware.dtype}
     options = {option: value for option, value in shared.items() if option in takes} | dict(setup.engine)
-    judge = gemba(f"gemba:{model}", setup.languages, options, setup.cache)
-    return ScorerMetric(judge, name=_titled("GEMBA-MQM", name), needs_reference=False, gaps=True)
+    made = gemba(f"gemba:{model}", setup.languages, options, setup.cache)
+    return ScorerMetric(made, name=EVALUATORS["gemba"].titled(name), needs_reference=False, gaps=True)
 
 
-def _titled(title: str, model: str) -> str:
-    """A checkpoint that is not the usual one stands in the heading: two of them may stand beside each other."""
-    return f"{title}:{model.rstrip('/').rpartition('/')[2]}" if model else title
-
-
-SPANS = {"metricx": 25.0}
-"""Of scoring models: MetricX is clamped to 0–25; COMET's regressions have no ends."""
-
-TABLE = {
-    "chrf": Entry("chrF: character 6-grams", False, True, _chrf, span=100.0),
-    "chrf++": Entry("chrF++: with words and pairs of words as well", False, True, _chrf_with_words, span=100.0),
-    "bleu": Entry(
-        "BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer", False, True, _bleu, span=100.0
-    ),
-    **{
-        name: Entry(kind.meaning, kind.needs_source, kind.needs_reference, _scored(name), span=SPANS.get(name))
-        for name, kind in KINDS.items()
-    },
-    "gemba": Entry(
-        "GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
-        "must be told the languages, and needs no reference",
-        True,
-        False,
-        _gemba,
-        is_judge=True,
-        span=25.0,
-    ),
-}
-
-METRICS = {name: entry.meaning for name, entry in TABLE.items()} | {
+METRICS = {name: entry.evaluation for name, entry in EVALUATORS.items()} | {
     "module:attribute": "any function (translation, reference) or (source, translation, reference) of yours",
 }
-"""What the names mean, for people."""
+"""Names and their meanings, for help texts."""
 
 
-def find(spec: str) -> tuple[Entry, str]:
-    """The entry that a text like ``chrf++``, ``comet:MODEL`` or ``my_module:my_function`` names, and its argument.
+def find(spec: str) -> tuple[MetricEntry, str]:
+    """The entry of a name like ``chrf++``, ``comet:MODEL`` or ``my_module:my_function``, and its argument.
 
-    Nothing is loaded yet, but a function of the user's is imported: what it needs stands in its parameters.
+    Loads no model, but imports a user's function: its parameters say what it needs.
     """
     name, colon, argument = spec.partition(":")
-    if name in TABLE:
-        return TABLE[name], argument
+    if name in EVALUATORS:
+        return EVALUATORS[name], argument
     if not colon:
         raise unknown("metric", spec, METRICS)
     from quitmt.evaluate.function import FunctionMetric
 
-    metric = FunctionMetric(spec, TABLE)
-    return Entry("", metric.needs_source, metric.needs_reference, lambda *_: metric), argument
+    metric = FunctionMetric(spec, EVALUATORS)
+    entry = MetricEntry("", "", evaluator=lambda *_: metric, needs_source=metric.needs_source, needs_reference=True)
+    return entry, argument
 
 
 def load(spec: str, setup: Setup | None = None) -> Metric:
     entry, argument = find(spec)
-    return entry.make(argument, setup or Setup())
+    setup = setup or Setup()
+    if entry.neural:
+        return _scored(entry.name, argument, setup)
+    return located(entry.evaluator)(argument, setup)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from quitmt.errors import MissingExtra, ModelError, UsageError, unknown
-from quitmt.evaluate.metrics import Progress, Scores, TestSet
+from quitmt.evaluate.metrics import Progress, Scores, Setup, TestSet
 
 
 class SurfaceMetric:
@@ -51,7 +51,15 @@ class SurfaceMetric:
         return str(self._of_systems(references=(("a",),) * references).get_signature())
 
 
-def chrf(argument: str, *, words: int) -> SurfaceMetric:
+def chrf(argument: str, _: Setup | None = None) -> SurfaceMetric:
+    return _chrf(argument, words=0)
+
+
+def chrf_plus(argument: str, _: Setup | None = None) -> SurfaceMetric:
+    return _chrf(argument, words=2)
+
+
+def _chrf(argument: str, *, words: int) -> SurfaceMetric:
     """chrF, or chrF++ with word n-grams up to ``words``."""
     name = "chrF" + "+" * words
     if argument:
@@ -59,7 +67,7 @@ def chrf(argument: str, *, words: int) -> SurfaceMetric:
     return SurfaceMetric(name, lambda **more: CHRF(word_order=words, **more), CHRF(word_order=words))
 
 
-def bleu(tokenizer: str = "") -> SurfaceMetric:
+def bleu(tokenizer: str = "", _: Setup | None = None) -> SurfaceMetric:
     """BLEU. Single segments are scored with effective order, as sacrebleu advises."""
     if tokenizer and tokenizer not in BLEU.TOKENIZERS:
         raise unknown("tokenizer of BLEU", tokenizer, BLEU.TOKENIZERS)

@@ -19,6 +19,8 @@ import numpy.typing as npt
 from quitmt.bergamot.models import load
 from quitmt.bergamot.network import START, Bounds
 from quitmt.bergamot.output import log_normalisers
+from quitmt.errors import UsageError, setting
+from quitmt.metrics.registry import Setup
 from quitmt.protocols import EstimatorTraits
 from quitmt.types import Candidate, Segment
 from quitmt.warnings import is_copy
@@ -84,3 +86,19 @@ def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
         rows += size
     if batch:
         yield batch
+
+
+def check_model(model: str) -> None:
+    if model.partition(":")[0] not in ("embedded", "bergamot"):
+        hint = "name one, as in qe:likelihood:bergamot:PATH or qe:likelihood:embedded:pt-en"
+        raise UsageError(f"qe:likelihood takes Bergamot models and the embedded ones, not {model!r}", hint=hint)
+
+
+def reverse(model: str, setup: Setup) -> Likelihood:
+    """The estimator with a model by name, or with the embedded model of the reverse direction."""
+    source, target = setup.languages
+    if not (model or (source and target)):
+        languages = f"{setting('model.source_language')} and {setting('model.target_language')}"
+        hint = f"name one, as in qe:likelihood:bergamot:PATH, or give {languages} for an embedded one"
+        raise UsageError("qe:likelihood needs a model of the reverse direction", hint=hint)
+    return Likelihood(model or f"embedded:{target}-{source}")

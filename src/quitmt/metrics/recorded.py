@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import RerankError
+from quitmt.metrics.registry import Setup
 from quitmt.protocols import EstimatorTraits
 from quitmt.types import Candidate, Segment
 
@@ -29,3 +30,7 @@ class RecordedScores:
             known = f"its pool has {', '.join(sorted(scores))}" if scores else "its pool has none"
             raise RerankError(f"segment {segment.id}: no recorded score {self.name!r}", hint=known)
         return scores[self.name]
+
+
+def by_name(name: str, _: Setup) -> RecordedScores:
+    return RecordedScores(name)

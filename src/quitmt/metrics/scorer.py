@@ -8,8 +8,6 @@ inside and says so with ``lower_is_better``, for those who print it.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import logging
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import MissingExtra, ModelError, QuitmtError, UsageError, unknown
+from quitmt.errors import ModelError, QuitmtError, UsageError, unknown
 from quitmt.metrics.devices import Hardware as Hardware
+from quitmt.metrics.registry import SCORING_MODELS, MetricEntry, located
 from quitmt.protocols import EstimatorTraits, Matrix, UtilityTraits
 from quitmt.types import Candidate, Segment
 
@@ -66,105 +65,24 @@ class Scorer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A published metric: where its class is, the checkpoint it takes by default, and what it needs."""
-
-    title: str
-    meaning: str
-    location: str
-    """module:class, made with ``(model, device=, dtype=, batch_tokens=)``"""
-    model: str
-    needs_reference: bool
-    utility: str = "quitmt.metrics.scorer:PairwiseUtility"
-    """module:class that makes an MBR utility of the scorer."""
-    lower_is_better: bool = False
-    needs_source: bool = True
-    extra: str = "comet"
-    needs: tuple[str, ...] = ("torch", "transformers")
-
-    @property
-    def installed(self) -> bool:
-        return all(importlib.util.find_spec(module) is not None for module in self.needs)
-
-
-KINDS = {
-    "comet": Kind(
-        "COMET",
-        "COMET-22, or another regression checkpoint",
-        "quitmt.metrics.comet:Comet",
-        "Unbabel/wmt22-comet-da",
-        needs_reference=True,
-        utility="quitmt.metrics.comet:CometUtility",
-    ),
-    "kiwi": Kind(
-        "CometKiwi",
-        "CometKiwi-22, or the XL and XXL ones; needs no reference",
-        "quitmt.metrics.kiwi:Kiwi",
-        "Unbabel/wmt22-cometkiwi-da",
-        needs_reference=False,
-    ),
-    "xcomet": Kind(
-        "xCOMET",
-        "xCOMET-XXL, or XL: regression and error spans",
-        "quitmt.metrics.xcomet:Xcomet",
-        "Unbabel/XCOMET-XXL",
-        needs_reference=True,
-    ),
-    "xcomet-qe": Kind(
-        "xCOMET-QE",
-        "xCOMET without a reference",
-        "quitmt.metrics.xcomet:XcometQe",
-        "Unbabel/XCOMET-XXL",
-        needs_reference=False,
-    ),
-    "metricx": Kind(
-        "MetricX",
-        "MetricX-24 (hybrid), XXL unless named; lower is better",
-        "quitmt.metrics.metricx:Metricx",
-        "google/metricx-24-hybrid-xxl-v2p6",
-        needs_reference=True,
-        lower_is_better=True,
-    ),
-    "metricx-qe": Kind(
-        "MetricX-QE",
-        "MetricX-24 without a reference; lower is better",
-        "quitmt.metrics.metricx:MetricxQe",
-        "google/metricx-24-hybrid-xxl-v2p6",
-        needs_reference=False,
-        lower_is_better=True,
-    ),
-    "embedding": Kind(
-        "Embedding",
-        "the cosine of sentence embeddings: a small multilingual model, or any of sentence-transformers",
-        "quitmt.metrics.embedding:Embedding",
-        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-        needs_reference=True,
-        utility="quitmt.metrics.embedding:EmbeddingUtility",
-        needs_source=False,
-    ),
-}
-
-
 _loaded: weakref.WeakValueDictionary[tuple[str, str, Hardware], Scorer] = weakref.WeakValueDictionary()
 """Those that somebody holds: whoever asks for the same one gets it, and its memory is free when nobody does."""
 
 
 def load(spec: str, hardware: Hardware | None = None) -> Scorer:
     """The scorer a text like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl`` names, one for all of a process."""
-    kind, hardware = _kind(spec), hardware or Hardware()
-    model = spec.partition(":")[2] or kind.model
-    key = kind.location, model, hardware
+    entry, hardware = _entry(spec), hardware or Hardware()
+    model = spec.partition(":")[2] or entry.model
+    key = entry.scorer, model, hardware
     found = _loaded.get(key)
     if found is None:
-        found = _loaded[key] = _load(kind, model, hardware)
+        found = _loaded[key] = _load(entry, model, hardware)
     return found
 
 
-def _load(kind: Kind, model: str, hardware: Hardware) -> Scorer:
-    if not kind.installed:
-        raise MissingExtra(f"{kind.title} needs torch and transformers", hint=f"pip install 'quitmt[{kind.extra}]'")
-    make: Any = _attribute(kind.location)
+def _load(entry: MetricEntry, model: str, hardware: Hardware) -> Scorer:
+    entry.require(entry.title)
+    make: Any = located(entry.scorer)
     try:
         return make(model, hardware)  # type: ignore[no-any-return]
     except QuitmtError:
@@ -177,30 +95,25 @@ def _load(kind: Kind, model: str, hardware: Hardware) -> Scorer:
 
 def utility(spec: str, hardware: Hardware | None = None) -> Any:
     """The MBR utility of the same."""
-    kind = _kind(spec)
-    if not kind.needs_reference:
-        raise UsageError(f"{kind.title} scores without a reference and compares nothing", hint=f"take qe:{spec}")
-    return _attribute(kind.utility)(load(spec, hardware))
+    entry = _entry(spec)
+    if not entry.needs_reference:
+        raise UsageError(f"{entry.title} scores without a reference and compares nothing", hint=f"take qe:{spec}")
+    return located(entry.utility)(load(spec, hardware))
 
 
 def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
     """The quality estimator of the same."""
-    kind = _kind(spec)
-    if kind.needs_reference:
-        raise UsageError(f"{kind.title} needs a reference", hint=f"mbr:{spec} has the other candidates for it")
+    entry = _entry(spec)
+    if entry.needs_reference:
+        raise UsageError(f"{entry.title} needs a reference", hint=f"mbr:{spec} has the other candidates for it")
     return ScorerEstimator(load(spec, hardware))
 
 
-def _kind(spec: str) -> Kind:
+def _entry(spec: str) -> MetricEntry:
     name = spec.partition(":")[0]
-    if name not in KINDS:
-        raise unknown("metric", name, KINDS)
-    return KINDS[name]
-
-
-def _attribute(location: str) -> Any:
-    module, _, name = location.partition(":")
-    return getattr(importlib.import_module(module), name)
+    if name not in SCORING_MODELS:
+        raise unknown("metric", name, SCORING_MODELS)
+    return SCORING_MODELS[name]
 
 
 class ScorerEstimator:

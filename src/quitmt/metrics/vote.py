@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from quitmt.metrics.final_answer import final_answer
 from quitmt.metrics.function import signed
+from quitmt.metrics.registry import Setup
+from quitmt.names import attribute
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
@@ -84,3 +86,8 @@ class Vote:
 
 def _agreement(one: Ints, other: Ints) -> Matrix:
     return np.asarray((one == other) & (one != NOBODY), np.float64)
+
+
+def by_name(function: str, _: Setup) -> Vote:
+    """The vote with an answer function by name (MODULE:NAME), or with ``final_answer``."""
+    return Vote(attribute(function), name=function) if function else Vote()

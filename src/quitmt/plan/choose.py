@@ -19,8 +19,8 @@ from quitmt import defaults, stop
 from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.errors import UsageError, setting
+from quitmt.metrics.registry import MetricEntry
 from quitmt.protocols import RerankerTraits, StoppingRule
-from quitmt.rerank.specs import MetricName
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.steering import Steered
 from quitmt.stop.threshold import Threshold
@@ -65,7 +65,7 @@ class Scored:
     reranker: str
     """The reranker's name; for an object the beginning of its signature."""
     traits: RerankerTraits
-    metric: MetricName | None = None
+    metric: MetricEntry | None = None
     """The entry of the only metric; None for a combination, a function or an unknown object."""
     k: int = defaults.STEP
     n: int = defaults.BUDGET
@@ -75,7 +75,7 @@ class Scored:
     @property
     def headroom(self) -> str | None:
         """The headroom rule, if the metric's perfect score is known, with a share in proportion to its scale."""
-        return self.metric.perfect if self.metric else None
+        return self.metric.headroom_rule if self.metric else None
 
 
 @dataclass(frozen=True, slots=True)

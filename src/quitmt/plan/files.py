@@ -11,11 +11,11 @@ from typing import Any
 
 from quitmt import generate, stop
 from quitmt.errors import InputError, Speaker, UsageError, setting
-from quitmt.metrics.scorer import KINDS
+from quitmt.metrics import combination
+from quitmt.metrics.registry import RERANKERS, SCORING_MODELS
 from quitmt.names import is_function, refuse_functions
 from quitmt.plan.fields import Declared, fields_of
 from quitmt.plan.recipe import OUTSIDE, SECTIONS, Origin, Place, Recipe
-from quitmt.rerank import specs, terms
 
 LARGEST = 1 << 20
 """Bytes of a recipe's file."""
@@ -88,9 +88,9 @@ def functions_in(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 def in_reranker(spec: str) -> bool:
     """Whether one of the metrics behind ``mbr:`` or ``qe:`` is a function, or finds answers by one (``vote:``)."""
-    known = {name.partition(":")[2] for name in specs.RERANKERS} | {*KINDS}
+    known = {name.partition(":")[2] for name in RERANKERS} | {*SCORING_MODELS}
     try:
-        metrics = terms.parse(spec.partition(":")[2]).metrics
+        metrics = combination.parse(spec.partition(":")[2]).metrics
     except UsageError:  # ``resolve`` reports it
         return False
     return any(is_function(metric, known) or metric.startswith("vote:") for metric in metrics)

@@ -22,6 +22,7 @@ from quitmt.generate import Model
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.metrics.devices import DTYPES, Hardware
+from quitmt.metrics.registry import MetricEntry
 from quitmt.plan.choose import Choice, Scored, Target, choose, usual_rule
 from quitmt.plan.recipe import OBJECT, ModelRecipe, Origin, Recipe, RerankRecipe, StopRecipe
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
@@ -219,7 +220,7 @@ class _Resolver:
             return named, hardware_of(own, neural=named.neural)
         return None, None
 
-    def _scores(self, named: Reranking | None) -> tuple[RerankerTraits | None, specs.MetricName | None]:
+    def _scores(self, named: Reranking | None) -> tuple[RerankerTraits | None, MetricEntry | None]:
         """The title, the traits, and the entry of the only metric. Traits are None if the name is wrong. Nothing is
         known about scores by pseudo-references."""
         given, own = self._parts.reranker, self._recipe.rerank
@@ -227,7 +228,7 @@ class _Resolver:
             return traits_of(given, RerankerTraits), specs.entry_of(self._title)
         if named is None:
             return None, None
-        return named.traits, None if own.support == TEXTS else named.metric.only
+        return named.traits, None if own.support == TEXTS else named.metric.entry
 
     @property
     def _title(self) -> str:

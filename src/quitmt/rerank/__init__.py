@@ -19,9 +19,8 @@ from quitmt.rerank.ensemble import Ensemble
 from quitmt.rerank.filtered import Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
-from quitmt.rerank.specs import Languages, MetricSum
+from quitmt.rerank.specs import Languages, RerankerSpec
 from quitmt.rerank.supported import SupportedMbr
-from quitmt.rerank.terms import BY_POOL
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
 
@@ -46,14 +45,12 @@ class Reranking:
         return self.name.partition(":")[0]
 
     @cached_property
-    def metric(self) -> MetricSum:
+    def metric(self) -> RerankerSpec:
         """The metric behind ``mbr:`` or ``qe:``, which may be a sum of several."""
-        if self.kind not in ("mbr", "qe"):
-            raise specs.unknown_reranker(self.name)
         return specs.parse(self.name)
 
     @cached_property
-    def filter_metric(self) -> MetricSum | None:
+    def filter_metric(self) -> RerankerSpec | None:
         return None if self.filter is None else specs.parse(self.filter)
 
     @cached_property
@@ -62,13 +59,13 @@ class Reranking:
         return variants.load(self.variant)
 
     @property
-    def _parts(self) -> list[MetricSum]:
+    def _parts(self) -> list[RerankerSpec]:
         return [one for one in (self.metric, self.filter_metric) if one is not None]
 
     @property
     def by_pool(self) -> bool:
         """Whether it combines metrics by their ranks or scaled scores within a pool."""
-        return self.metric.way in BY_POOL
+        return self.metric.by_pool
 
     @property
     def neural(self) -> bool:
@@ -108,7 +105,7 @@ class Reranking:
 
     @cached_property
     def _members(self) -> list[Reranking]:
-        return [Reranking(f"{self.kind}:{name}", support=self.support) for name in self.metric.names]
+        return [Reranking(f"{self.kind}:{name}", support=self.support) for name in self.metric.combination.metrics]
 
     def supported_by(self, support: str | None) -> Reranking:
         """The same reranker with other judges; what is parsed stays parsed."""
@@ -136,7 +133,7 @@ class Reranking:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
         self._check_support()
-        if self.filter_metric is not None and self.filter_metric.way in BY_POOL:
+        if self.filter_metric is not None and self.filter_metric.by_pool:
             hint = "a sum is one: qe:A*X+B*Y"
             raise UsageError(f"{place('rerank.filter')}a filter cannot be {self.filter!r}", hint=hint)
         if self.by_pool and (self.filter is not None or self.variant != "exact"):
@@ -184,16 +181,16 @@ class Reranking:
         """Load it; ``check`` comes first. ``hardware`` is for the scoring models in it."""
         if self.by_pool:
             members = [member.load(languages, hardware) for member in self._members]
-            return Ensemble(members, self.metric.factors, self.metric.way)
-        metric = self.metric.load(languages, hardware)
+            return Ensemble(members, self.metric.combination.factors, self.metric.combination.method)
         if self.kind == "qe":
-            return Qe(metric)
+            return Qe(self.metric.estimator(languages, hardware))
+        utility = self.metric.utility(hardware)
         if self.filter_metric is not None:
-            keep = KEEP if self.keep is None else self.keep
-            return Filtered(self.filter_metric.load(languages, hardware), metric, keep=keep, support=self._judges)
+            estimator, keep = self.filter_metric.estimator(languages, hardware), self.keep or KEEP
+            return Filtered(estimator, utility, keep=keep, support=self._judges)
         if self.support == TEXTS:
-            return SupportedMbr(metric)
-        return Accelerated(metric, self.method, self._judges) if self.method else Mbr(metric, self._judges)
+            return SupportedMbr(utility)
+        return Accelerated(utility, self.method, self._judges) if self.method else Mbr(utility, self._judges)
 
 
 def load(

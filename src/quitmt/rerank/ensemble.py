@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, UsageError
+from quitmt.metrics.combination import BY_POOL, Method
 from quitmt.protocols import Reranker, RerankerTraits, Update, ranked, traits_of
 from quitmt.rerank.anchors import best_of, precedence
 from quitmt.rerank.ranked import best_first
-from quitmt.rerank.terms import BY_POOL, Way
 from quitmt.signature import field
 from quitmt.types import Candidate, Segment, Snapshot
 
@@ -65,7 +65,7 @@ class Members:
 class Ensemble:
     """Rerankers of one kind that score every candidate (exact MBR, QE), combined by ``way``."""
 
-    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Way) -> None:
+    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Method) -> None:
         if way not in BY_POOL:
             raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {way!r}")
         if not rerankers or len(rerankers) != len(weights) or not all(map(math.isfinite, weights)):

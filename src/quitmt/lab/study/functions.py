@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quitmt import generate, stop
-from quitmt.evaluate.metrics import TABLE
 from quitmt.lab.study.settings import Study
+from quitmt.metrics.registry import EVALUATORS
 from quitmt.names import is_function
 from quitmt.plan.files import in_reranker
 
@@ -18,4 +18,4 @@ def in_study(study: Study) -> Iterator[tuple[str, str]]:
     yield from (("[rerank], rerankers", spec) for spec in study.rerank.rerankers if in_reranker(spec))
     for field, given in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
         yield from ((field, spec) for spec in given if is_function(spec, stop.RULES))
-    yield from (("[evaluate], metrics", spec) for spec in study.evaluate.metrics if is_function(spec, TABLE))
+    yield from (("[evaluate], metrics", spec) for spec in study.evaluate.metrics if is_function(spec, EVALUATORS))
