@@ -4,8 +4,7 @@
 
 NTREX.tsv has a source and a reference a line, tab-separated. A pool is drawn step by step, as a rule would ask for it:
 seconds are of all that was drawn up to a size, of all threads and all segments in one batch. The best candidate of a
-pool is that of chrF-MBR with all candidates as judges; *weighted* is by their probabilities (``--mbr model``). Beam
-search is the first hypothesis of a beam of the first size.
+pool is that of chrF-MBR with all candidates as judges. Beam search is the first hypothesis of a beam of the first size.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from quitmt.plan.recipe import ModelRecipe
 from quitmt.protocols import Update
 from quitmt.types import Candidate, Request, Segment
 
-KINDS = {"plain": "exact", "weighted": "model"}
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,8 +42,8 @@ def main() -> None:
         f"samples, T = {args.temperature:g}": ModelRecipe(name="embedded:en-pt", temperature=args.temperature),
         "greedy": ModelRecipe(name="embedded:en-pt", temperature=0.0),
     }
-    print("| candidates | size | of them | CPU s per segment | best, plain | best, weighted |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("| candidates | size | of them | CPU s per segment | best |")
+    print("|---|---:|---:|---:|---:|")
     for name, recipe in recipes.items():
         asyncio.run(measured(name, recipe, segments, references, [1] if name == "greedy" else args.sizes))
 
@@ -65,17 +62,15 @@ async def measured(
         spent, before = spent + time.process_time() - began, size
         if name == "beams" and size == sizes[0]:
             first = mean([pools[segment.id][0].text for segment in segments], references)
-            print(f"| beam search, its best | 1 | 1.0 | | {first:.2f} | |")
-        best = {kind: mean(chosen(pools, segments, variant), references) for kind, variant in KINDS.items()}
+            print(f"| beam search, its best | 1 | 1.0 | | {first:.2f} |")
+        best = mean(chosen(pools, segments), references)
         count = np.mean([len({one.text for one in pool}) for pool in pools.values()])
         cost = spent / len(segments)
-        print(
-            f"| {name} | {size} | {count:.1f} | {cost:.3f} | {best['plain']:.2f} | {best['weighted']:.2f} |", flush=True
-        )
+        print(f"| {name} | {size} | {count:.1f} | {cost:.3f} | {best:.2f} |", flush=True)
 
 
-def chosen(pools: dict[str, list[Candidate]], segments: list[Segment], variant: str) -> list[str]:
-    reranker = rerank.load("mbr:chrf", variant=variant, support="all")
+def chosen(pools: dict[str, list[Candidate]], segments: list[Segment]) -> list[str]:
+    reranker = rerank.load("mbr:chrf", support="all")
     found = []
     for segment in segments:
         pool = pools[segment.id]

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,8 @@ from quitmt.lab.replay.frontier import Curve, Halved
 from quitmt.stop.loss import expected_shortfall
 from quitmt.types import RecordedPool, Snapshot
 
-FORMULAS = ("loss", "loss:new=0.1,scale=1", "race", "headroom")
+sys.path.append(str(Path(__file__).parents[1] / "examples"))  # for rival_rules
+FORMULAS = ("loss", "loss:new=0.1,scale=1", "rival_rules:Race", "headroom")
 COSTS = (24, 32, 48, 64, 100, 150, 200)
 STEP, MINIMUM = 8, 16
 TREES, DEPTH, RATE, BINS, LEAST = 60, 3, 0.1, 16, 20

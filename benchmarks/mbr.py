@@ -48,8 +48,8 @@ from quitmt.types import Candidate, Effort, Segment
 
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SIZES = (64, 256, 512)
-CHRF = ("exact", "prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune")
-COMET = ("exact", "prune", "lowrank", "sample", "centroid", "aggregate", "aggregate:top=0")
+CHRF = ("exact", "prune", "lowrank", "lowrank:rank=0", "aggregate", "aggregate:top=0")
+COMET = ("exact", "prune", "lowrank", "lowrank:rank=0", "centroid", "aggregate", "aggregate:top=0")
 GROWTH = {"exact": 2048, "prune": 2048, "aggregate": 2048, "aggregate:top=0": 2048, "lowrank": 512}
 """The largest pool each is run on."""
 PEERS = {"exact": "exact", "prune": "prune", "lowrank": "lowrank", "aggregate": "aggregate:top=0"}

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,13 @@ from quitmt.protocols import RerankerTraits, traits_of
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
-RULES = ("loss", "loss:new=0.1,scale=1,minimum=32", "race", "headroom", "pandora", "pandora:scale=20", "beacon")
+sys.path.append(str(Path(__file__).parents[1] / "examples"))  # for rival_rules
+RULES = (
+    "loss",
+    "loss:new=0.1,scale=1,minimum=32",
+    "headroom",
+    *(f"rival_rules:{rule}" for rule in ("Race", "Pandora", "Pandora:scale=20", "Beacon")),
+)
 VOTES = "consistency"
 COSTS = (12, 16, 24, 32, 48, 64, 100, 150, 200, 250)
 WINDOWS = (2, 4, 8)

@@ -7,7 +7,7 @@
 Each problem is sampled once, N times; then votes are counted on those samples with different stopping rules, as if each
 had been run on its own. To use it, not to compare, one call does it:
 
-    quitmt.best_of(prompts, "openai:MODEL", "mbr:vote", rule="race:minimum=8", k=4, n=64, options={"base_url": …})
+    quitmt.best_of(prompts, "openai:MODEL", "mbr:vote", rule="consistency", k=4, n=64, options={"base_url": …})
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROBLEMS = [
     ("A rope of 45 metres is cut into pieces of 5 metres. How many pieces are there?", 9),
 ]
 ANSWERS = {f"{TASK}\n\n{question}": answer for question, answer in PROBLEMS}
-WAYS = ("fixed:4", "fixed:16", "race:minimum=8", "race:minimum=16", "loss", "full")
+WAYS = ("fixed:4", "fixed:16", "consistency", "consistency:doubt=0.1", "loss", "full")
 
 
 def simulated(prompt: str, start: int, stop: int) -> list[str]:

@@ -147,6 +147,6 @@ def test_a_template_of_ones_own_needs_none_either(server: Server, tmp_path: Path
 def test_the_same_from_the_command_line(quitmt: Callable[..., Ran], server: Server, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(f"{PROMPT}\n")
     words = ("translate", tmp_path / "in", "--model", "openai:m", "--base-url", server.base_url, "--prompt", "plain")
-    ran = quitmt(*words, "--rerank", "mbr:vote", "--stop", "race", "-n", 64)
+    ran = quitmt(*words, "--rerank", "mbr:vote", "--stop", "consistency", "-n", 64)
     assert ran.code == 0 and ran.out.strip()
     assert server.requests[-1]["messages"] == [{"role": "user", "content": PROMPT}]

@@ -61,8 +61,8 @@ def test_self_consistency(capsys: pytest.CaptureFixture[str]) -> None:
     assert "simulated solver" in out
     found = rows(out, 2)
     assert {*found} == {"one solution, on average", *(f"vote, {way}" for way in example.WAYS)}
-    single, full, race = (found[name] for name in ("one solution, on average", "vote, full", "vote, race:minimum=8"))
-    assert single[0] < race[0] <= full[0] == 100 and race[1] < full[1] == 64
+    single, full, early = (found[name] for name in ("one solution, on average", "vote, full", "vote, consistency"))
+    assert single[0] < early[0] <= full[0] == 100 and early[1] < full[1] == 64
 
 
 def test_the_notebook_prints_what_it_shows() -> None:

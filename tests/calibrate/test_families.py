@@ -47,7 +47,7 @@ def live(pools: list[RecordedPool], reranker: str, rule: str, n: int) -> list[Ou
     ("reranker", "spec", "thresholds"),
     [
         ("mbr:chrf", "loss:minimum=8", [0.0, 0.0005, 0.002, 0.01, 1.0]),
-        ("mbr:chrf", "race:z=1,minimum=8", [0.0, 0.005, 0.02, 1.0]),
+        ("mbr:chrf", "loss:minimum=16,new=0.2,looks=3", [0.0, 0.005, 0.02, 1.0]),
         ("qe:recorded:q", "headroom", [0.0, 0.0005, 0.002, 0.01, 1.0]),
     ],
 )

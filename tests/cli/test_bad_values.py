@@ -38,8 +38,8 @@ NUMBERS = (
 )
 TEXTS = ("", "a\0b", "\ud800", "a\udcffb", "a\nb\x1b[31m", "9" * 5000, "[" * 3000, ":", "=", "a:b=c", "/", "/dev/null")
 NAMES = {
-    "--stop": (f"fixed:{HUGE}", f"loss:minimum={HUGE}", "loss:most=1e400", f"race:looks={HUGE}", "quit:", "auto:x"),
-    "--mbr": (f"prune:seed={HUGE}", f"sample:reduction={HUGE}", f"lowrank:rank={HUGE}", "prune:schedule=1/2/0", "a+"),
+    "--stop": (f"fixed:{HUGE}", f"loss:minimum={HUGE}", "loss:most=1e400", f"loss:looks={HUGE}", "quit:", "auto:x"),
+    "--mbr": (f"prune:seed={HUGE}", f"lowrank:reduction={HUGE}", f"lowrank:rank={HUGE}", "prune:schedule=1/2/0", "a+b"),
     "--rerank": ("mbr:", "qe:", "qe:1e400*likelihood", f"mbr:chrf:order={HUGE}", "qe:+", "mbr:a:b:c=d", "qe:recorded:"),
     "--filter": ("qe:", "mbr:chrf", "qe:nan*likelihood", "qe:recorded:\udcff"),
     "--model": ("embedded:", "bergamot:\udcff", "openai:", "functions_of_a_test:missing", "a.b:c", ":x"),

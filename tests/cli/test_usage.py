@@ -24,7 +24,15 @@ def test_help_begins_with_examples(command: str, quitmt: Quitmt) -> None:
 
 def test_help_lists_the_names_that_can_be_given(quitmt: Quitmt) -> None:
     told = quitmt("translate", "--help").out
-    for name in ("embedded:en-pt", "openai:MODEL", "mbr:chrf", "qe:likelihood", "lowrank+prune", "loss", "fixed:N"):
+    for name in (
+        "embedded:en-pt",
+        "openai:MODEL",
+        "mbr:chrf",
+        "qe:likelihood",
+        "lowrank:reduction=8",
+        "loss",
+        "fixed:N",
+    ):
         assert name in told
 
 

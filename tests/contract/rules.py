@@ -207,5 +207,21 @@ class RivalsContract(RuleContract):
         assert stop_reasons(rule.open(), alone) == [None] * (len(alone) - 1) + [StopReason.BUDGET]
 
 
+class ScoresContract(RuleContract):
+    """Contract of rules that look at the scores of all samples."""
+
+    early = StopReason.DECIDED
+
+    def settled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 1.0, scores=lambda: np.ones(size))
+
+    def unsettled(self, size: int) -> Snapshot:
+        return Snapshot(size, 0, 0.0, scores=lambda: np.linspace(-5.0, 0.0, size))
+
+    def test_without_scores_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
+        alone = [replace(self.settled(size), scores=None) for size in steps(rule)]
+        assert stop_reasons(rule.open(), alone) == [None] * (len(alone) - 1) + [StopReason.BUDGET]
+
+
 def rivals(mean: float, error: float) -> Rivals:
     return Rivals(np.array([mean]), np.array([error]), np.array([1.0, 1.0]))

@@ -17,7 +17,7 @@ from tests.comet.folders import make_folder
 from tests.contract.rerankers import SEGMENTS, AnchoredContract, CloseContract, Make, grow
 from tests.metrics.neural.tiny_sentence import make_sentence_model
 
-CHRF = ["prune", "lowrank", "sample", "aggregate", "aggregate:top=0", "lowrank+prune", "sample:top=5+exact"]
+CHRF = ["prune", "lowrank", "lowrank:rank=0", "aggregate", "aggregate:top=0"]
 COMET = ["prune", "lowrank", "centroid:centroids=6", "centroid:centroids=6,weighted=yes", "aggregate:top=4"]
 EMBEDDING = ["centroid:centroids=6", "aggregate:top=4"]
 

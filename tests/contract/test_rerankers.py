@@ -160,11 +160,9 @@ class TestCounted:
 
 VARIANTS = [
     "prune",
-    "sample:reduction=1",
+    "lowrank:reduction=1,rank=0",
     "aggregate",
     "aggregate:top=0",
-    "aggregate+prune",
-    "sample:reduction=1+exact",
 ]
 ALL_EQUAL: dict[str, Make] = {
     "mbr": lambda: rerank.mbr(lambda hypothesis, reference: 0.1),

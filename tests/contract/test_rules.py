@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,17 @@ import pytest
 from quitmt import stop
 from quitmt.protocols import StoppingRule
 from quitmt.types import Snapshot, StopReason
-from tests.contract.rules import Make, RivalsContract, RuleContract, steps, stop_reasons
+from tests.contract.rules import Make, RivalsContract, RuleContract, ScoresContract
 
 
 def named(spec: str) -> Make:
     def make(options: str = "", **settings: Any) -> StoppingRule:
-        name, _, own = f"{spec}{options}".partition(":")
-        last = dict(part.split("=") for part in own.split(",")) if own else {}  # an option may be there twice
-        told = ",".join(f"{option}={value}" for option, value in last.items())
-        return stop.load(f"{name}:{told}" if told else name, **{"k": 8, "n": 64, **settings})
+        if options:  # the last value of an option counts
+            name, _, own = f"{spec}{options}".rpartition(":")
+            last = dict(part.split("=") for part in own.split(","))
+            options = ",".join(f"{option}={value}" for option, value in last.items())
+            return stop.load(f"{name}:{options}", **{"k": 8, "n": 64, **settings})
+        return stop.load(spec, **{"k": 8, "n": 64, **settings})
 
     return make
 
@@ -110,53 +111,7 @@ class TestLoss(RivalsContract):
         return [*super().settings(), *({"options": each} for each in options)]
 
 
-class TestRace(RivalsContract):
-    @pytest.fixture(params=LOOKS)
-    def make(self, request: pytest.FixtureRequest) -> Make:
-        return named(f"race:epsilon=0.003,{request.param}")
-
-    def settings(self) -> list[dict[str, Any]]:
-        options = (",epsilon=0.1", ",z=2", ",minimum=17", ",looks=3", ",epsilon=0.1,z=2")
-        return [*super().settings(), *({"options": each} for each in options)]
-
-
-class OfScores(RuleContract):
-    """Rules of others, which look at the scores of all samples."""
-
-    early = StopReason.DECIDED
-
-    def settled(self, size: int) -> Snapshot:
-        return Snapshot(size, 0, 1.0, scores=lambda: np.ones(size))
-
-    def unsettled(self, size: int) -> Snapshot:
-        return Snapshot(size, 0, 0.0, scores=lambda: np.linspace(-5.0, 0.0, size))
-
-    def test_without_scores_it_goes_to_its_budget(self, rule: StoppingRule) -> None:
-        alone = [replace(self.settled(size), scores=None) for size in steps(rule)]
-        assert stop_reasons(rule.open(), alone) == [None] * (len(alone) - 1) + [StopReason.BUDGET]
-
-
-class TestPandora(OfScores):
-    @pytest.fixture(params=LOOKS)
-    def make(self, request: pytest.FixtureRequest) -> Make:
-        return named(f"pandora:cost=0.0001,{request.param}")
-
-    def settings(self) -> list[dict[str, Any]]:
-        options = (",cost=0.1", ",scale=2", ",margin=0.2", ",minimum=17", ",looks=3")
-        return [*super().settings(), *({"options": each} for each in options)]
-
-
-class TestBeacon(OfScores):
-    @pytest.fixture(params=["minimum=16", "minimum=4,looks=1", "minimum=20,looks=4"])
-    def make(self, request: pytest.FixtureRequest) -> Make:
-        return named(f"beacon:cost=0.0001,{request.param}")
-
-    def settings(self) -> list[dict[str, Any]]:
-        options = (",cost=0.1", ",ignore=0.02", ",minimum=17", ",looks=3")
-        return [*super().settings(), *({"options": each} for each in options)]
-
-
-class TestConsistency(OfScores):
+class TestConsistency(ScoresContract):
     @pytest.fixture(params=LOOKS)
     def make(self, request: pytest.FixtureRequest) -> Make:
         return named(f"consistency:doubt=0.1,{request.param}")

@@ -52,7 +52,6 @@ def plain(outcome: Outcome) -> Outcome:
         ("full", "mbr:chrf"),
         ("fixed:65", "mbr:chrf"),
         ("loss:minimum=8,most=0.02", "mbr:chrf"),
-        ("race:minimum=8,epsilon=0.05", "mbr:chrf"),
         ("headroom:minimum=4,share=0.02", "qe:recorded:q"),
     ],
 )

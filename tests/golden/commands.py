@@ -15,8 +15,6 @@ RULES = {
     "fixed, other step": "--stop fixed:3 -k 2",
     "loss": "--stop loss:most=0.0005,new=0.1,scale=1,minimum=32",
     "loss, options": "--stop loss:most=0.01,new=0.2,scale=1,minimum=16,looks=3 -k 4 -n 128",
-    "race": "--stop race",
-    "race, options": "--stop race:z=1.5,epsilon=0.01,minimum=24,looks=1 -n 100",
     "headroom": "--stop headroom --rerank qe:recorded:q",
     "headroom, options": "--stop headroom:share=0.01,top=5,minimum=8,looks=4 -k 2 --rerank qe:recorded:q",
     "max loss": "--max-loss 0.02",
@@ -50,15 +48,8 @@ VARIANTS = {
         "prune:confidence=0.9,resamples=100,schedule=4/8/32,seed=3",
         "lowrank",
         "lowrank:reduction=4,rank=3,penalty=0.2,tolerance=0.001,seed=1",
-        "lowrank:top=6",
-        "sample",
-        "sample:reduction=2,seed=5",
         "aggregate",
         "aggregate:top=0",
-        "aggregate:top=5+prune",
-        "lowrank+prune",
-        "sample:top=5+exact",
-        "lowrank:reduction=16,top=10+prune:confidence=0.95",
     )
 }
 VARIANTS["prune of a function"] = "--mbr prune --rerank mbr:golden_functions:common"
@@ -74,7 +65,6 @@ NEURAL = {
     "filtered by kiwi": "--filter qe:kiwi:unified --keep 9",
     "centroid": "--rerank mbr:comet:regression --mbr centroid",
     "centroid, options": "--rerank mbr:comet:regression --mbr centroid:centroids=4,iterations=3,weighted=yes,seed=2",
-    "centroid+prune": "--rerank mbr:comet:regression --mbr centroid:top=8+prune",
     "aggregate": "--rerank mbr:comet:regression --mbr aggregate",
 }
 """With the tiny checkpoints of ``tests/comet`` and ``FEW``; only their signatures, as their scores depend on torch."""

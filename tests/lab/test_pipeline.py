@@ -85,8 +85,8 @@ def test_a_setting_redoes_only_what_depends_on_it(tmp_path: Path, work: Counter[
     assert again() == {}
     assert again(rules={"windows": (3, 5), "alpha": 0.02, "alphas": (0.3,), "steps": (5,), "splits": 9}) == {}
     assert again(rules={"k": 3}) == {"mbr": 4}  # rules look elsewhere, and MBR must say what they see there
-    assert again(rules={"k": 3, "beyond": ("race",)}) == {}
-    assert again(rules={"k": 3, "beyond": ("race:z=1,minimum=4",)}) == {"mbr": 4}
+    assert again(rules={"k": 3, "beyond": ("loss",)}) == {}
+    assert again(rules={"k": 3, "beyond": ("loss:new=0.2,minimum=4",)}) == {"mbr": 4}
     assert again(live={"rules": ("loss:most=0.2",)}) == {}  # another threshold sees the same
     assert again(evaluate={"resamples": 60, "seed": 1}) == {}
     assert again(evaluate={"metrics": ("chrf++", "chrf")}) == {"evaluated": texts}

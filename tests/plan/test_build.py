@@ -129,7 +129,7 @@ NAMED = [
     ("mbr:chrf:order=4", {}),
     ("mbr:vote", {}),
     ("mbr:chrf", {"variant": "prune"}),
-    ("mbr:chrf", {"variant": "aggregate+prune"}),
+    ("mbr:chrf", {"variant": "aggregate:top=5"}),
     ("mbr:chrf", {"filter": "qe:likelihood"}),
     ("mbr:chrf", {"filter": "qe:recorded:x", "keep": 3}),
     ("qe:likelihood", {}),

@@ -38,7 +38,7 @@ def estimates(texts: list[str], cuts: tuple[int, ...] = ()) -> list[float]:
         if cells.new:
             utility.encode([(cells.arena, cells.new)])
         cells.made_room()
-        found = Aggregate().estimate(cells, stop)
+        found = Aggregate(0).estimate(cells, stop)
     return [float(found[number]) for number in cells.order]
 
 
@@ -74,7 +74,7 @@ def test_a_part_of_the_arena_is_the_support(make_pool: Pool) -> None:
     cells.add([Candidate(text) for text in texts])
     utility.encode([(cells.arena, cells.new)])
     cells.made_room()
-    found = Aggregate().estimate(cells, 25)
+    found = Aggregate(0).estimate(cells, 25)
     expected = by_fastchrf(texts[:25])
     np.testing.assert_allclose([found[number] for number in cells.order[:25]], expected, rtol=0, atol=1e-12)
     assert cells.evaluations == len(set(texts[:25]))
@@ -123,7 +123,7 @@ def test_a_utility_that_is_linear_in_the_reference_loses_nothing() -> None:
     utility = Vectors(np.random.default_rng(1).standard_normal((40, 6)))
     order = np.random.default_rng(2).integers(0, 40, 90)
     texts = list(dict.fromkeys(order.tolist()))
-    found = Aggregate().estimate(filled(utility, order), 90)
+    found = Aggregate(0).estimate(filled(utility, order), 90)
     np.testing.assert_allclose(found, utility.matrix[np.ix_(texts, order)].mean(axis=1), atol=1e-12)
 
 
@@ -138,13 +138,13 @@ def test_comet_is_the_head_on_the_mean_vector(tmp_path: Any, make_pool: Pool) ->
     vectors, mean, its = comet.embed(distinct), comet.embed(texts).mean(dim=0), comet.embed([source])
     shape = (len(distinct), -1)
     expected = comet.head.direct(vectors, mean.expand(shape), its.expand(shape))
-    found = Aggregate().estimate(cells, len(texts))
+    found = Aggregate(0).estimate(cells, len(texts))
     np.testing.assert_allclose(found, expected.numpy(), rtol=0, atol=1e-5)
     assert float(torch.std(expected)) > 1e-3 and len(distinct) < len(texts)
 
 
 @pytest.mark.parametrize("utility", [FunctionUtility(lambda h, r: 1.0, name="mine"), QuickTable(noisy(1, 3))])
-@pytest.mark.parametrize("variant", ["aggregate", "aggregate:top=0", "aggregate+prune"])
+@pytest.mark.parametrize("variant", ["aggregate", "aggregate:top=0"])
 def test_a_utility_that_knows_no_means_is_refused(utility: Any, variant: str) -> None:
     method = variants.load(variant)
     assert method
@@ -161,4 +161,4 @@ def test_no_number_is_refused() -> None:
         np.errstate(invalid="ignore"),
         pytest.raises(RerankError, match="segment s: the utility of candidate 0 and a mean of candidates is"),
     ):
-        stand(utility, Aggregate(), range(4))
+        stand(utility, Aggregate(0), range(4))

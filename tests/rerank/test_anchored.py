@@ -23,7 +23,6 @@ from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
 from quitmt.rerank.qe import Qe
-from quitmt.rerank.shortlist import Exact, Shortlist
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 TEXTS = "abcdef"
@@ -92,8 +91,6 @@ def test_exact_mbr_is_the_definition_bit_for_bit(
 EXACT: dict[str, Callable[[], Any]] = {
     "pruning without a prefix": lambda: Prune(schedule=(1000,)),
     "all cells": lambda: LowRank(reduction=1, rank=2),
-    "a long list, exact": lambda: Shortlist(LowRank(rank=0), Exact(), 99),
-    "a long list, pruned": lambda: Shortlist(LowRank(rank=0), Prune(schedule=(1000,)), 99),
 }
 
 

@@ -14,14 +14,13 @@ from tests.rerank.tables import Floats, QuickTable, Vectors, filled, judged, noi
 
 from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update
-from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.aggregate import Aggregate
+from quitmt.rerank.anchors import SAMPLES
 from quitmt.rerank.centroid import Centroid
 from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
-from quitmt.rerank.shortlist import Exact, Shortlist
 from quitmt.types import Candidate, Segment
 
 ANCHORS = [3, 30, 31, 30]
@@ -173,7 +172,7 @@ def linear(seed: int) -> Vectors:
     return Vectors(np.random.default_rng(seed).standard_normal((32, 5)), seed)
 
 
-MEANS = [Aggregate(), Centroid(8, weighted=True), Centroid(40), Centroid(40, weighted=True)]
+MEANS = [Aggregate(0), Centroid(8, weighted=True), Centroid(40), Centroid(40, weighted=True)]
 
 
 @pytest.mark.parametrize("method", MEANS)
@@ -212,26 +211,22 @@ def test_clusters_that_count_alike_are_each_without_oneself() -> None:
 def test_an_aggregate_costs_one_utility_for_each_text_and_one_for_each_sample() -> None:
     order = drawn_order(1, 60)
     cells = filled(linear(1), order, anchors=ANCHORS, others=True)
-    Aggregate().estimate(cells, 60)
+    Aggregate(0).estimate(cells, 60)
     assert cells.evaluations == len(texts_of(order)) + len(set(order))
 
 
 # Short lists
 
 
-@pytest.mark.parametrize("first", ["lowrank", "sample", "aggregate", "centroid:centroids=6"])
-@pytest.mark.parametrize("second", ["exact", "prune:schedule=1000"])
-def test_the_second_decides_among_the_top_of_the_first(first: str, second: str) -> None:
+def test_exact_mbr_decides_among_the_top_of_an_aggregate() -> None:
     anchored = 0
     for seed in range(24):
         utility, order = linear(seed), drawn_order(seed, 60)
         texts = texts_of(order)
-        cells = filled(utility, order, anchors=ANCHORS, others=True)
-        coarse = variants.load(f"{first}{',' if ':' in first else ':'}top=0").estimate(cells, 60)  # type: ignore[union-attr]
+        coarse = Aggregate(0).estimate(filled(utility, order, anchors=ANCHORS, others=True), 60)
         short = [texts[place] for place in np.argsort(-coarse, kind="stable")[:5]]
         expected = max(short, key=lambda text: judged(utility.matrix, order, text))
-        method: Any = variants.load(f"{first}{',' if ':' in first else ':'}top=5+{second}")
-        found = stand(linear(seed), method, order, anchors=ANCHORS, support="others")
+        found = stand(linear(seed), Aggregate(5), order, anchors=ANCHORS, support="others")
         assert (order[found.best] if found.best >= 0 else ANCHORS[-1 - found.best]) == expected
         assert found.score == pytest.approx(judged(utility.matrix, order, expected))
         anchored += found.best < 0
@@ -239,21 +234,20 @@ def test_the_second_decides_among_the_top_of_the_first(first: str, second: str) 
 
 
 def test_equal_estimates_keep_anchors_then_the_lowest_index() -> None:
-    """The anchor 9 is the ninth sample: it is neither kept as an anchor nor as one of the first."""
-    utility = QuickTable(np.full((20, 20), 0.5))
-    method = Shortlist(LowRank(reduction=1, rank=0), Exact(), 4)
-    cells = filled(utility, range(12), anchors=[9, 15, 16], others=True)
-    found = method.estimate(cells, 12)
+    """The anchor 9 is also the ninth sample, so it is kept neither as an anchor nor as one of the first samples."""
+    cells = filled(Vectors(np.zeros((20, 2))), range(12), anchors=[9, 15, 16], others=True)
+    found = Aggregate(4).estimate(cells, 12)
     kept = [list(cells.number)[place] for place in np.flatnonzero(np.isfinite(found))]
     assert sorted(kept) == ["0", "1", "15", "16"]
 
 
-@pytest.mark.parametrize("variant", ["prune:schedule=1000", "lowrank:top=99+exact", "aggregate:top=99"])
-def test_with_chrf_and_nothing_left_out_it_is_exact_mbr_bit_for_bit(variant: str, make_pool: Any) -> None:
+@pytest.mark.parametrize("support", SAMPLES)
+@pytest.mark.parametrize("method", [Prune(schedule=(1000,)), Aggregate(99)])
+def test_with_chrf_and_nothing_left_out_it_is_exact_mbr_bit_for_bit(method: Any, support: Any, make_pool: Any) -> None:
     for seed in range(2):
         pool = [Candidate(text) for text in make_pool(seed, 40)]
         anchors = [Candidate(text) for text in (pool[30].text, "o gato", *make_pool(seed, 2)[1:], "o gato")]
-        exact: Any = Mbr(Chrf(), "others")
-        listed: Any = Accelerated(Chrf(), variants.load(variant), "others")  # type: ignore[arg-type]
+        exact: Any = Mbr(Chrf(), support)
+        listed: Any = Accelerated(Chrf(), method, support)
         updates = [Update(one.open(Segment("s")), pool, 1, anchors) for one in (exact, listed)]
         assert listed.extend(updates[1:]) == exact.extend(updates[:1])

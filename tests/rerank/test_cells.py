@@ -176,7 +176,7 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
     assert extend(reranker, {"a": ["1"]}) == [[Snapshot(1, 0, 1.0)]]
 
 
-@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "sample"])
+@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "lowrank:rank=0"])
 def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) -> None:
     class Picky(Vectors):
         traits = UtilityTraits(encodes_whole=True)

@@ -14,7 +14,6 @@ from tests.rerank.tables import Floats, QuickTable, Table, noisy, stand
 from quitmt.errors import RerankError, UsageError
 from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.prune import Prune
-from quitmt.rerank.shortlist import Exact, Shortlist
 
 
 def plain(utilities: Floats, confidence: str = "0.99", seed: int = 0, resamples: int = 500) -> tuple[int, list[int]]:
@@ -136,7 +135,7 @@ def test_one_far_below_the_others_is_dropped_and_nobody_else() -> None:
 @pytest.mark.parametrize("size", [9, 131])
 def test_equal_rows_tie_to_the_bit(size: int) -> None:
     # A product of matrices rounds equal rows unequally; the lowest index must win all the same.
-    for method in (Prune(), Prune(schedule=(1000,)), Shortlist(LowRank(rank=0), Exact(), size), LowRank(reduction=1)):
+    for method in (Prune(), Prune(schedule=(1000,)), LowRank(reduction=1)):
         for seed in range(5):
             table = np.random.default_rng(seed).random((size, size)) / 2
             table[size // 3 :] = table[size // 3] + 0.5

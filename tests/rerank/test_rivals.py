@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quitmt import rerank
+from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionUtility
 from quitmt.protocols import Update
 from quitmt.rerank.mbr import Mbr
@@ -84,3 +87,49 @@ def test_the_best_scores_are_those_of_samples(samples: list[str], anchors: list[
         scores.append(np.mean([table[sample, judge] for judge in judges]))
     assert found[-1].rivals is not None
     np.testing.assert_allclose(found[-1].rivals().top, sorted(scores, reverse=True)[:8], atol=1e-12)
+
+
+def advantages(texts: list[str], best: int) -> dict[str, tuple[float, float]]:
+    """By each other distinct text: mean and standard error of u(best, h) − u(it, h), candidate by candidate."""
+    utility = Chrf()
+    distinct = list(dict.fromkeys(texts))
+    arena = utility.open(Segment("1"))
+    utility.encode([(arena, distinct)])
+    matrix, _ = utility.compare(arena, range(len(distinct)), range(len(distinct)))
+    found = {}
+    for rival in distinct:
+        if rival != texts[best]:
+            support = list(range(len(texts)))
+            support.remove(best)  # one candidate of each of the two is left out
+            support.remove(texts.index(rival))
+            rows = [matrix[distinct.index(text)] for text in (texts[best], rival)]
+            d = np.array([rows[0][distinct.index(texts[i])] - rows[1][distinct.index(texts[i])] for i in support])
+            found[rival] = float(d.mean()), float(d.std(ddof=1) / np.sqrt(len(d)))
+    return found
+
+
+def best_scores(texts: list[str]) -> list[float]:
+    """The scores of all candidates, from the best one down."""
+    utility = Chrf()
+    arena = utility.open(Segment("1"))
+    utility.encode([(arena, texts)])
+    matrix, _ = utility.compare(arena, range(len(texts)), range(len(texts)))
+    return sorted(matrix.mean(axis=1).tolist(), reverse=True)
+
+
+@pytest.mark.parametrize("cuts", [[], [8, 16, 24], [12]])
+def test_rivals_are_paired_and_counted(make_pool: Callable[[int, int], list[str]], cuts: list[int]) -> None:
+    texts = [*make_pool(3, 24), *make_pool(3, 8)]
+    reranker = rerank.load("mbr:chrf")
+    state, snapshots = reranker.open(Segment("1")), []
+    for start, end in zip([0, *cuts], [*cuts, len(texts)], strict=True):
+        [found] = reranker.extend([Update(state, [Candidate(text) for text in texts[start:end]], 4)])
+        assert isinstance(found, list)
+        snapshots += found
+    for snapshot in [*snapshots, snapshots[1]]:  # also an earlier one again
+        assert snapshot.rivals is not None
+        rivals = snapshot.rivals()
+        expected = advantages(texts[: snapshot.size], snapshot.best)
+        np.testing.assert_allclose(rivals.mean, [mean for mean, _ in expected.values()], atol=1e-12)
+        np.testing.assert_allclose(rivals.error, [error for _, error in expected.values()], atol=1e-9)
+        np.testing.assert_allclose(rivals.top, best_scores(texts[: snapshot.size])[:8], atol=1e-12)

@@ -97,7 +97,7 @@ def test_utilities_add_up(fake: None) -> None:
 def test_a_sum_of_utilities_goes_with_faster_kinds_and_filters() -> None:
     texts = "o gato dormiu", "o gato comeu", "um gato dormiu", "a casa"
     expected = best(rerank.load("mbr:2*chrf+0.5*bleu"), *texts)
-    assert best(rerank.load("mbr:2*chrf+0.5*bleu", variant="sample:reduction=1"), *texts).score == pytest.approx(
+    assert best(rerank.load("mbr:2*chrf+0.5*bleu", variant="lowrank:reduction=1"), *texts).score == pytest.approx(
         expected.score
     )
     assert best(rerank.load("mbr:2*chrf+0.5*bleu", filter="qe:recorded:q"), *texts) == expected

@@ -21,19 +21,12 @@ PRUNE = "prune,c:0.99,b:500,seed:0"
         ("prune:schedule=4/10", "prune,c:0.99,b:500,r:4/10,seed:0"),
         ("lowrank", LOW),
         ("lowrank:reduction=16,rank=5,penalty=0.5,tolerance=0.01", "lowrank,rank:5,l:0.5,tol:0.01,1/16,seed:0"),
-        ("lowrank:top=7", f"{LOW},top:7,exact"),
-        ("lowrank+exact", f"{LOW},top:20,exact"),
-        ("lowrank:top=9+prune:seed=2", f"{LOW},top:9,prune,c:0.99,b:500,seed:2"),
-        ("sample", "sample,1/8,seed:0"),
         ("lowrank:rank=0", "sample,1/8,seed:0"),
-        ("sample:reduction=4,seed=1+prune", f"sample,1/4,seed:1,top:20,{PRUNE}"),
         ("centroid", "centroid,k:64,i:10,seed:0"),
         ("centroid:centroids=8,iterations=3,weighted=yes", "centroid,k:8,i:3,weighted,seed:0"),
-        ("centroid:weighted=no+prune", f"centroid,k:64,i:10,seed:0,top:20,{PRUNE}"),
         ("aggregate", "aggregate,top:20,exact"),
         ("aggregate:top=5", "aggregate,top:5,exact"),
         ("aggregate:top=0", "aggregate"),
-        ("aggregate+prune", f"aggregate,top:20,{PRUNE}"),
     ],
 )
 def test_what_they_mean(spec: str, signature: str) -> None:
@@ -48,7 +41,7 @@ def test_exact_has_a_reranker_of_its_own() -> None:
 
 
 def test_every_kind_that_is_listed_can_be_had() -> None:
-    for usage in variants.listed().keys() - variants.COMBINED.keys() - {"exact"}:
+    for usage in variants.listed().keys() - {"exact"}:
         name, _, _ = usage.partition(":")
         method, as_listed = variants.load(name), variants.load(usage)
         assert method and as_listed and method.signature == as_listed.signature  # the help has the true defaults
@@ -57,7 +50,7 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, model, prune, sample)"),
+        ("", "unknown kind of MBR '' (there is aggregate, centroid, exact, lowrank, prune)"),
         ("nonsense", "unknown kind of MBR 'nonsense' (there is aggregate"),
         ("prun", "unknown kind of MBR 'prun' (did you mean 'prune'?)"),
         ("prune:confidnce=0.9", "unknown option of prune MBR 'confidnce' (did you mean 'confidence'?)"),
@@ -73,16 +66,11 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ("prune:resamples=0", "pruning needs at least 1 resample, not 0"),
         ("prune:seed=-1", "a seed must be 0 or more, not -1"),
         ("prune:,", "unknown option of prune MBR ''"),
-        ("prune+exact", "pruning gives no short list, as 'prune+exact' would have it (turn them round)"),
-        ("exact+prune", "exact MBR needs no second method, as 'exact+prune' would have it"),
         ("exact:seed=1", "exact MBR has no options, such as 'seed=1'"),
-        ("lowrank+exact:seed=1", "exact MBR has no options"),
-        ("lowrank+", "unknown kind of MBR ''"),
-        ("lowrank+sample", "'sample' in 'lowrank+sample' does not decide among few (exact or prune can)"),
-        ("lowrank+prune+exact", "unknown kind of MBR 'prune+exact'"),
-        ("sample:rank=3", "unknown option of sample MBR 'rank'"),
         ("centroid:weighted=maybe", "'weighted=maybe' is not a setting of centroid MBR (weighted is yes or no"),
-        ("aggregate:top=0+prune", "a short list must have at least 1 candidate, not 0"),
+        ("lowrank+prune", "unknown kind of MBR 'lowrank+prune'"),
+        ("lowrank:top=5", "unknown option of lowrank MBR 'top'"),
+        ("aggregate:top=-1", "top must be 0 or more candidates, not -1"),
     ],
 )
 def test_what_means_nothing(spec: str, message: str) -> None:

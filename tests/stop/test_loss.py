@@ -84,13 +84,21 @@ def test_looks_become_rarer(step: int, minimum: int, often: int, budget: int) ->
 
 
 def test_a_look_at_every_step() -> None:
-    rule = stop.load("race:minimum=16,looks=64", k=8, n=64)
+    rule = stop.load("loss:minimum=16,looks=64", k=8, n=64)
     assert isinstance(rule, stop.Threshold)
     assert list(rule.sizes()) == [16, 24, 32, 40, 48, 56, 64]
 
 
 def test_another_threshold() -> None:
-    rule = stop.load("race:z=3,minimum=24", k=4, n=128)
+    rule = stop.load("loss:new=0.2,minimum=24", k=4, n=128)
     assert isinstance(rule, stop.Threshold)
-    assert rule.at(0.5) == stop.load("race:z=3,minimum=24,epsilon=0.5", k=4, n=128)
+    assert rule.at(0.5) == stop.load("loss:new=0.2,minimum=24,most=0.5", k=4, n=128)
     assert rule.at(0.5).threshold == 0.5
+
+
+def test_headroom_gives_up_early_where_little_is_left() -> None:
+    watch = stop.load("headroom:share=0.01,minimum=16", k=8, n=64).open()
+    assert watch.observe(Snapshot(8, 0, 0.99)) is None
+    assert watch.observe(Snapshot(16, 0, 0.9)) is StopReason.DECIDED
+    assert watch.observe(Snapshot(16, 0, 0.8)) is None
+    assert watch.observe(Snapshot(64, 0, 0.1)) is StopReason.BUDGET

@@ -1,4 +1,4 @@
-"""Rules of others, which look at all scores: their formulas against plain computations, and what they go with."""
+"""Rules that look at all scores: their formulas against plain computations, and the rerankers that they fit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.protocols import RerankerTraits, Update
-from quitmt.stop.beacon import COSTS, HEIGHTS, indices, posterior
 from quitmt.stop.consistency import doubt, leading
-from quitmt.stop.pandora import expected_gain
 from quitmt.stop.window import advantage
 from quitmt.types import Candidate, Outcome, RecordedPool, Segment, Snapshot, StopReason
 
@@ -96,66 +94,6 @@ def test_a_vote_stops_as_soon_as_it_is_decided() -> None:
     assert ran("121211111111", vote, "consistency").size == 10  # 8 against 2 is the first with less
     assert ran("1212121212", vote, "consistency").stop is StopReason.BUDGET
     assert ran("1111111111", vote, "consistency:doubt=0.001").size == 9
-
-
-def test_pandora_expects_the_gain_of_one_more() -> None:
-    rng = np.random.default_rng(0)
-    rewards = 0.2 + rng.exponential(0.1, 999)
-    rewards /= rewards.max()
-    median = np.median(rewards)
-    mean = rewards[rewards >= median].mean() - median
-    most = median + np.log(512 / 5) * mean
-    more = median - mean * np.log((np.arange(200_000) + 0.5) / 200_000)  # quantiles of an exponential
-    expected = np.maximum(more / (more + most) - 1 / (1 + most), 0).mean()
-    assert expected_gain(rewards, 512, 0.0) == pytest.approx(expected, rel=0.005)
-    assert expected_gain(rewards, 512, 0.05) > expected_gain(rewards, 512, 0.0)
-
-
-def test_pandora_does_not_overflow_and_knows_no_zero_point() -> None:
-    rule: Any = stop.load("pandora")
-    scores = np.random.default_rng(1).normal(0, 1, 64)
-    signals = [
-        rule.signal(Snapshot(64, 0, float((scores + shift).max()), scores=lambda shift=shift: scores + shift))
-        for shift in (0.0, 5.0, 5000.0)
-    ]
-    assert signals[0] > 0 and signals == pytest.approx([signals[0]] * 3)
-
-
-def test_beacon_learns_mean_and_spread() -> None:
-    scores = np.random.default_rng(2).normal(0.5, 0.1, 40)
-    mean, spread = posterior(scores, -np.inf)
-    assert mean == pytest.approx(scores.mean())
-    assert spread == pytest.approx(scores.std(ddof=1) * np.sqrt(1 + 1 / 40))
-    broken = np.concatenate((scores, [-20.0]))
-    assert posterior(broken, -2.326)[1] < 0.11 < 1 < posterior(broken, -np.inf)[1]
-
-
-def test_the_index_of_the_last_draw_is_its_expected_gain() -> None:
-    draws = np.random.default_rng(3).standard_t(18, 400_000)
-    found = np.exp(indices(20)[19])
-    for height in (0.5, 1.0, 2.0):
-        expected = np.maximum(draws - height, 0).mean()
-        assert np.interp(height, HEIGHTS, found) == pytest.approx(expected, rel=0.06)
-
-
-def test_the_index_is_worth_more_with_more_to_come() -> None:
-    """And never less than one more draw; a higher best score leaves less to gain."""
-    short, long = indices(24), indices(96)
-    assert (long[20] >= short[20] - 1e-9).all() and (long[20] > short[20] + 0.1).any()
-    reached = short[20] > np.log(COSTS[0])
-    assert (np.diff(short[20][reached]) < 0).all()
-
-
-def test_beacon_stops_where_one_more_costs_more_than_it_brings() -> None:
-    scores = np.random.default_rng(4).normal(0.5, 0.1, 32)
-    lucky = np.concatenate((scores[:-1], [1.2]))
-    for cost in (0.03, 0.001):
-        watch = [stop.load(f"beacon:cost={cost}", n=64).open().observe(seen(one)) for one in (scores, lucky)]
-        assert watch == ([StopReason.DECIDED, StopReason.DECIDED] if cost == 0.03 else [None, StopReason.DECIDED])
-
-
-def seen(scores: Any) -> Snapshot:
-    return Snapshot(len(scores), int(scores.argmax()), float(scores.max()), scores=lambda: scores)
 
 
 class Shares:

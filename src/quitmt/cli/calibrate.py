@@ -99,7 +99,7 @@ def add_parser(commands: Any) -> None:
         "--rule",
         action="append",
         metavar="NAME",
-        help="loss, race, headroom or fixed, with settings or without; may be repeated "
+        help="loss, headroom or fixed, with settings or without; may be repeated "
         "(loss and fixed with mbr, headroom and fixed with qe)",
     )
     guarantees.add(parser)

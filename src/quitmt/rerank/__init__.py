@@ -79,8 +79,6 @@ class Reranking:
             return None
         if self.metric.support is not None:
             return self.metric.support
-        if self.variant.partition(":")[0] == "model":  # without itself, a sample would lack its own probability
-            return "all"
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
     @cached_property

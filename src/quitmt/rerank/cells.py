@@ -41,8 +41,6 @@ class Cells(Generic[Arena]):
         """Number → the index of the candidate that it came with."""
         self.sampled: list[int] = []
         """Number → the index of its first sample, or ``NEVER``."""
-        self.samples: dict[int, Candidate] = {}
-        """Number → the first sample with that text."""
         self.order: list[int] = []
         """Candidate index → number."""
         self.anchors: list[int] = []
@@ -73,7 +71,6 @@ class Cells(Generic[Arena]):
         for index, candidate in enumerate(candidates, start=len(self.order)):
             number = self._numbered(candidate.text, index)
             self.sampled[number] = min(self.sampled[number], index)
-            self.samples.setdefault(number, candidate)
             self.order.append(number)
 
     def _numbered(self, text: str, index: int) -> int:

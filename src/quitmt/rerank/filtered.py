@@ -35,7 +35,7 @@ from quitmt.protocols import (
 )
 from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Pairs, compare_new
-from quitmt.rerank.quality import Quality, Scored
+from quitmt.rerank.qe import Quality, Scored
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 

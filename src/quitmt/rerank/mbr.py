@@ -23,8 +23,7 @@ from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTrai
 from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
-from quitmt.rerank.rivals import rivals, sample_scores
-from quitmt.rerank.sums import add_up, leader, walk
+from quitmt.rerank.sums import add_up, leader, rivals, sample_scores, walk
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]

@@ -52,10 +52,7 @@ class Prune:
         """Any utility will do."""
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
-        return self.among(cells, size, np.arange(len(cells.counts(size))))
-
-    def among(self, cells: Cells[Any], size: int, rows: Any) -> Floats:
-        """The same with only some of the texts as hypotheses."""
+        rows = np.arange(len(cells.counts(size)))
         order = cells.precedence(size)
         for seen in [*self._prefixes(size, 2 if cells.others else 1), size]:
             utilities = cells.over(rows, seen)

@@ -50,21 +50,8 @@ RULES = Names(
             "with exact mbr: stop when no more than this much of the score is expected to be lost, on average",
             "quitmt.stop.loss:Loss",
         ),
-        "race": _entry(
-            "with exact mbr: stop when no candidate can be better than the best one by more than epsilon",
-            "quitmt.stop.race:Race",
-        ),
         "headroom": _entry(
             "with qe: stop when (top - best score) / candidates is at most share", "quitmt.stop.headroom:Headroom"
-        ),
-        "pandora": _entry(
-            "a rival: stop when one more is expected to add less than it costs to the chance of having the best one "
-            "(UCB Pandora's box)",
-            "quitmt.stop.pandora:Pandora",
-        ),
-        "beacon": _entry(
-            "a rival: stop when one more is expected to add less than it costs to the score (BEACON)",
-            "quitmt.stop.beacon:Beacon",
         ),
         "consistency": _entry(
             "with mbr:vote: stop when the leading answer will hardly lose (Adaptive-Consistency)",
@@ -74,8 +61,8 @@ RULES = Names(
     group="quitmt.rules",
     plug_in=_plug_in,
 )
-THRESHOLDS = ("loss", "race", "headroom", "pandora", "beacon", "consistency")
-"""The rules with a threshold."""
+THRESHOLDS = ("loss", "headroom", "consistency")
+"""Rules with a threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +103,9 @@ class NamedRule:
         """Make the rule; settings that are None are as the rule has them."""
         if self.is_made:
             return checked(self.part, self.spec)
-        if self.spec.startswith("fixed:") and self.options["budget"] > (n or DEFAULTS["budget"]):
+        if self.spec.startswith("fixed:") and self.options["budget"] > (n or BUDGET):
             hint = f"raise it with {setting('stop.n', self.options['budget'])}"
-            raise UsageError(
-                f"{self.spec!r} is more than the budget of {n or DEFAULTS['budget']} candidates", hint=hint
-            )
+            raise UsageError(f"{self.spec!r} is more than the budget of {n or BUDGET} candidates", hint=hint)
         shared = dict(zip(SHARED, (k, n, w, alpha, single), strict=True))
         settings = {
             name: self.default(name) if shared[name] is None else shared[name]

@@ -53,8 +53,8 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
     [
         ("mbr:chrf", "loss:most=0.01,minimum=6"),
         ("mbr:chrf", "loss:most=0.03"),
-        ("mbr:chrf", "race:epsilon=0.05,minimum=8"),
-        ("mbr:chrf", "race:z=1,epsilon=0.02"),
+        ("mbr:chrf", "loss:most=0.05,new=0.2,minimum=8"),
+        ("mbr:chrf", "loss:scale=1,most=0.02"),
         ("qe:recorded:q", "headroom:share=0.02,minimum=4"),
         ("qe:recorded:q", "headroom:share=0.05,top=2"),
     ],
@@ -63,7 +63,7 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
 def test_a_replay_is_the_run(
     reranker: str, rule: str, step: int, budget: int, pools: list[RecordedPool], tmp_path: Path
 ) -> None:
-    study = study_of(budget, step, [rule], beyond=["loss", "race", "headroom"])
+    study = study_of(budget, step, [rule], beyond=["loss", "headroom"])
     own = [FullPool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
     one = compute(
         reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=beyond.observed(study), step=step, budget=budget
@@ -82,8 +82,10 @@ def test_a_replay_is_the_run(
 
 
 def test_rules_that_see_the_same_are_observed_once() -> None:
-    study = study_of(64, 8, ["loss:most=0.01", "race:z=1,epsilon=0.5", "headroom"], beyond=["loss", "race:z=1", "race"])
-    assert beyond.observed(study) == ("loss", "race:z=1", "race", "headroom")
+    study = study_of(
+        64, 8, ["loss:most=0.01", "loss:new=0.2,most=0.5", "headroom"], beyond=["loss", "loss:new=0.2", "loss:scale=1"]
+    )
+    assert beyond.observed(study) == ("loss", "loss:new=0.2", "loss:scale=1", "headroom")
     assert beyond.observed(study_of(64, 8, [], beyond=[])) == ()
 
 
@@ -96,7 +98,11 @@ def test_only_what_was_observed_is_replayed(pools: list[RecordedPool], tmp_path:
 @pytest.mark.parametrize(
     ("section", "rules", "message"),
     [
-        ("rules", {"beyond": ["quit"]}, r"\[rules\], beyond: 'quit' is no rule with a threshold \(there is loss, race"),
+        (
+            "rules",
+            {"beyond": ["quit"]},
+            r"\[rules\], beyond: 'quit' is no rule with a threshold \(there is loss, headroom",
+        ),
         (
             "rules",
             {"beyond": ["loss:most=1"]},

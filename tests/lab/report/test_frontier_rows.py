@@ -18,7 +18,11 @@ from quitmt.lab.results import Results
 from tests.lab.studies import Bars, recorded_study
 
 HEADINGS = {"chrfpp": "chrF++"}
-RULES = {"beyond": ["loss:minimum=4", "race:minimum=4", "headroom:minimum=4"], "costs": [8, 12, 24, 400], "splits": 20}
+RULES = {
+    "beyond": ["loss:minimum=4", "loss:new=0.2,minimum=4", "headroom:minimum=4"],
+    "costs": [8, 12, 24, 400],
+    "splits": 20,
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,7 @@ def found(results: Results) -> Frontier:
 
 def test_every_rule_has_a_line_where_it_fits(found: Frontier) -> None:
     assert {spec: [line.rule for line in lines] for spec, lines in found.lines.items()} == {
-        "mbr:chrf": ["Fixed N", "loss:minimum=4", "race:minimum=4"],
+        "mbr:chrf": ["Fixed N", "loss:minimum=4", "loss:new=0.2,minimum=4"],
         "qe:recorded:q": ["Fixed N", "headroom:minimum=4"],
     }
 
@@ -82,7 +86,7 @@ def test_tables_in_all_formats(found: Frontier) -> None:
     assert len(against.rows) == len(found.quits) == 10
     points = frontier_tables.curves(found, HEADINGS)
     assert {str(row[1].value) for row in points.rows} == {
-        "Fixed N", "loss:minimum=4", "race:minimum=4", "headroom:minimum=4",
+        "Fixed N", "loss:minimum=4", "loss:new=0.2,minimum=4", "headroom:minimum=4",
     }  # fmt: skip
     for table in (cost, against, points):
         for form in (markdown, latex, csv):

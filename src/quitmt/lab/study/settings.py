@@ -110,7 +110,7 @@ class RuleSettings:
     alphas: tuple[float, ...] = ALPHAS
     alpha_windows: tuple[int, ...] = (4, 8, 16)
     steps: tuple[int, ...] = (4, 8, 16)
-    beyond: tuple[str, ...] = ("loss", "race", "headroom")
+    beyond: tuple[str, ...] = ("loss", "headroom")
     """Rules with a threshold, without it: all thresholds are tried, with the rerankers that a rule fits."""
     costs: tuple[int, ...] = (64, 100, 150, 200, 250)
     """Mean candidates a segment at which they are compared with a fixed size."""

@@ -65,7 +65,7 @@ name = "embedded:en-pt"              # any of `quitmt models`
 # alphas = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]    # with each of alpha_windows
 # alpha_windows = [4, 8, 16]
 # steps = [4, 8, 16]                 # other k, with each of alpha_windows
-# beyond = ["loss", "race", "headroom"]      # rules with a threshold, at every threshold; [] for none
+# beyond = ["loss", "headroom"]      # rules with a threshold, at every threshold; [] for none
 # costs = [64, 100, 150, 200, 250]   # mean candidates a segment at which those are compared with a fixed number
 # splits = 200                       # random halves: thresholds are chosen on one half and judged on the other
 
