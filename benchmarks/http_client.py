@@ -24,8 +24,8 @@ import openai
 from tests.servers.fake_openai import Faults, fake_server_process
 
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.client import Client
+from quitmt.generate.remote.transport import Address
 from quitmt.sampling import Sampling
 from quitmt.types import Request, Segment
 

@@ -1,8 +1,9 @@
-"""What flows through quitmt: segments in, candidates between, outcomes out.
+"""The data that flows through quitmt: segments, candidates, outcomes.
 
-All are frozen and slotted. A segment's candidates are samples and, perhaps, anchors: candidates that are not samples,
-such as greedy decoding's, and that judge nobody. A sample's index counts from 0 within its segment, an anchor's from -1
-downwards; sizes count samples. References are not here on purpose: only evaluation may see them.
+All classes are frozen and slotted. A segment's candidates are samples and, optionally, anchors: candidates that were
+not sampled, such as the greedy translation, and that are never used as pseudo-references. Sample indices count from 0
+within a segment, anchor indices from -1 downwards; sizes count samples. References are deliberately not here: only
+evaluation may see them.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ class Segment:
     id: str
     source: str = ""
     context: str = ""
-    """The sentences before it, for generators that can use them."""
+    """The preceding sentences, for generators that can use them."""
     anchors: tuple[str, ...] = ()
-    """Translations that the user has already: a system's output, a match of a translation memory, a draft."""
+    """Translations that the user already has: another system's output, a translation-memory match, a draft."""
     support: tuple[str, ...] = ()
-    """Texts that judge its candidates in place of the samples, and are none themselves: MBR with support "given"."""
+    """Pseudo-references to use instead of the samples: MBR with support "given"."""
     seed: int | None = None
-    """In place of the run's, for generators whose traits say that they take it."""
+    """Overrides the run's seed, for generators with the trait ``takes_seeds``."""
     owner: str = ""
-    """Whose it is, where several share an engine: ids are unique among the segments of one owner."""
+    """The caller, where several share an engine: ids are unique per owner."""
 
     @property
     def key(self) -> str:
-        """Tells it from all others in flight: its id, where nobody shares the engine."""
+        """Identifies the segment among all in flight: its id, preceded by its owner if it has one."""
         return f"{self.owner}\0{self.id}" if self.owner else self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One translation, with what its generator knows of it.
+    """One translation and what its generator reports about it.
 
-    ``log_probability`` is log P(text | source) under the model itself (temperature 1, nothing cut off), whatever the
+    ``log_probability`` is log P(text | source) under the unmodified model (temperature 1, no cut-offs), whatever the
     sampling settings were.
     """
 
@@ -53,31 +54,30 @@ class Candidate:
     log_probability: float | None = None
     tokens: int | None = None
     scores: Mapping[str, float] | None = None
-    """Recorded scores that came with a pool, by name."""
+    """Scores recorded in a pool, by name."""
     origin: str = ""
-    """Of an anchor: where it comes from, such as ``greedy``, ``beam:4`` or ``given``. Empty for a sample."""
+    """How an anchor was made: ``greedy``, ``beam:4``, ``given``, …. Empty for a sample."""
 
 
 GIVEN = "given"
-"""The origin of an anchor that is the user's own."""
+"""The origin of anchors that the user supplied."""
 
 
 def tokens_of(candidates: Iterable[Candidate]) -> int | None:
-    """Of all of them, generated now or recorded; None unless each has a number."""
+    """Total tokens of some candidates, generated or recorded; None if any candidate's count is unknown."""
     counts = [(one.scores or {}).get("tokens") if one.tokens is None else one.tokens for one in candidates]
     return None if any(count is None for count in counts) else int(sum(count for count in counts if count is not None))
 
 
 def at(index: int, anchors: Sequence[Candidate], candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate that an index means: of a sample from 0 upwards, of an anchor from -1 downwards."""
+    """The candidate with an index: samples count from 0 upwards, anchors from -1 downwards."""
     return candidates[index] if index >= 0 else anchors[-1 - index]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. A request that starts
-    at 0 includes the segment's anchors, if the generator makes any, unless ``anchors`` is false. It may include
-    nothing else: then ``stop`` is 0."""
+    """A request for candidates ``start`` to ``stop`` (exclusive) of a segment's endless sequence. If it starts at 0, it
+    also asks for the segment's anchors, unless ``anchors`` is false; with ``stop`` 0 it asks for the anchors only."""
 
     segment: Segment
     start: int
@@ -89,9 +89,9 @@ class Request:
 class Draw:
     """Candidates that arrived: ``candidates[i]`` has index ``start + i``.
 
-    ``ended`` says that the segment has no candidates after these (a recorded pool is finite); ``error`` that it cannot
-    be drawn at all. ``seconds`` is this draw's share of the generator's time. ``anchors`` are all of the segment's, in
-    one of its draws; None in the others.
+    ``ended`` means that the segment has no further candidates (a recorded pool is finite), ``error`` that none can be
+    drawn. ``seconds`` is this draw's share of the generator's time. One draw per segment carries all its ``anchors``;
+    in the others it is None.
     """
 
     segment: Segment
@@ -105,34 +105,34 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """How the best candidate stands against each other distinct one, over the support they share."""
+    """Compares the best candidate with each other distinct one, over the pseudo-references that both share."""
 
     mean: npt.NDArray[np.float64]
-    """The mean advantage of the best one; negative where the other is ahead without the two themselves."""
+    """The best candidate's mean advantage. Negative where the rival leads once both are removed from the support."""
     error: npt.NDArray[np.float64]
-    """Its standard error."""
+    """The standard error of the mean."""
     top: npt.NDArray[np.float64]
-    """The scores of the best few candidates, from the best one down; identical candidates each count."""
+    """The highest scores in descending order; duplicates count separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Where a reranker stands after a step: all that a stopping rule sees of a segment."""
+    """The reranker's result after a step: all that a stopping rule sees of a segment."""
 
     size: int
-    """Samples so far."""
+    """Number of samples so far."""
     best: int
-    """The index of the best candidate, from 0; -1, -2, … are the first anchor, the second, …"""
+    """Index of the best candidate: from 0 for samples, from -1 downwards for anchors."""
     score: float
-    """Its score: higher is better, on the reranker's scale."""
+    """The best candidate's score, on the reranker's scale; higher is better."""
     rivals: Callable[[], Rivals] | None = field(default=None, compare=False, repr=False)
-    """For rules that race candidates: computed when it is called, by rerankers that can."""
+    """Computes the comparison with the rivals; None if the reranker can't."""
     scores: Callable[[], npt.NDArray[np.float64]] | None = field(default=None, compare=False, repr=False)
-    """Of the samples so far, in their order and on this very pool: computed when called, by rerankers that can."""
+    """Computes the scores of the samples so far, in order, within this pool; None if the reranker can't."""
 
     @property
     def mean(self) -> float | None:
-        """The mean score of the samples, by rerankers that can tell."""
+        """The mean score of the samples; None if the reranker doesn't give scores."""
         return None if self.scores is None else float(self.scores().mean())
 
 
@@ -140,22 +140,22 @@ class StopReason(StrEnum):
     """Why a segment stopped."""
 
     STABLE = "stable"
-    """The rule found that the best score had stopped moving."""
+    """The best score stopped changing."""
     DECIDED = "decided"
-    """The rule found that no more than it allows can be lost by stopping."""
+    """Stopping loses no more than the rule allows."""
     BUDGET = "budget"
     """The rule's budget of candidates was used up."""
     EXHAUSTED = "exhausted"
     """The generator had no more candidates: a recorded pool ended."""
     DEADLINE = "deadline"
-    """Its time was up; the translation is the best one until then."""
+    """The time was up; the translation is the best one found by then."""
     FAILED = "failed"
     """Generating or scoring failed; the outcome's ``error`` says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where the time of one segment went."""
+    """Time spent on one segment."""
 
     generate: float = 0.0
     rerank: float = 0.0
@@ -166,30 +166,30 @@ class Effort:
     """What MBR computed for one segment."""
 
     evaluations: int
-    """Utilities of a hypothesis and a reference."""
+    """Utilities computed (one hypothesis, one pseudo-reference each)."""
     possible: int
-    """Those of all candidates with all, n²."""
+    """Utilities of all pairs of candidates: n²."""
     encoded: int
-    """Texts that went through the encoder; identical candidates are one."""
+    """Texts that went through the encoder; duplicates count once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A distinct candidate of a segment with its score, as it stands in n-best lists."""
+    """A distinct candidate with its score: an entry of an n-best list."""
 
     index: int
     text: str
     score: float
     count: int = 1
-    """How many of the samples have this text; 0 for an anchor that did not come up as a sample."""
+    """Number of samples with this text; 0 for an anchor that was not sampled too."""
     log_probability: float | None = None
     origin: str = ""
-    """Of the anchor with this text, if there is one, whether it came up as a sample too or not."""
+    """The origin of the anchor with this text, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one segment. A failed one keeps the best translation known when it failed, if there was any."""
+    """The result for one segment. A failed segment keeps the best translation known when it failed, if any."""
 
     id: str
     source: str
@@ -199,61 +199,62 @@ class Outcome:
     size: int
     stop: StopReason
     trajectory: tuple[float, ...]
-    """R_1, R_2, …: the best score after each step."""
+    """The best score after each step: R_1, R_2, …"""
     seconds: Seconds = field(default_factory=Seconds)
     signature: str = ""
     error: str | None = None
     effort: Effort | None = None
-    """Of rerankers that can tell."""
+    """None if the reranker doesn't count it."""
     budget: int | None = None
-    """How many candidates it might have used: the rule's budget, or fewer where its pool has fewer. None for a segment
-    that was never begun."""
+    """Maximum candidates it could have used: the rule's budget, or the size of a smaller recorded pool. None if the
+    segment was never started."""
     recipe: Mapping[str, Any] | None = None
-    """What it was made by (``quitmt.plan.Recipe``), as far as results depend on it."""
+    """The settings that affect results (see ``quitmt.plan.Recipe``)."""
     warnings: tuple[str, ...] = ()
-    """What the translation may have lost, as in ``quitmt.warnings``: "several sentences", "much shorter", …"""
+    """Signs of lost text, as in ``quitmt.warnings``: "several sentences", "much shorter", …"""
     origin: str = ""
-    """Where the translation comes from, if it is an anchor: ``greedy``, ``beam:4``, ``given``."""
+    """How the translation was made, if it is an anchor: ``greedy``, ``beam:4``, ``given``."""
     anchors: int = 0
-    """How many anchors its generator made for it, besides the ``size`` samples."""
+    """Number of anchors that the generator made, in addition to the ``size`` samples."""
     nbest: tuple[Ranked, ...] = ()
-    """The best distinct candidates, the best first, if they were asked for: the translation is the first of them."""
+    """The best distinct candidates in descending order, if requested; the first is the translation."""
     signals: tuple[float, ...] = ()
-    """What the rule saw at its looks, in a run that is paced: later segments depend on it."""
+    """The rule's signals at each look in a paced run; later segments depend on them."""
     tokens: int | None = None
-    """Of all candidates that were generated for it, in a run that is paced and where each has a number of tokens."""
+    """Total tokens generated for the segment in a paced run; None if any candidate's count is unknown."""
 
     @property
     def cost(self) -> int:
-        """Candidates that were generated for it."""
+        """Number of candidates generated for the segment."""
         return self.size + self.anchors
 
     @property
     def text(self) -> str:
-        """The chosen candidate, by a name that fits other tasks than translation too."""
+        """The chosen candidate, under a name that also fits tasks other than translation."""
         return self.translation
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A segment that stopped: its outcome, and the candidates that were used for it."""
+    """A segment that stopped, with its outcome and the candidates it used."""
 
     segment: Segment
     outcome: Outcome
     candidates: Sequence[Candidate]
     anchors: Sequence[Candidate] = ()
     ranked: Sequence[Ranked] = ()
-    """Each distinct candidate, the best first, if that was asked for and the reranker can tell."""
+    """The distinct candidates in descending order, if requested and the reranker can rank them."""
     fault: str | None = None
-    """If code of others made it fail: the same for the same mistake (``QuitmtError.fault``)."""
+    """Identifies the mistake in user code that made the segment fail (``QuitmtError.fault``), so that repeats are
+    reported once."""
     late: bool = False
-    """Whether it failed because its time was up (``NotInTime``), and not by a mistake."""
+    """Whether the segment failed because its time was up (``NotInTime``)."""
 
     @classmethod
     def without_candidates(
         cls, segment: Segment, stop: StopReason, signature: str, error: QuitmtError | None = None
     ) -> Finished:
-        """One that needed none, or that was never begun."""
+        """A segment that needed no candidates, or that was never started."""
         told = None if error is None else str(error)
         outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=told)
         fault = None if error is None else error.fault
@@ -262,27 +263,27 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A segment with the first of its candidates, which an earlier run drew: they need not be asked for again."""
+    """A segment with the candidates that an earlier run already drew for it, so that they aren't requested again."""
 
     segment: Segment
     candidates: Sequence[Candidate]
     anchors: Sequence[Candidate] | None = None
-    """None if they had not arrived."""
+    """None if they had not arrived yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedPool:
-    """A segment with the candidates that were sampled for it, in sampling order."""
+    """A segment with its recorded candidates, in sampling order."""
 
     segment: Segment
     candidates: tuple[Candidate, ...]
     generator: str = ""
-    """The signature of what sampled it, if that is known."""
+    """Signature of the generator, if known."""
     anchors: tuple[Candidate, ...] = ()
     stop: str = ""
-    """Why it has no more candidates, if that is known: a ``StopReason`` of the run that kept it."""
+    """Why recording ended, if known: the ``StopReason`` of the run that kept the pool."""
 
     @property
     def stopped_early(self) -> bool:
-        """Whether there might have been more candidates, of which it tells nothing."""
+        """Whether the run stopped before its budget, so that further candidates are unknown."""
         return self.stop not in ("", StopReason.BUDGET, StopReason.EXHAUSTED)

@@ -150,7 +150,7 @@ def test_a_search_is_made_once_and_kept_until_it_is_released(tiny, decoded, monk
 
     first, made = find(SEGMENTS[0])
     assert made and find(SEGMENTS[0]) == (first, False)
-    search.release(SEGMENTS[0])
+    search.forget(SEGMENTS[0])
     assert find(SEGMENTS[0]) == (first, True)
     monkeypatch.setattr(module, "SEARCHES_KEPT", 1)
     assert find(SEGMENTS[1])[1] and not find(SEGMENTS[1])[1]
@@ -161,7 +161,8 @@ def test_what_nobody_waits_for_is_not_searched(tiny, decoded):
     search, twin = BeamSearch(tiny, 3), Segment(SEGMENTS[1].id, SEGMENTS[1].source)
     keep, drop, other = (search.admit(Request(segment, 0, 3)) for segment in (SEGMENTS[0], SEGMENTS[1], twin))
     search.step()
-    assert search.release(SEGMENTS[1]) == [drop]
+    search.abort([drop])
+    search.forget(SEGMENTS[1])
     search.step()
     assert decoded == [2, 6], "the twin goes on"
     search.abort([other])
@@ -186,11 +187,11 @@ def test_a_source_is_encoded_once_for_all_who_decode_it(tiny, monkeypatch):
     monkeypatch.setattr(tiny.network, "encode", lambda sentences: runs.append(1) or encode(sentences))
     sampler, search = Sampler(tiny, Sampling(1.0), shared), BeamSearch(tiny, 2, shared)
     for count in (1, 2):
-        sampler.admit(Request(SEGMENTS[0], 0, 2))
-        search.admit(Request(SEGMENTS[0], 0, 2))
+        asked = [decoder.admit(Request(SEGMENTS[0], 0, 2)) for decoder in (sampler, search)]
         assert len(runs) == count
-        sampler.release(SEGMENTS[0])
-        search.release(SEGMENTS[0])
+        for decoder, number in zip((sampler, search), asked, strict=True):
+            decoder.abort([number])
+            decoder.forget(SEGMENTS[0])
 
 
 def test_seconds_are_shared_among_segments(tiny):

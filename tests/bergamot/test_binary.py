@@ -66,7 +66,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
         (("a_W", 0x4101, (2, 2), bytes(16)), "the multiplier of a_W is 0.0"),
         (("a_W", 0x4101, (2, 2), bytes(4) + struct.pack("<f", float("nan"))), "the multiplier of a_W is nan"),
         (("a_W", FLOAT32, (1,) * 9, bytes(4)), "a header makes no sense"),
-        (("special:model.yml", 0x101, (4,), b"a: ["), "it is not YAML"),
+        (("special:model.yml", 0x101, (4,), b"a: ["), "is not plain YAML"),
         (("special:model.yml", 0x101, (4,), b"text"), "is not a mapping"),
         (("a_b", FLOAT32, (1, 1), bytes(4)), "has no special:model.yml"),
     ],

@@ -151,13 +151,14 @@ def test_releasing_a_segment_aborts_its_asks_and_forgets_its_prefixes(embedded):
     sampler = Sampler(embedded, Sampling(1.2))
     keep, drop = sampler.admit(Request(SEGMENTS[0], 0, 8)), sampler.admit(Request(SEGMENTS[1], 0, 8))
     sampler.step()
-    assert sampler.release(SEGMENTS[1]) == [drop]
+    sampler.abort([drop])
+    sampler.forget(SEGMENTS[1])
     done = {}
     while sampler.busy:
         done |= dict(sampler.step())
     alone = Sampler(embedded, Sampling(1.2))
     assert list(done) == [keep] and [done[keep].candidates] == run(alone, Request(SEGMENTS[0], 0, 8))
-    alone.release(SEGMENTS[0])
+    alone.forget(SEGMENTS[0])
     rows = alone.tally.rows
     assert run(alone, Request(SEGMENTS[0], 0, 8)) == [done[keep].candidates]
     assert alone.tally.rows == 2 * rows

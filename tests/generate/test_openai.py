@@ -20,8 +20,8 @@ from quitmt import rerank, stop
 from quitmt.engine.driver import Driver
 from quitmt.errors import GenerationError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.answers import read_choices
-from quitmt.generate.remote.reading import Unusable
+from quitmt.generate.remote.completions import read_choices
+from quitmt.generate.remote.transport import Unusable
 from quitmt.sampling import Sampling
 from quitmt.types import Request, Segment, StopReason
 

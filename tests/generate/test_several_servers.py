@@ -20,7 +20,7 @@ from tests.servers.scripts import SlowTime, Time, client, drop, post, status, un
 
 from quitmt.errors import GenerationError, ModelError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.circuit import Policy
+from quitmt.generate.remote.limits import Policy
 from quitmt.generate.remote.pacing import Gate, Pass, Sign
 from quitmt.plan import files, resolve
 from quitmt.plan.recipe import Recipe

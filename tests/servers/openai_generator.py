@@ -7,8 +7,8 @@ from typing import Any
 
 from quitmt.errors import QuitmtError
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.circuit import Policy
 from quitmt.generate.remote.client import Client
+from quitmt.generate.remote.limits import Policy
 from quitmt.sampling import Sampling
 from quitmt.types import Draw, Request, Segment
 from tests.contract.generators import SEGMENTS, Found

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from quitmt.generate.remote.address import Address
 from quitmt.generate.remote.client import Client
+from quitmt.generate.remote.transport import Address
 
 KEY = "sk-very-secret"
 

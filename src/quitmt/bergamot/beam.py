@@ -122,13 +122,10 @@ class BeamSearch:
         self._requests[self._count] = request
         return self._count
 
-    def release(self, segment: Segment) -> list[int]:
-        """Forget a segment; the numbers of its asks, which are aborted."""
-        aborted = [number for number, request in self._requests.items() if request.segment is segment]
-        self.abort(aborted)
-        if segment not in self._requested():  # another run may be at an equal one
+    def forget(self, segment: Segment) -> None:
+        """Forget a segment's search, unless another run wants an equal segment."""
+        if segment not in self._requested():
             self._searches.pop(segment, None)
-        return aborted
 
     def abort(self, numbers: Iterable[int]) -> None:
         """End these asks without their candidates."""

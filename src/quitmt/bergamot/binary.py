@@ -10,6 +10,7 @@ the orientation its shape says (int8 matrices other than embeddings lie transpos
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import yaml
 
-from quitmt.bergamot import plain_yaml
 from quitmt.errors import ModelError
 
 VERSION = 1
@@ -27,6 +28,8 @@ CONFIG = "special:model.yml"
 INT8, FLOAT16, FLOAT32, QUANTIZED = 0x101, 0x402, 0x404, 0x4101
 PLAIN = {INT8: np.int8, FLOAT16: np.float16, FLOAT32: np.float32}
 _HEADER = struct.Struct("<4Q")
+LONGEST_CONFIG = 1 << 16
+"""Bytes; published models need about 2,000."""
 _LONGEST_NAME, _MOST_DIMENSIONS = 1 << 8, 8
 
 
@@ -63,15 +66,33 @@ def read(path: Path) -> ModelFile:
 
 
 def _config(path: Path, tensor: Tensor) -> dict[str, Any]:
+    content = tensor.values.tobytes().rstrip(b"\0")
+    if len(content) > LONGEST_CONFIG:
+        raise ModelError(f"{path} is damaged: its {CONFIG} is longer than {LONGEST_CONFIG:,} bytes")
     try:
-        config = plain_yaml.read(tensor.values.tobytes().rstrip(b"\0").decode())
-    except UnicodeDecodeError:
-        raise ModelError(f"{path} is damaged: its {CONFIG} is not text") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: its {CONFIG} cannot be read, because {error}") from None
+        config = yaml.load(content.decode(), _Loader)
+        json.dumps(config, allow_nan=False, default=str)  # refuses numbers that could not be printed
+    except yaml.YAMLError:
+        raise ModelError(f"{path} is damaged: its {CONFIG} is not plain YAML") from None
+    except RecursionError:
+        raise ModelError(f"{path} is damaged: its {CONFIG} is nested too deeply") from None
+    except (ValueError, ArithmeticError, TypeError) as error:  # text, dates, numbers, keys
+        reason = str(error).splitlines()[0][:200]
+        raise ModelError(f"{path} is damaged: its {CONFIG} cannot be read: {reason}") from None
     if not isinstance(config, dict):
         raise ModelError(f"{path} is damaged: its {CONFIG} is not a mapping")
     return config
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader without aliases, by which a short text describes a huge value, and without tags, on which
+    some of its constructors fail with errors of their own."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor is not None or getattr(event, "tag", None) is not None:  # an alias has its anchor's name
+            raise ValueError("it has anchors, aliases or tags")
+        return super().compose_node(parent, index)
 
 
 class _Cursor:

@@ -109,13 +109,10 @@ class Sampler:
         self._tasks[number] = Task(request, trie, [None] * count, count, time.perf_counter() - started)
         return number
 
-    def release(self, segment: Segment) -> list[int]:
-        """Forget a segment; the numbers of its asks, which are aborted."""
-        aborted = [number for number, task in self._tasks.items() if task.request.segment is segment]
-        self.abort(aborted)
-        if (trie := self._tries.get(segment)) and not trie.walkers:  # another run may be at an equal one
+    def forget(self, segment: Segment) -> None:
+        """Forget a segment's prefixes, unless another run is drawing from an equal segment."""
+        if (trie := self._tries.get(segment)) and not trie.walkers:
             self._forget(segment)
-        return aborted
 
     def abort(self, numbers: list[int]) -> None:
         """End these asks without their candidates."""

@@ -38,7 +38,7 @@ import numpy as np
 from quitmt.errors import GenerationError, ModelError, UsageError
 from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.translator import TranslatorModel
-from quitmt.generate.decoding.worker import Piece, Worker, failed
+from quitmt.generate.worker import Batches, Piece, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.streams import stream
@@ -107,14 +107,14 @@ class CTranslate2Generator:
         fields += [f"{source}-{target}" for source, target in [languages] if source or target]
         self._fields = [*fields, *([f"max:{max_tokens}"] if max_tokens else [])]
         self.signature = "|".join([*self._fields, sampling.signature])
-        self._worker = Worker(_Engine(self._model, sampling), "quitmt-ctranslate2")
+        self._worker = Worker(Batches(_Engine(self._model, sampling)), "quitmt-ctranslate2")
 
     def resampled(self, sampling: Sampling) -> Self:
         """The same with other sampling settings: one model and one thread."""
         sampling.refuse("CTranslate2", *LACKS)
         other = copy.copy(self)
         other.signature = "|".join([*self._fields, sampling.signature])
-        other._worker = self._worker.beside(_Engine(self._model, sampling))
+        other._worker = self._worker.beside(Batches(_Engine(self._model, sampling)))
         return other
 
     def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
@@ -131,7 +131,7 @@ class CTranslate2Generator:
 
 
 class _Engine:
-    """Draws chunks; for ``quitmt.generate.decoding.worker``. The hypotheses of a beam are one chunk, the only one."""
+    """Draws chunks; for ``quitmt.generate.worker``. The hypotheses of a beam are one chunk, the only one."""
 
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
         self._model, self._sampling = model, sampling

@@ -21,8 +21,8 @@ from typing import Any, Self
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.generate.decoding.hypotheses import HypothesisSampler
 from quitmt.generate.decoding.rounds import Openings, RoundSampler
-from quitmt.generate.decoding.worker import Worker
 from quitmt.generate.prompts import template
+from quitmt.generate.worker import Batches, Worker
 from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
@@ -92,7 +92,7 @@ class HuggingFaceGenerator:
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
         self._openings = Openings(decoder, bytes_kept=BYTES_KEPT)
         self._start(sampling, batch or _batch(network, self._place))
-        self._worker = Worker(self._sampler, "quitmt-huggingface")
+        self._worker = Worker(Batches(self._sampler), "quitmt-huggingface")
 
     def _start(self, sampling: Sampling, batch: int) -> None:
         self.signature = "|".join([*self._fields, sampling.signature])
@@ -106,7 +106,7 @@ class HuggingFaceGenerator:
         """The same with other sampling settings: one model, one thread, and one cache of sources and prompts."""
         other = copy.copy(self)
         other._start(sampling, self._sampler.batch)
-        other._worker = self._worker.beside(other._sampler)
+        other._worker = self._worker.beside(Batches(other._sampler))
         return other
 
     def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:

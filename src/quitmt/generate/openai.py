@@ -28,13 +28,10 @@ from typing import Any, Self
 from quitmt.errors import QuitmtError, UsageError, setting, unknown
 from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
-from quitmt.generate.remote.address import Address
-from quitmt.generate.remote.answers import APIS, Choice, read_choices
-from quitmt.generate.remote.bodies import Bodies
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.errands import Errand, stretches
-from quitmt.generate.remote.link import Refused
-from quitmt.generate.remote.refusals import explained
+from quitmt.generate.remote.completions import APIS, Bodies, Choice, Errand, read_choices, stretches
+from quitmt.generate.remote.failures import Refused, explained
+from quitmt.generate.remote.transport import Address
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Draw, Request, Segment

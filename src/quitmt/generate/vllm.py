@@ -110,7 +110,7 @@ class VllmGenerator:
         self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        answers, requests, running = Mailbox[Draw | None](), list[Any](), 0
+        answers, calls, running = Mailbox[Draw | None](), list[Any](), 0
         chunk = 1 if self._sampling.greedy else CHOICES
         parts, most = _parts(requests, chunk), max(1, self._sequences // chunk)
         closed: set[int] = set()
@@ -119,7 +119,7 @@ class VllmGenerator:
             while True:
                 while running < most and (part := next(parts, None)):
                     if id(part.segment) not in closed:
-                        requests.append(self._loop.submit(self._request(part, answers.put)))
+                        calls.append(self._loop.submit(self._call(part, answers.put)))
                         running += 1
                 if not running:
                     break
@@ -131,8 +131,8 @@ class VllmGenerator:
                     yield draw
         finally:
             self._draws = [one for one in self._draws if one is not closed]
-            for request in requests:
-                request.cancel()
+            for call in calls:
+                call.cancel()
 
     def close(self, segment: Segment) -> None:
         """Abort what is under way for the segment, and send nothing more of it."""
@@ -146,29 +146,29 @@ class VllmGenerator:
             await self._engine.abort(list(numbers))
             await asyncio.sleep(0.01)
 
-    async def _request(self, request: Request, answer: Any) -> None:
-        number, start = f"{request.segment.id}-{next(self._numbers)}", time.perf_counter()
-        running = self._running.setdefault(id(request.segment), set())
+    async def _call(self, part: Request, answer: Any) -> None:
+        number, start = f"{part.segment.id}-{next(self._numbers)}", time.perf_counter()
+        running = self._running.setdefault(id(part.segment), set())
         running.add(number)
         try:
-            outputs = await self._generate(request, number)
-            answer(None if outputs is None else self._drawn(request, outputs, time.perf_counter() - start))
+            outputs = await self._generate(part, number)
+            answer(None if outputs is None else self._drawn(part, outputs, time.perf_counter() - start))
         except QuitmtError as error:
-            answer(Draw(request.segment, request.start, (), error=error))
+            answer(Draw(part.segment, part.start, (), error=error))
         except Exception as error:
             log.debug("vLLM failed", exc_info=error)
-            reason = GenerationError(f"segment {request.segment.id}: vLLM failed: {type(error).__name__}: {error}")
-            answer(Draw(request.segment, request.start, (), error=reason))
+            reason = GenerationError(f"segment {part.segment.id}: vLLM failed: {type(error).__name__}: {error}")
+            answer(Draw(part.segment, part.start, (), error=reason))
         finally:
             running.discard(number)
-            if not running and self._running.get(id(request.segment)) is running:
-                del self._running[id(request.segment)]
+            if not running and self._running.get(id(part.segment)) is running:
+                del self._running[id(part.segment)]
 
-    async def _generate(self, request: Request, number: str) -> list[Any] | None:
-        """The finished choices of one request; None if it was aborted."""
+    async def _generate(self, part: Request, number: str) -> list[Any] | None:
+        """The finished choices of one call; None if it was aborted."""
         final = None
-        prompt = {"prompt_token_ids": self._tokens(request.segment)}
-        async for output in self._engine.generate(prompt, self._parameters(request), number, priority=-request.start):
+        prompt = {"prompt_token_ids": self._tokens(part.segment)}
+        async for output in self._engine.generate(prompt, self._parameters(part), number, priority=-part.start):
             final = output
         if final is None:
             return None
@@ -194,34 +194,32 @@ class VllmGenerator:
             )
         return tokens
 
-    def _parameters(self, request: Request) -> Any:
+    def _parameters(self, part: Request) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         sampling = self._sampling
         return SamplingParams(
-            n=request.stop - request.start,
+            n=part.stop - part.start,
             temperature=sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=0 if sampling.top_k is None else sampling.top_k,
             min_p=sampling.min_p or 0.0,
-            seed=None
-            if sampling.greedy
-            else sampling.seeded(request.segment.seed).seed_of(request.segment.id, request.start),
+            seed=None if sampling.greedy else sampling.seeded(part.segment.seed).seed_of(part.segment.id, part.start),
             max_tokens=self._max_tokens,
             logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
-    def _drawn(self, request: Request, outputs: list[Any], seconds: float) -> Draw:
+    def _drawn(self, part: Request, outputs: list[Any], seconds: float) -> Draw:
         candidates = tuple(
             Candidate(
-                cleaned(output.text, request.segment.source) if self._clean else output.text,
+                cleaned(output.text, part.segment.source) if self._clean else output.text,
                 output.cumulative_logprob,
                 len(output.token_ids),
             )
             for output in outputs
         )
-        return Draw(request.segment, request.start, candidates, seconds)
+        return Draw(part.segment, part.start, candidates, seconds)
 
 
 def _refuse(sampling: Sampling) -> None:

@@ -84,10 +84,6 @@ class ModelRecipe:
         "at temperature T), with commas; or none",
         flag="--anchors", metavar="LIST", group=SAMPLING, shown="what the engine is best with",
     )  # fmt: skip
-    beams: int | None = declared(
-        None, "search and do not sample: the hypotheses of a beam of size B, then the new ones of a beam of 2B, 4B, …",
-        flag="--beams", metavar="B", group=SAMPLING,
-    )  # fmt: skip
     seed: int = declared(0, "of the random numbers; same seed, same candidates", flag="--seed", group=SAMPLING)
     context: int = declared(
         0, "chat models: how many of the lines before they see too", flag="--context", metavar="N", group=ENGINE

@@ -17,11 +17,10 @@ from tests.servers.fake_openai import scripted_server
 from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, post, script, status, until
 
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
-from quitmt.generate.remote.address import Address
-from quitmt.generate.remote.circuit import Policy
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.link import Refused, Reply
-from quitmt.generate.remote.reading import Unusable
+from quitmt.generate.remote.failures import Refused, Reply
+from quitmt.generate.remote.limits import Policy
+from quitmt.generate.remote.transport import Address, Unusable
 
 
 @pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504, 529])

@@ -7,9 +7,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.generate.remote.circuit import Circuit, Policy
+from quitmt.generate.remote.limits import Circuit, Policy, Width
 from quitmt.generate.remote.pacing import Gate, Sign
-from quitmt.generate.remote.width import Width
 
 
 def answers(width: Width, count: int, *, too_much: bool = False, sender: str | None = None) -> None:

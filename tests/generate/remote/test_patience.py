@@ -13,8 +13,8 @@ from tests.servers.fake_openai import scripted_server
 from tests.servers.scripts import HeldTime, SlowTime, Time, client, drop, garbage, post, status, until
 
 from quitmt.errors import GenerationError
-from quitmt.generate.remote.circuit import Policy
 from quitmt.generate.remote.client import Client
+from quitmt.generate.remote.limits import Policy
 
 Answer = Callable[[web.Request], web.StreamResponse]
 FAULTS: dict[str, Answer] = {

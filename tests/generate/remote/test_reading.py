@@ -17,11 +17,10 @@ from tests.servers.scripts import client, post, script
 
 from quitmt.errors import GenerationError
 from quitmt.generate.prompts.template import made
-from quitmt.generate.remote.answers import read_choices
-from quitmt.generate.remote.bodies import Bodies
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.link import Refused
-from quitmt.generate.remote.reading import Unusable
+from quitmt.generate.remote.completions import Bodies, read_choices
+from quitmt.generate.remote.failures import Refused
+from quitmt.generate.remote.transport import Unusable
 from quitmt.sampling import Sampling
 from quitmt.types import Request, Segment
 

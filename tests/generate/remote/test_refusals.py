@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError
-from quitmt.generate.remote.address import Address
-from quitmt.generate.remote.link import Refused
-from quitmt.generate.remote.refusals import explained
+from quitmt.generate.remote.failures import Refused, explained
+from quitmt.generate.remote.transport import Address
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
 

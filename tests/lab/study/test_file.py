@@ -38,7 +38,7 @@ def test_the_template_is_a_study_of_defaults() -> None:
 def test_what_is_commented_out_is_the_default() -> None:
     """But for what has none: another test set, pools, languages, cut-offs, hardware, options and the paper."""
     others = "sources references name jsonl pools source_language target_language top_k top_p epsilon in_flight recipe"
-    more = "options device dtype batch_tokens dataset min_p beams support samplings"
+    more = "options device dtype batch_tokens dataset min_p support samplings"
     text = uncommented(template(), without=(*others.split(), *more.split()))
     text = re.sub(r"\[\[samplings\]\].*?(?=\[paper\])", "", text.replace('model = "Qwen3"', ""), flags=re.DOTALL)
     assert parse(tomllib.loads(text), "template") == Study(

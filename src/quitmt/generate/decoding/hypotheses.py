@@ -18,7 +18,7 @@ from quitmt.errors import GenerationError, QuitmtError
 from quitmt.generate.decoding.beam import Hypothesis, search
 from quitmt.generate.decoding.rounds import Openings
 from quitmt.generate.decoding.walk import Decoder, Ends, Opening
-from quitmt.generate.decoding.worker import Piece, failed
+from quitmt.generate.worker import Piece, failed
 from quitmt.metrics import devices
 from quitmt.types import Candidate, Draw, Segment
 
@@ -41,7 +41,7 @@ Wanted = Callable[[], bool]
 
 
 class HypothesisSampler:
-    """An engine for ``quitmt.generate.decoding.worker``; ``batch`` counts candidates, as it does for samples."""
+    """An engine for ``quitmt.generate.worker``; ``batch`` counts candidates, as it does for samples."""
 
     def __init__(self, decoder: Decoder, beam: int, ends: Ends, openings: Openings, *, batch: int) -> None:
         self._decoder, self._beam, self._ends, self._openings = decoder, beam, ends, openings

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from quitmt.errors import GenerationError, QuitmtError
 from quitmt.generate.decoding.walk import Decoder, Ends, Opening, Walk, Walker
-from quitmt.generate.decoding.worker import Piece, failed
+from quitmt.generate.worker import Piece, failed
 from quitmt.metrics import devices
 from quitmt.sampling import Sampling
 from quitmt.types import Candidate, Draw, Request, Segment
@@ -57,7 +57,7 @@ class Openings:
 
 
 class RoundSampler:
-    """Draws candidates from one model; an engine for ``quitmt.generate.decoding.worker``."""
+    """Draws candidates from one model; an engine for ``quitmt.generate.worker``."""
 
     def __init__(self, decoder: Decoder, sampling: Sampling, ends: Ends, openings: Openings, *, batch: int) -> None:
         self._decoder, self._sampling, self._ends, self._openings = decoder, sampling, ends, openings

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.generate.decoding.choice import choose
-from quitmt.generate.decoding.worker import Piece
+from quitmt.generate.worker import Piece
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
 from quitmt.types import Segment

@@ -30,13 +30,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
-from quitmt.generate.remote import troubles
-from quitmt.generate.remote.address import Address
-from quitmt.generate.remote.circuit import Policy
-from quitmt.generate.remote.link import Link, Outgoing, Read, Refused, Reply, Tries
+from quitmt.generate.remote import failures
+from quitmt.generate.remote.failures import Link, Outgoing, Read, Refused, Reply, Tries, Trouble
+from quitmt.generate.remote.limits import Policy
 from quitmt.generate.remote.pacing import Gate, Pass, Sign
-from quitmt.generate.remote.reading import Unusable, parsed, read_beginning, read_body
-from quitmt.generate.remote.troubles import Trouble
+from quitmt.generate.remote.transport import Address, Unusable, parsed, read_beginning, read_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -192,7 +190,7 @@ class Client:
         except QuitmtError as error:  # it answered
             result, trouble = Sign.GOOD, None
             if self.several and isinstance(error, Refused) and error.is_final:
-                trouble = troubles.refusing(address.url, error.status, error.message)
+                trouble = failures.refusing(address.url, error.status, error.message)
                 result = trouble.result
             raise
         finally:
@@ -271,13 +269,13 @@ class Client:
                     return await self._judge(response, address, message)
                 except Unusable as error:
                     response.close()
-                    return troubles.unusable(url, str(error))
+                    return failures.unusable(url, str(error))
         except aiohttp.ConnectionTimeoutError:
-            return troubles.unreached(url)
+            return failures.unreached(url)
         except TimeoutError:
-            return troubles.stalled(url, self._timeout)
+            return failures.stalled(url, self._timeout)
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name may not be one for this system
-            return troubles.unreached(url, error)
+            return failures.unreached(url, error)
 
     async def _judge(self, response: aiohttp.ClientResponse, address: Address, message: Outgoing[T]) -> T | Trouble:
         status, headers = response.status, response.headers
@@ -286,7 +284,7 @@ class Client:
         said = address.message_in(await read_beginning(response))
         if not (status in (408, 409, 429) or status >= 500):
             raise Refused(status, said, address)
-        return troubles.refused_for_now(address.url, status, said, headers.get("Retry-After"))
+        return failures.refused_for_now(address.url, status, said, headers.get("Retry-After"))
 
     def _link(self) -> Link:
         loop = asyncio.get_running_loop()

@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator,
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from quitmt.generate.remote.circuit import Circuit, Policy
-from quitmt.generate.remote.width import Width
+from quitmt.generate.remote.limits import Circuit, Policy, Width
 
 
 class Sign(Enum):

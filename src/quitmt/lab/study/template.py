@@ -42,7 +42,6 @@ name = "embedded:en-pt"              # any of `quitmt models`
 # top_p = 0.95
 # epsilon = 0.02
 # min_p = 0.05
-# beams = 4                          # growing beams in place of samples: 4, then the new ones of 8, 16, …
 # anchors = "none"                   # candidates that are not samples: some of greedy, beam:N, N@T, with commas
 # seed = 0
 # context = 0                        # chat models: show so many segments before each

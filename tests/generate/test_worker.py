@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from quitmt.errors import GenerationError, UsageError
-from quitmt.generate.decoding.worker import Piece, Worker
+from quitmt.generate.worker import Batches, Piece, Worker
 from quitmt.types import Candidate, Draw, Request, Segment
 
 ONE, TWO = Segment("1"), Segment("2")
@@ -32,8 +32,8 @@ async def collect(worker: Worker, *requests: Request) -> list[Draw]:
 
 
 def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_waiting() -> None:
-    worker = Worker(Engine(), "test")
-    other = worker.beside(Engine())
+    worker = Worker(Batches(Engine()), "test")
+    other = worker.beside(Batches(Engine()))
 
     async def work() -> tuple[list[Draw], list[Draw]]:
         pieces, others = list[Draw](), list[Draw]()
@@ -49,7 +49,7 @@ def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_w
 
 
 def test_a_failure_is_one_sentence_and_later_asks_go_on() -> None:
-    worker = Worker(Engine(), "test")
+    worker = Worker(Batches(Engine()), "test")
     [failed] = asyncio.run(collect(worker, Request(Segment("broken"), 0, 2)))
     assert isinstance(failed.error, GenerationError)
     assert str(failed.error) == "sampling segment 'broken' failed: division by zero"
@@ -59,4 +59,4 @@ def test_a_failure_is_one_sentence_and_later_asks_go_on() -> None:
 
 def test_a_range_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot draw candidates 3 to 2 of segment '1'"):
-        asyncio.run(collect(Worker(Engine(), "test"), Request(ONE, 3, 2)))
+        asyncio.run(collect(Worker(Batches(Engine()), "test"), Request(ONE, 3, 2)))

@@ -1,11 +1,10 @@
-"""A thread that draws: for engines that block, fed by any number of ``draw`` calls from any event loop.
+"""A thread that draws, for engines that block. Any number of ``draw`` calls from any event loop feed it.
 
-Asks wait in the order they came. A round takes as many candidates from the front as the engine wants at once, whoever
-asked for them, so concurrent calls share batches and a long ask is answered piece by piece. Several engines may share
-one thread, because each would take all cores or all of a card: they take turns, a round each.
+Requests wait in the order they came. Several engines may share one thread, because each would use all cores or all of a
+GPU: they take turns, one step each.
 
-Invariants: only the thread touches the engines; every ask ends exactly once, after its last draw, an error, or nothing
-when its segment was closed; the thread ends by itself a moment after there is nothing left to do.
+Invariants: only the thread touches the engines; every order ends exactly once, after its last draw, after an error, or
+without a draw when its segment was closed; the thread ends shortly after its last order.
 """
 
 from __future__ import annotations
@@ -25,46 +24,20 @@ from quitmt.types import Draw, Request, Segment
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1.0
-"""How long the thread waits for more: a new thread would also start its libraries' own threads anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of an ask; an engine may drop one that is no longer wanted and answer with anything."""
-
-    request: Request
-    wanted: Callable[[], bool]
-
-    @property
-    def count(self) -> int:
-        return self.request.stop - self.request.start
-
-
-class DecodingEngine(Protocol):
-    """What the thread runs."""
-
-    @property
-    def batch(self) -> int:
-        """Candidates wanted at once."""
-        ...
-
-    def sample(self, pieces: Sequence[Piece]) -> Sequence[Draw]:
-        """One draw a piece, in their order."""
-        ...
-
-    def forget(self, segment: Segment) -> None: ...
+"""How long the thread waits for further orders. A new thread would restart its libraries' threads too."""
 
 
 class Order:
-    """An ask, whom to answer, and how far it has come. An answer of None ends it."""
+    """A request under way and its progress. The thread calls ``answer`` with each draw, and with None at the end."""
 
     __slots__ = ("answer", "ended", "engine", "next", "request", "wanted")
 
-    def __init__(self, request: Request, engine: DecodingEngine, answer: Callable[[Draw | None], None]) -> None:
+    def __init__(self, request: Request, engine: Engine, answer: Callable[[Draw | None], None]) -> None:
         self.request, self.engine, self.answer = request, engine, answer
         self.next, self.wanted, self.ended = request.start, True, False
 
     def take(self, room: int) -> Piece:
+        """The next candidates to draw, at most ``room``."""
         start, self.next = self.next, min(self.request.stop, self.next + room)
         return Piece(Request(self.request.segment, start, self.next), lambda: self.wanted)
 
@@ -82,20 +55,36 @@ class Order:
             self.answer(None)
 
 
-class Worker:
-    """Runs an engine in a thread; its public methods may be called from anywhere."""
+class Engine(Protocol):
+    """What the thread runs."""
 
-    def __init__(self, engine: DecodingEngine, name: str) -> None:
+    def step(self, orders: Sequence[Order]) -> None:
+        """Work on the engine's orders, oldest first, for a short while; deliver finished draws. Must not raise."""
+        ...
+
+    def drop(self, order: Order) -> None:
+        """Stop working on an order that isn't wanted any more."""
+        ...
+
+    def forget(self, segment: Segment) -> None:
+        """Free what is kept for a closed segment."""
+        ...
+
+
+class Worker:
+    """Runs an engine in a thread. Its public methods may be called from any thread."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
         self._engine, self._thread = engine, _Thread(name)
 
-    def beside(self, engine: DecodingEngine) -> Worker:
-        """A worker for another engine, in the same thread."""
+    def beside(self, engine: Engine) -> Worker:
+        """A worker for another engine in the same thread."""
         other = copy.copy(self)
         other._engine = engine
         return other
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the asked candidates, an ask's in order and in one draw or several."""
+        """Yield the requested candidates: those of one request in order, in one or several draws."""
         for request in requests:
             if not 0 <= request.start <= request.stop:
                 raise UsageError(
@@ -104,13 +93,13 @@ class Worker:
         answers = Mailbox[Draw | None]()
 
         orders = [Order(request, self._engine, answers.put) for request in requests]
-        waiting = len(orders)
+        unfinished = len(orders)
         try:
             self._thread.post(lambda: self._thread.orders.extend(orders))
-            while waiting:
+            while unfinished:
                 draw = await answers.get()
                 if draw is None:
-                    waiting -= 1
+                    unfinished -= 1
                 else:
                     yield draw
         finally:
@@ -118,7 +107,7 @@ class Worker:
                 order.wanted = False
 
     def close(self, segment: Segment) -> None:
-        """Abort what is under way for the segment, and forget it."""
+        """Abort the segment's orders and free what is kept for it."""
         self._abort(segment)
         self._thread.post(lambda: self._release(segment))
 
@@ -128,12 +117,13 @@ class Worker:
                 order.wanted = False
 
     def _release(self, segment: Segment) -> None:
-        self._abort(segment)  # those that were still in the mail
+        self._abort(segment)  # includes orders that were still in the mail
+        self._thread.drop_unwanted()
         self._engine.forget(segment)
 
 
 class _Thread:
-    """What workers share. Of it, only ``post`` may be called from anywhere."""
+    """The thread that workers share. Only ``post`` may be called from other threads."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -150,17 +140,27 @@ class _Thread:
                 self._running = True
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
+    def drop_unwanted(self) -> None:
+        for order in self.orders:
+            if not order.wanted and not order.ended:
+                order.engine.drop(order)
+                order.end()
+            elif order.request.start == order.request.stop:
+                order.end()
+        self.orders = [order for order in self.orders if not order.ended]
+
     def _run(self) -> None:
         while self._read_mail():
-            for order in self.orders:
-                if not order.wanted or order.next == order.request.stop:
-                    order.end()
-            self.orders = [order for order in self.orders if not order.ended]
+            self.drop_unwanted()
             if self.orders:
-                self._round(self.orders[0].engine)
+                engine = self.orders[0].engine
+                own = [order for order in self.orders if order.engine is engine]
+                engine.step(own)
+                others = [order for order in self.orders if order.engine is not engine]
+                self.orders = others + own  # the next turn is another engine's
 
     def _read_mail(self) -> bool:
-        """Do what was asked for since the last round; False when the thread may end."""
+        """Run the posted actions. False means that the thread may end."""
         with self._changed:
             if not self._mail and not self.orders:
                 self._changed.wait(IDLE_SECONDS)
@@ -173,27 +173,64 @@ class _Thread:
             action()
         return True
 
-    def _round(self, engine: DecodingEngine) -> None:
-        room, taken = max(1, engine.batch), list[tuple[Order, Piece]]()
-        own = [order for order in self.orders if order.engine is engine]
-        for order in own:
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a request. An engine may give up on a piece that isn't wanted any more, and answer with anything."""
+
+    request: Request
+    wanted: Callable[[], bool]
+
+    @property
+    def count(self) -> int:
+        return self.request.stop - self.request.start
+
+
+class BatchSampler(Protocol):
+    """Draws whole batches, one blocking call each."""
+
+    @property
+    def batch(self) -> int:
+        """Maximum candidates per call."""
+        ...
+
+    def sample(self, pieces: Sequence[Piece]) -> Sequence[Draw]:
+        """One draw per piece, in the same order."""
+        ...
+
+    def forget(self, segment: Segment) -> None: ...
+
+
+class Batches:
+    """An engine that fills each batch from its oldest orders, so that concurrent calls share batches and a long request
+    is answered piece by piece."""
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self.forget = sampler.forget
+
+    def step(self, orders: Sequence[Order]) -> None:
+        room, taken = max(1, self._sampler.batch), list[tuple[Order, Piece]]()
+        for order in orders:
             if room == 0:
                 break
             piece = order.take(room)
             room -= piece.count
             taken.append((order, piece))
         try:
-            draws = engine.sample([piece for _, piece in taken])
+            draws = self._sampler.sample([piece for _, piece in taken])
         except Exception as error:
             log.debug("the engine failed", exc_info=error)
             draws = [failed(piece.request, error) for _, piece in taken]
         for (order, _), draw in zip(taken, draws, strict=True):
             order.deliver(draw)
-        self.orders = [order for order in self.orders if order.engine is not engine] + own  # now it is the others' turn
+
+    def drop(self, order: Order) -> None:
+        """Nothing to do: no piece outlives a step."""
 
 
 def failed(request: Request, error: Exception) -> Draw:
-    """The draw of an ask that could not be answered."""
+    """The draw of a request that could not be answered."""
     if not isinstance(error, QuitmtError):
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         error = GenerationError(f"sampling segment {request.segment.id!r} failed: {line}")

@@ -1,0 +1,246 @@
+"""What can go wrong with requests: errors, the state that a client keeps about them, and messages for users."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
+from quitmt.generate.remote.pacing import Gate, Sign
+from quitmt.generate.remote.transport import Address
+from quitmt.sampling import Sampling
+from quitmt.types import Segment
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_RESULTS = {429: Sign.OVERLOADED, 502: Sign.AWAY, 503: Sign.AWAY, 504: Sign.AWAY}
+_CHECK_ADDRESS = f"is the server running, and is {setting('model.options.base_url')} right?"
+_SEE_LOG = "the server's log may say more"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why an attempt failed."""
+
+    kind: str
+    result: Sign
+    reason: str
+    hint: str
+    wait_seconds: float = 0.0
+    """What the server asked for."""
+
+    def error(self, how_often: str | None = None) -> GenerationError:
+        return GenerationError(f"{self.reason} ({how_often})" if how_often else self.reason, hint=self.hint)
+
+
+def unreached(url: str, error: BaseException | None = None) -> Trouble:
+    said = "no connection in time" if error is None else _said_by(error)
+    return Trouble("dropped", Sign.UNREACHED, f"cannot reach the server at {url}: {said}", _CHECK_ADDRESS)
+
+
+def stalled(url: str, seconds: float) -> Trouble:
+    reason = f"no answer from the server at {url} within {seconds:g} seconds"
+    return Trouble("time-out", Sign.STALLED, reason, "raise the time-out or lower the concurrency")
+
+
+def unusable(url: str, what: str) -> Trouble:
+    return Trouble("unusable", Sign.BAD, f"the answer of the server at {url} {what}", _SEE_LOG)
+
+
+def refused_for_now(url: str, status: int, message: str, retry_after: str | None) -> Trouble:
+    reason = f"the server at {url} answers {status}" + (f": {message}" if message else "")
+    hint = f"{_SEE_LOG}; if it is too busy, lower the concurrency"
+    return Trouble(str(status), _RESULTS.get(status, Sign.BAD), reason, hint, _wait_seconds(retry_after))
+
+
+def refusing(url: str, status: int, message: str) -> Trouble:
+    """Of one of several servers: the others may not."""
+    said = f": {message}" if message else ""
+    return Trouble(str(status), Sign.REFUSING, f"the server at {url} answers {status}{said}", _CHECK_ADDRESS)
+
+
+def _said_by(error: BaseException) -> str:
+    """An error of the connection in words: the system's own where there are any, never its request."""
+    if (certificate := getattr(error, "certificate_error", None)) is not None:
+        return f"its certificate is not trusted: {getattr(certificate, 'verify_message', 'it cannot be read')}"
+    cause = getattr(error, "os_error", error)
+    if isinstance(number := getattr(cause, "errno", None), int) and number > 0:
+        return os.strerror(number)
+    return getattr(cause, "strerror", None) or "the connection was dropped"
+
+
+def _wait_seconds(retry_after: str | None) -> float:
+    """Seconds, or a date; what is neither is as if it were not there.
+
+    >>> _wait_seconds("1.5"), _wait_seconds("Wed, 21 Oct 2015 07:28:00 GMT"), _wait_seconds("soon")
+    (1.5, 0.0, 0.0)
+    """
+    text = (retry_after or "").strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+T = TypeVar("T")
+Read = Callable[[Any], T]
+QUIET_SECONDS = 1.0
+"""Nothing good must have come for this long before anybody is said to wait."""
+NAMED = 3
+"""Servers of which it is said what is wrong, if there are many."""
+
+
+class Refused(GenerationError):
+    """The server was reached and does not want this request; to send it again would change nothing."""
+
+    def __init__(self, status: int, message: str, address: Address) -> None:
+        super().__init__(f"the server answers {status}: {message}" if message else f"the server answers {status}")
+        self.status = status
+        self.message = message
+        self.address = address
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it would be said to any request: about the key, the address or the model, not about this one."""
+        return self.status in (401, 403, 404, 405) or self.status < 400
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[T]):
+    value: T
+    seconds: float
+    """The request's share of the time that all requests took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing(Generic[T]):
+    """What is sent, and how its answer is read."""
+
+    path: str
+    body: bytes
+    read: Read[T]
+    limit: int
+
+
+@dataclass(eq=False, slots=True)
+class Tries:
+    """What was tried for one ``post``, in the time of a clock that stands still while no server is there."""
+
+    sender: Hashable
+    failures: int = 0
+    failed: Counter[int] = field(default_factory=Counter)
+    """By server."""
+    refused: dict[int, Refused] = field(default_factory=dict)
+    """By servers that refuse everything; others may not."""
+    first_failed: float = 0.0
+
+
+class Link:
+    """What belongs to one event loop."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.users = 0
+        self.session: aiohttp.ClientSession | None = None
+        self.troubles: list[Trouble | None] = [None] * len(gate.doors)
+        """Of each server the last one, if nothing good came since."""
+        self.in_trouble: set[Tries] = set()
+        self.watchers: dict[int, asyncio.Task[None]] = {}
+        """Who finds out whether a server that is left out is back."""
+
+    def given_up(self, without: Collection[int]) -> GenerationError:
+        """Why nothing is tried any more."""
+        troubles = [one for number, one in enumerate(self.troubles) if one is not None and number not in without]
+        assert troubles, "there is no giving up without a reason"
+        if len(self.troubles) == 1:
+            return troubles[0].error()
+        return GenerationError(_none_of(troubles), hint=troubles[0].hint)
+
+    def waiting(self, now: float, patience: float) -> str | None:
+        troubles = [one for one in self.troubles if one is not None]
+        circuits = [door.circuit for door in self.gate.doors]
+        since = [one.failing_since for one in circuits if one.failing_since is not None]
+        first = [tries.first_failed for tries in list(self.in_trouble)]
+        if len(troubles) < len(circuits) or len(since) < len(circuits) or now - max(since) < QUIET_SECONDS:
+            return None
+        if all(one.is_open for one in circuits) and not self.gate.given_up:
+            left = max(begun + one.patience for begun, one in zip(since, circuits, strict=True)) - now
+        elif first:
+            left = max(first) + patience - self.gate.present_seconds()
+        else:
+            return None
+        reason = troubles[0].reason if len(troubles) == 1 else _none_of(troubles)
+        return f"{reason}; trying again for {max(0.0, left):.0f} s more"
+
+
+def _none_of(troubles: Sequence[Trouble]) -> str:
+    more = ["…"] if len(troubles) > NAMED else []
+    reasons = "; ".join([*(one.reason for one in troubles[:NAMED]), *more])
+    return f"no server is left: {reasons}"
+
+
+_TOO_LONG = "context length|context window|context size|too long|maximum…length|maximum…tokens|exceed…token"
+_NO_MODEL = "model…not found|model…not exist|model…unknown|model…not available|unknown model"
+"""Wordings of servers; … stands for anything."""
+
+
+def explained(refused: Refused, path: str, model: str, sampling: Sampling, segment: Segment) -> QuitmtError:
+    status, message, address = refused.status, refused.message, refused.address
+    if status in (401, 403):
+        wrong = "refuses the key in OPENAI_API_KEY" if address.has_key else "wants a key"
+        return UsageError(f"the server at {address.url} {wrong}", hint="set OPENAI_API_KEY to a key of that server")
+    if status in (404, 405):
+        return _not_found(message, address, path, model)
+    if status < 400:
+        what = "answers with a web page" if status == 200 else "sends us elsewhere"
+        return UsageError(
+            f"the server at {address.url} {what}",
+            hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
+        )
+    letters = "".join(filter(str.isalpha, message.lower()))  # servers write top_k, top-k and topK
+    for name, requested in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
+        if requested is not None and name.replace("-", "") in letters:
+            return UsageError(f"the server at {address.url} cannot sample with {name}: {message}", hint="leave it out")
+    if _says(message, _TOO_LONG) or status == 413:
+        fewer = f"lower {setting('model.options.max_tokens')}"
+        hint = f"split it, shorten its context, {fewer} or give the server a longer context"
+        return GenerationError(f"segment {segment.id} is too long for {model}: {message}", hint=hint)
+    if _says(message, _NO_MODEL):
+        return _not_found(message, address, path, model)
+    said = f": {message}" if message else ""
+    return GenerationError(
+        f"segment {segment.id}: the server at {address.url} answers {status}{said}",
+        hint="change what it complains of; its log may say more",
+    )
+
+
+def _says(message: str, wordings: str) -> bool:
+    return any(_follow(message.lower(), wording.split("…")) for wording in wordings.split("|"))
+
+
+def _follow(message: str, parts: list[str]) -> bool:
+    """Whether the parts are in a message, one after the other."""
+    for part in parts:
+        _, found, message = message.partition(part)
+        if not found:
+            return False
+    return True
+
+
+def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtError:
+    if "model" in message.lower() or (model and model in message):
+        hint = f"take one of those listed at {address.url}/models"
+        return ModelError(f"the server at {address.url} does not know the model {model!r}", hint=hint)
+    return UsageError(
+        f"the server at {address.url} has no {path}", hint=f"{setting('model.options.base_url')} mostly ends in /v1"
+    )
