@@ -171,7 +171,7 @@ def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
             "own_rules_of_a_test:judge is a function of snapshot, and a stopping rule is a class, or a function that "
             "makes one (docs/extending.md",
         ),
-        ("own_rules_of_a_test:number", "own_rules_of_a_test:number is no stopping rule: it has no signature"),
+        ("own_rules_of_a_test:number", "own_rules_of_a_test:number isn't a stopping rule: it has no signature"),
         (
             "own_rules_of_a_test:fails",
             "the stopping rule own_rules_of_a_test:fails cannot be made: ZeroDivisionError: at",
