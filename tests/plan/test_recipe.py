@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from quitmt.plan import Recipe, files
 from quitmt.plan.fields import fields_of
-from quitmt.plan.recipe import OUTSIDE, SECTIONS
+from quitmt.plan.sections import OUTSIDE, SECTIONS
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

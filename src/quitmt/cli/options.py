@@ -19,7 +19,8 @@ from quitmt.names import TEXTS, Option
 from quitmt.plan import files
 from quitmt.plan.fields import Declared, fields_of
 from quitmt.plan.precedence import PRESETS
-from quitmt.plan.recipe import ENGINE, SECTIONS, Origin, Recipe, based_on, engine_flags
+from quitmt.plan.recipe import Origin, Recipe, based_on
+from quitmt.plan.sections import ENGINE, SECTIONS, engine_flags
 from quitmt.rerank import Reranking, specs, variants
 
 DEVICE = "device"

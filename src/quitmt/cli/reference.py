@@ -8,7 +8,7 @@ from quitmt import generate, stop
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.metrics.registry import RERANKERS
 from quitmt.plan.fields import fields_of
-from quitmt.plan.recipe import SECTIONS, engine_flags
+from quitmt.plan.sections import SECTIONS, engine_flags
 from quitmt.rerank import specs, variants
 
 OPENING = """\

@@ -19,7 +19,7 @@ from quitmt.files.outputs import NEW_FILE, STDOUT, Output
 from quitmt.generate import OPTIONS
 from quitmt.plan.build import Built
 from quitmt.plan.fields import fields_of
-from quitmt.plan.recipe import SECTIONS, StopRecipe, engine_flags
+from quitmt.plan.sections import SECTIONS, StopRecipe, engine_flags
 from quitmt.protocols import GeneratorTraits, traits_of
 
 STOPPED_EARLY = (

@@ -15,7 +15,8 @@ from quitmt.metrics import combination
 from quitmt.metrics.registry import RERANKERS, SCORING_MODELS
 from quitmt.names import is_function, refuse_functions
 from quitmt.plan.fields import Declared, fields_of
-from quitmt.plan.recipe import OUTSIDE, SECTIONS, Origin, Place, Recipe
+from quitmt.plan.recipe import Origin, Place, Recipe
+from quitmt.plan.sections import OUTSIDE, SECTIONS
 
 LARGEST = 1 << 20
 """Bytes of a recipe's file."""
@@ -184,7 +185,7 @@ def _line(declared: Declared, value: Any, origin: Origin | None, *, comments: bo
     assigned = f"# {declared.name} = {example}" if unset else f"{declared.name} = {_value(value)}"
     if not comments:
         return assigned
-    meaning = declared.meaning.replace(" of the list below", "").replace(" in the list below", "")
+    meaning = declared.meaning.replace(" listed below", "")
     default = f" [default: {declared.shown}]" if unset and declared.shown else ""
     source = f" ({origin})" if origin is not None else ""
     return f"{assigned:<34} # {meaning}{default}{source}"

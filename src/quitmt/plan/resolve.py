@@ -24,7 +24,8 @@ from quitmt.generate.anchors import NONE, Anchor
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.metrics.registry import MetricEntry
 from quitmt.plan.choose import Choice, Scored, Target, choose, usual_rule
-from quitmt.plan.recipe import OBJECT, ModelRecipe, Origin, Recipe, RerankRecipe, StopRecipe
+from quitmt.plan.recipe import OBJECT, Origin, Recipe
+from quitmt.plan.sections import ModelRecipe, RerankRecipe, StopRecipe
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, RerankerTraits, StoppingRule, traits_of
 from quitmt.rerank import Reranking, specs
 from quitmt.rerank.anchors import TEXTS
