@@ -16,7 +16,8 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import FLAG, FLOAT, INT, SIZES, TABLE, TEXT, Option
 from quitmt.plan import Recipe
 from quitmt.plan.build import build
-from quitmt.plan.resolve import Parts, resolve
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from tests.conftest import Ran
 from tests.forks import forked
 

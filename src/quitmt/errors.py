@@ -65,20 +65,13 @@ def setting(field: str, example: object = None) -> str:
     return _speaker.get().setting(field, None if example is None else str(example))
 
 
-def place(field: str) -> str:
-    """The place of a setting in a file, to begin a message that says by itself which setting it is about."""
-    return _speaker.get().place(field)
-
-
 @contextmanager
 def placed(field: str) -> Iterator[None]:
-    """Begin errors that leave the block with the place of this setting, unless they name a line of the file already."""
+    """Say of errors that leave the block that they are about this setting, unless they are about another one."""
     try:
         yield
     except QuitmtError as error:
-        where = place(field)
-        if where and f"{where.rpartition(', line ')[0]}, line " not in error.args[0]:
-            error.args = (where + error.args[0], *error.args[1:])
+        error.about(field)
         raise
 
 
@@ -103,9 +96,22 @@ class QuitmtError(Exception):
     fault: str | None = None
     """Identifies the mistake in user code (type and location), so that repeats are reported once."""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    field: str | None = None
+    """The setting that the error is about, by its field of a recipe."""
+
+    def __init__(self, message: str, *, hint: str | None = None, field: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if field is not None:
+            self.about(field)
+
+    def about(self, field: str) -> None:
+        """Set the field, unless it is known, and begin the message with its place in a file, unless it has one."""
+        if self.field is None:
+            self.field = field
+            where = _speaker.get().place(field)
+            if where and f"{where.rpartition(', line ')[0]}, line " not in self.args[0]:
+                self.args = (where + self.args[0], *self.args[1:])
 
     def __str__(self) -> str:
         message = super().__str__()

@@ -17,7 +17,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_utility
 from quitmt.plan import keywords, resolve
-from quitmt.plan.resolve import Parts, refuse_texts
+from quitmt.plan.plan import Parts, refuse_texts
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Update, Utility, ranked, traits_of
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support

@@ -40,6 +40,17 @@ def test_what_is_printed_is_what_runs(quitmt: Quitmt, text: Path) -> None:
         assert signatures(quitmt("translate", text, "--recipe", path, "--jsonl")) == by_flags
 
 
+def test_the_origin_of_every_value_is_printed(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text('preset = "paper"\n[stop]\nn = 64\n')
+    ran = quitmt("recipe", "--recipe", "my.toml", "--seed", 3)
+    lines = {line.partition(" ")[0]: line for line in ran.out.splitlines()}
+    assert lines["n"].startswith("n = 64") and lines["n"].endswith("(my.toml, line 3)")
+    assert lines["seed"].endswith("(--seed)") and lines["w"].endswith("(preset paper)")
+    assert lines["in_flight"].endswith("(default of embedded)")
+    origins = json.loads(quitmt("recipe", "--recipe", "my.toml", "--seed", 3, "--json").out)["origins"]
+    assert origins["stop.n"] == "my.toml, line 3" and origins["model.seed"] == "--seed"
+
+
 def test_flags_win_over_the_file(quitmt: Quitmt, text: Path) -> None:
     Path("my.toml").write_text("[stop]\nw = 2\nn = 16\n[rerank]\nname = 'qe:likelihood'\n")
     [found] = signatures(quitmt("translate", text, "--recipe", "my.toml", "-w", 4, "--jsonl"))

@@ -9,7 +9,8 @@ import pytest
 import quitmt
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.plan import Recipe, files
-from quitmt.plan.resolve import Parts, resolve
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 
 PAPER = {
     "model.temperature": 1.2, "model.anchors": "none", "rerank.support": "all", "stop.rule": "quit", "stop.k": 8,

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import quitmt
-from quitmt import rerank
-from quitmt.errors import QuitmtError, UsageError
+from quitmt import generate, rerank, stop
+from quitmt.calibrate import profile
+from quitmt.errors import Mistakes, QuitmtError, UsageError
+from quitmt.generate import anchors
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.likelihood import Likelihood
-from quitmt.plan import ModelRecipe, Recipe, files
+from quitmt.plan import ModelRecipe, Origin, Recipe, files
 from quitmt.plan.build import build
-from quitmt.plan.resolve import Parts, resolve
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import RerankerTraits, traits_of
-from quitmt.rerank import Reranking
+from quitmt.rerank import Reranking, specs
 
 
 def recipe(**changes: Any) -> Recipe:
@@ -114,11 +118,13 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         assert part in str(caught.value)
 
 
-def test_checking_loads_nothing() -> None:
+def test_resolving_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from quitmt.plan import Recipe; "
-        "r = Recipe().changed({'rerank.name': 'qe:likelihood'}); r.check(); r = Recipe(); r.check(); "
-        "print(sorted({'numba', 'torch', 'sentencepiece', 'quitmt.bergamot.models'} & set(sys.modules)))"
+        "import sys; from quitmt.plan import Recipe, resolve; "
+        "recipes = [{}, {'rerank.name': 'qe:likelihood'}, {'model.name': 'hf:x', 'rerank.name': 'mbr:comet'}]; "
+        "[resolve(Recipe().changed(changes), installed=False) for changes in recipes]; "
+        "heavy = {'numba', 'torch', 'transformers', 'sentencepiece', 'quitmt.bergamot.models'}; "
+        "print(sorted(heavy & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout == "[]\n", ran.stderr
@@ -153,7 +159,59 @@ def test_traits_are_known_before_anything_is_loaded(name: str, settings: dict[st
     assert traits_of(rerank.load(name, **settings), RerankerTraits) == choice.traits
 
 
-def test_the_effective_recipe_builds_the_same() -> None:
+def test_a_plan_resolves_each_thing_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: Counter[str] = Counter()
+
+    def counted(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def count(*arguments: Any, **settings: Any) -> Any:
+            calls[f"{module.__name__}.{name}"] += 1
+            return function(*arguments, **settings)
+
+        monkeypatch.setattr(module, name, count)
+
+    for module, name in ((specs, "parse"), (generate, "find"), (stop, "find"), (profile, "read"), (anchors, "parse")):
+        counted(module, name)
+    build(resolve(Recipe()))
+    assert calls == {
+        "quitmt.rerank.specs.parse": 1,
+        "quitmt.generate.find": 1,
+        "quitmt.generate.anchors.parse": 1,
+        "quitmt.stop.find": 1,  # the rule that is chosen
+    }
+    point = {"rule": "loss:most=0.1", "mean_size": 1.0, "mean_loss": 0.1, "exceeding": 0.0, "proven": True}
+    guarantee = {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 9}
+    made = profile.Profile(
+        point["rule"], 4, 256, "", "mbr:chrF2,c:6|s:anchor", "en", "pt", profile.Guarantee(**guarantee), 0.1,
+        (profile.Point(**point),),
+    )  # fmt: skip
+    profile.write(made, str(tmp_path / "p.json"))
+    calls.clear()
+    resolve(recipe(stop__profile=str(tmp_path / "p.json")))
+    assert calls["quitmt.calibrate.profile.read"] == 1
+
+
+def test_a_plan_says_where_each_value_came_from() -> None:
+    said = Recipe().changed({"stop.n": 64}, lambda _: Origin("flag", "-n"))
+    plan = resolve(said.changed({"rerank.name": "qe:likelihood"}))
+    origins = {name: str(origin) for name, origin in plan.recipe.origins.items()}
+    assert origins["stop.n"] == "-n" and origins["model.temperature"] == "default of embedded"
+    assert origins["stop.k"] == origins["model.name"] == origins["model.seed"] == "default"
+    assert origins["stop.rule"] == "default for a reranker with running best" and "rerank.name" not in origins
+    assert resolve(plan.recipe).recipe == plan.recipe
+
+
+def test_mistakes_are_errors_of_their_own() -> None:
+    with pytest.raises(Mistakes) as caught:
+        recipe(rerank__name="mbr:chrff", stop__n=0).check()
+    assert [error.args[0] for error in caught.value.errors] == [
+        "unknown reranker 'mbr:chrff'",
+        "n must be a whole number of at least 1, not 0",
+    ]
+
+
+def test_the_plan_of_a_plan_builds_the_same() -> None:
     requested = recipe(rerank__filter="qe:recorded:q", stop__max_cost=20.0, stop__n=64)
     whole = resolve(requested).recipe
     assert (whole.model.name, whole.rerank.keep, whole.stop.rule, whole.stop.k) == ("embedded:en-pt", 64, "auto", 8)

@@ -23,7 +23,8 @@ from quitmt.detect import Detector
 from quitmt.generate.function import FunctionGenerator
 from quitmt.plan import Recipe
 from quitmt.plan.build import build
-from quitmt.plan.resolve import Parts, resolve
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from quitmt.serve import running, service
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits

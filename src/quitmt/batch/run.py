@@ -27,7 +27,8 @@ from quitmt.batch.worker import Work, for_pair
 from quitmt.errors import InputError, ModelError, UsageError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
-from quitmt.plan.resolve import refuse_texts, resolve
+from quitmt.plan.plan import refuse_texts
+from quitmt.plan.resolve import resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0

@@ -26,8 +26,9 @@ from quitmt.defaults import BUDGET
 from quitmt.engine.session import Session
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError, setting
 from quitmt.plan.build import build
+from quitmt.plan.plan import Plan
 from quitmt.plan.recipe import Recipe
-from quitmt.plan.resolve import Plan, resolve
+from quitmt.plan.resolve import resolve
 from quitmt.types import Finished, Segment, StopReason
 
 FAILURES_IN_A_ROW = 16

@@ -30,7 +30,8 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import without_options
 from quitmt.plan import Recipe, StopRecipe
 from quitmt.plan.choose import loss_in
-from quitmt.plan.resolve import Parts, refuse_texts, resolve
+from quitmt.plan.plan import Parts, refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import Reranker
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool

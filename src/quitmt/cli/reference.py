@@ -46,7 +46,7 @@ def _fields(section: str) -> str:
         else:
             flags = ", ".join(f"`{flag}`" for flag in field.flags)
             default = field.shown or ("" if field.default is None else str(field.default).lower())
-            meaning = field.meaning.replace(" of the list below", "").replace(" in the list below", "")
+            meaning = field.meaning.replace(" listed below", "")
             rows.append((f"`{name}`", flags, default, meaning))
     return _table(f"Settings of a recipe: `[{section}]`", ("field", "flag", "default", "meaning"), rows)
 

@@ -19,7 +19,8 @@ from quitmt.files.lines import count_lines, name_of
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.plan.build import Built, build
-from quitmt.plan.resolve import Parts, resolve
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from quitmt.rerank.ranked import score_name
 from quitmt.stop.steering import Steered
 from quitmt.types import RecordedPool

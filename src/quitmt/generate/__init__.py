@@ -9,7 +9,7 @@ from typing import Any
 
 from quitmt import names
 from quitmt.bergamot import store
-from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
+from quitmt.errors import ModelError, QuitmtError, UsageError, setting, unknown
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.languages import without_region
 from quitmt.generate.prompts import template
@@ -204,11 +204,12 @@ class Model:
             if option not in known:
                 raise _stranger(option, name)
             if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
-                raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
+                field = f"model.options.{option}"
+                raise UsageError(f"{setting(field)} must be {known[option].allowed}, not {value!r}", field=field)
         sampling.refuse(f"{name}:", *backend.lacks)
         if options.get("max_tokens", 1) < 1:
-            where = place("model.options.max_tokens")
-            raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
+            message = f"at least 1 token must be allowed, not {options['max_tokens']}"
+            raise UsageError(message, field="model.options.max_tokens")
         if "prompt" in options:
             template.load(options["prompt"])
         if installed:
@@ -274,8 +275,10 @@ def _stranger(option: str, name: str) -> UsageError:
     if not takers:
         every = {known for backend in backends.values() for known in backend.engine_options}
         error = unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
-        return UsageError(f"{place(f'model.options.{option}')}{error.args[0]}", hint=error.hint)
-    return UsageError(f"{setting(f'model.options.{option}')} goes with {', '.join(takers)} not with {name}:")
+        error.about(f"model.options.{option}")
+        return error
+    field = f"model.options.{option}"
+    return UsageError(f"{setting(field)} goes with {', '.join(takers)} not with {name}:", field=field)
 
 
 def load(

@@ -36,7 +36,8 @@ from quitmt.lab.rows import ONE_SAMPLE
 from quitmt.lab.study import Study, testsets
 from quitmt.metrics.devices import Hardware
 from quitmt.plan.build import build_generator, build_reranker
-from quitmt.plan.resolve import NO_PARTS, Parts, resolve
+from quitmt.plan.plan import NO_PARTS, Parts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import Generator, Reranker
 from quitmt.rerank import Reranking
 from quitmt.types import Segment

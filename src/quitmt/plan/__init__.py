@@ -6,8 +6,9 @@ chooses the stopping rule and finds mistakes; it reports all of them together an
 complete. ``build`` loads its parts.
 """
 
+from quitmt.plan.plan import Parts, Plan
 from quitmt.plan.recipe import Origin, Recipe
-from quitmt.plan.resolve import Parts, Plan, resolve
+from quitmt.plan.resolve import resolve
 from quitmt.plan.sections import ModelRecipe, RerankRecipe, RunRecipe, StopRecipe
 
 __all__ = ["ModelRecipe", "Origin", "Parts", "Plan", "Recipe", "RerankRecipe", "RunRecipe", "StopRecipe", "resolve"]

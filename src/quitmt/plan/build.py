@@ -14,8 +14,9 @@ from quitmt.engine.slots import Observer
 from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import Anchored
 from quitmt.plan.choose import Choice, unsteered, warn_of_basis
+from quitmt.plan.plan import Plan
 from quitmt.plan.recipe import Recipe
-from quitmt.plan.resolve import Plan, hardware_of, sampling_of
+from quitmt.plan.resolve import hardware_of, sampling_of
 from quitmt.plan.sections import ModelRecipe, RerankRecipe, StopRecipe
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, StoppingRule, traits_of
 from quitmt.rerank import Reranking

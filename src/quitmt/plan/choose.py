@@ -20,6 +20,7 @@ from quitmt.calibrate import profile as profiles
 from quitmt.calibrate.profile import Point, Profile
 from quitmt.errors import UsageError, setting
 from quitmt.metrics.registry import MetricEntry
+from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import RerankerTraits, StoppingRule
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.steering import Steered
@@ -56,6 +57,10 @@ class Target:
             raise UsageError(f"{both} are two different targets", hint="give one of them")
         if self.max_cost is not None:
             price(self.max_cost)
+
+    @classmethod
+    def of(cls, recipe: StopRecipe) -> Target:
+        return cls(None if recipe.max_loss is None else str(recipe.max_loss), recipe.max_cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class Choice:
         return f"{self.spec}{guarantee}"
 
 
-def usual_rule(traits: RerankerTraits, *, n: int | None, targets: bool, quit_settings: bool) -> tuple[str, str]:
+def usual_rule(traits: RerankerTraits, *, n: int, targets: bool, quit_settings: bool) -> tuple[str, str]:
     """The name of the rule if the user named none, and why: a target needs ``auto``, w or alpha need ``quit``, and
     otherwise the reranker's scores decide."""
     if targets:
@@ -111,7 +116,7 @@ def usual_rule(traits: RerankerTraits, *, n: int | None, targets: bool, quit_set
         kind = "comparable" if traits.comparable else "incomparable"
     rule = defaults.RULES[kind]
     if rule.startswith("fixed:"):
-        rule = f"fixed:{min(int(rule.removeprefix('fixed:')), n or defaults.BUDGET)}"
+        rule = f"fixed:{min(int(rule.removeprefix('fixed:')), n)}"
     return rule, f"for a reranker with {kind} scores" if kind.endswith("comparable") else f"for a reranker with {kind}"
 
 

@@ -16,8 +16,8 @@ from quitmt.generate import OPTIONS
 from quitmt.metrics.devices import Hardware
 from quitmt.plan.fields import fields_of
 from quitmt.plan.objects import generator_of, reranker_of, rule_of
+from quitmt.plan.plan import Parts
 from quitmt.plan.recipe import Origin, Recipe, based_on
-from quitmt.plan.resolve import Parts
 from quitmt.plan.sections import SECTIONS
 
 PARTS = ("model", "reranker", "rule")

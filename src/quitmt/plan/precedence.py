@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quitmt.defaults import ALPHA, BUDGET, PAPER_TEMPERATURE, STEP, WINDOW
-from quitmt.errors import place, unknown
+from quitmt.errors import unknown
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -47,7 +47,7 @@ def preset(name: str) -> Mapping[str, Any]:
     """The fields that a preset sets, by their full names."""
     if name not in PRESETS:
         error = unknown("preset", name, PRESETS)
-        error.args = (f"{place('preset') or 'preset: '}{error.args[0]}",)
+        error.args = (f"preset: {error.args[0]}",)
         raise error
     return PRESETS[name]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from quitmt.defaults import KEEP, LANGUAGES
-from quitmt.errors import UsageError, place, placed, setting
+from quitmt.errors import UsageError, placed, setting
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
@@ -121,7 +121,7 @@ class Reranking:
         """Raise what can be found wrong without loading a model; extras need not be ``installed``."""
         if self.kind == "mbr" and self.filter is not None and not self.filter.startswith("qe:"):
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')}"
-            raise UsageError(f"{place('rerank.filter')}the filter {self.filter!r} isn't a QE metric", hint=hint)
+            raise UsageError(f"the filter {self.filter!r} isn't a QE metric", hint=hint, field="rerank.filter")
         with placed("rerank.name"):
             self.metric.check(installed=installed)
         with placed("rerank.filter"):
@@ -133,7 +133,7 @@ class Reranking:
         self._check_support()
         if self.filter_metric is not None and self.filter_metric.by_pool:
             hint = "a sum is one: qe:A*X+B*Y"
-            raise UsageError(f"{place('rerank.filter')}a filter cannot be {self.filter!r}", hint=hint)
+            raise UsageError(f"a filter cannot be {self.filter!r}", hint=hint, field="rerank.filter")
         if self.by_pool and (self.filter is not None or self.variant != "exact"):
             other = setting("rerank.variant" if self.filter is None else "rerank.filter")
             raise UsageError(f"{other} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")

@@ -18,7 +18,8 @@ from quitmt.generate.languages import name as language_name
 from quitmt.loops.call import in_thread
 from quitmt.plan import Recipe, files
 from quitmt.plan.build import Built, build
-from quitmt.plan.resolve import refuse_texts, resolve
+from quitmt.plan.plan import refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
 from quitmt.serve.refusals import bad
 
