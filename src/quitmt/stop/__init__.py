@@ -61,8 +61,12 @@ RULES = Names(
     group="quitmt.rules",
     plug_in=_plug_in,
 )
-THRESHOLDS = ("loss", "headroom", "consistency")
-"""Rules with a threshold."""
+
+
+def thresholds() -> list[str]:
+    """The names of our rules with a threshold."""
+    makers = {name: entry.factory for name, entry in RULES.own.items()}
+    return [name for name, make in makers.items() if isinstance(make, type) and issubclass(make, Threshold)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ def load_threshold(spec: str, *, k: int, n: int) -> Threshold:
     """Make the rule that a text names; raise unless it has a threshold."""
     rule = load(spec, k=k, n=n)
     if not isinstance(rule, Threshold):
-        raise UsageError(f"{spec!r} has no threshold", hint=f"there is {', '.join(THRESHOLDS)}")
+        raise UsageError(f"{spec!r} has no threshold", hint=f"there is {', '.join(thresholds())}")
     return rule
 
 
