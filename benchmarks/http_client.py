@@ -74,7 +74,7 @@ async def with_our_client(url: str, requests: int, in_flight: int, choices: int)
 async def with_our_generator(url: str, requests: int, in_flight: int, choices: int) -> None:
     """All of it: prompt, choices put into place, texts cleaned, draws."""
     generator = OpenAIGenerator(
-        "m", Sampling(), languages=("en", "de"), base_url=url, concurrency=in_flight, choices_a_request=choices
+        "m", Sampling(), languages=("en", "de"), base_url=url, concurrency=in_flight, choices_per_call=choices
     )
     asks = [Request(Segment(str(index), SOURCE), 0, choices) for index in range(requests)]
     found = 0

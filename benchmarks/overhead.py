@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from quitmt.cli.main import parser as command_line
+from quitmt.cli.translate import prepare
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def run(folder: Path, lines: list[str], reranker: str, rule: str) -> None:
     words = ["translate", str(folder / "in"), "-o", str(folder / "out"), "--jsonl", str(folder / "jsonl"), "-q"]
     words += ["--keep-pools", str(folder / "pools"), "--rerank", reranker, "--stop", rule]
     parsed = command_line().parse_args(words)
-    work, items = parsed.prepare(parsed)
+    work, items = prepare(parsed)  # type: ignore[misc]
     start, start_here = time.process_time(), time.thread_time()
     asyncio.run(work.work(items))
     work.outputs.close()

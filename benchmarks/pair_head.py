@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from quitmt.metrics.comet import PAIRS_A_TILE, CometArena, CometUtility
+from quitmt.metrics.comet import PAIRS_PER_TILE, CometArena, CometUtility
 from quitmt.metrics.neural.head import PairHead
 from quitmt.rerank.pairs import BLOCK
 from quitmt.types import Segment
@@ -53,7 +53,7 @@ def direct(head: PairHead, arena: CometArena, rows: range, columns: range) -> tu
 
     def scores(translations: Tensor, references: Tensor) -> list[float]:
         found: list[float] = []
-        for one, other in zip(translations.split(PAIRS_A_TILE), references.split(PAIRS_A_TILE), strict=True):
+        for one, other in zip(translations.split(PAIRS_PER_TILE), references.split(PAIRS_PER_TILE), strict=True):
             found += head.direct(vectors[one], vectors[other], source.expand(len(one), -1)).tolist()
         return found
 

@@ -7,7 +7,7 @@ seconds of the process by part, and its peak memory as the kernel counts it. Mak
 it is in the memory.
 
 ``store``: 200 pools of 512 through chrF-MBR and recorded QE into the store as a study keeps them, extrapolated to all
-segments; with the utilities of all pairs and without. The pools are POOLS (a JSONL file, over and over if it is short)
+segments. The pools are POOLS (a JSONL file, over and over if it is short)
 or rewordings of made-up sentences, a third of them duplicates.
 """
 
@@ -123,18 +123,16 @@ def made_up(spec: str, best: np.ndarray, score: np.ndarray, final: np.ndarray) -
 def store(segments: int, found: list[FullPool]) -> None:
     distinct = np.mean([len({one.text for one in pool.candidates}) for pool in found])
     print(f"\n{len(found)} pools of {N}, {distinct:.0f} distinct texts each on average\n")
-    print(f"| kept | KB a segment | of {segments:,} segments, GB | CPU seconds to compute and write |")
+    print(f"| kept | KB per segment | of {segments:,} segments, GB | CPU seconds to compute and write |")
     print("|---|---:|---:|---:|")
-    kinds = [("mbr:chrf", False), ("qe:recorded:q", False), ("mbr:chrf", True)]
-    for spec, pairs in kinds:
+    for spec in ("mbr:chrf", "qe:recorded:q"):
         with tempfile.TemporaryDirectory() as folder:
-            compute(spec, found[:2], RerankSettings(keep_pairs=pairs), ("en", "pt"), Path(folder) / "compiled")
+            compute(spec, found[:2], RerankSettings(), ("en", "pt"), Path(folder) / "compiled")
             began = time.process_time()
-            compute(spec, found, RerankSettings(keep_pairs=pairs), ("en", "pt"), Path(folder) / "cache")
+            compute(spec, found, RerankSettings(), ("en", "pt"), Path(folder) / "cache")
             seconds = time.process_time() - began
             size = sum(path.stat().st_size for path in Path(folder, "cache").rglob("*.parquet")) / len(found)
-        name = f"{spec}, trajectories{' and the utilities of all pairs' if pairs else ''}"
-        print(f"| {name} | {size / 1e3:.1f} | {size * segments / 1e9:.2f} | {seconds:.1f} |", flush=True)
+        print(f"| {spec}, trajectories | {size / 1e3:.1f} | {size * segments / 1e9:.2f} | {seconds:.1f} |", flush=True)
 
 
 def pools(path: str | None) -> list[FullPool]:

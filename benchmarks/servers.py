@@ -43,7 +43,7 @@ def measure(delays: list[float], requests: int, concurrency: int) -> tuple[float
         servers = [stack.enter_context(fake_server(Faults(seconds=delay, canned=True))) for delay in delays]
         urls = [server.base_url for server in servers]
         generator = OpenAIGenerator(
-            "m", Sampling(), languages=("en", "pt"), base_url=urls, concurrency=concurrency, choices_a_request=1
+            "m", Sampling(), languages=("en", "pt"), base_url=urls, concurrency=concurrency, choices_per_call=1
         )
 
         async def work() -> float:

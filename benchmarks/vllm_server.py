@@ -25,7 +25,7 @@ import aiohttp
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
-from quitmt.generate.openai import CHOICES_A_REQUEST, OpenAIGenerator
+from quitmt.generate.openai import CHOICES_PER_CALL, OpenAIGenerator
 from quitmt.protocols import StoppingRule
 from quitmt.sampling import Sampling
 from quitmt.types import Request, Segment
@@ -89,11 +89,11 @@ class Bench:
 
     async def plain(self, sizes: list[int]) -> tuple[float, float]:
         """Tokens and seconds of a client that knows beforehand what it wants, and asks for all of it."""
-        generator, outstanding = self.generator(), asyncio.Semaphore(4 * SEQUENCES // CHOICES_A_REQUEST)
+        generator, outstanding = self.generator(), asyncio.Semaphore(4 * SEQUENCES // CHOICES_PER_CALL)
         requests = [
-            Request(segment, start, min(start + CHOICES_A_REQUEST, size))
+            Request(segment, start, min(start + CHOICES_PER_CALL, size))
             for segment, size in zip(self.segments, sizes, strict=True)
-            for start in range(0, size, CHOICES_A_REQUEST)
+            for start in range(0, size, CHOICES_PER_CALL)
         ]
         bodies = [
             generator._bodies.body(request.segment, request.start, request.stop - request.start, {})

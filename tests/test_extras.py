@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 
 MISSING = {
     "aiohttp", "ctranslate2", "huggingface_hub", "langcodes", "language_data", "matplotlib", "pyarrow", "ray",
-    "sacremoses", "scipy", "torch", "transformers", "vllm",
+    "sacremoses", "scipy", "sentence_transformers", "torch", "transformers", "vllm",
 }
 
 class Installed:

@@ -1,4 +1,4 @@
-"""``quitmt`` and ``python -m quitmt``: the command line, and what an interrupt does while it is loaded."""
+"""``quitmt`` and ``python -m quitmt``: starts the command line, and handles an interrupt while it is loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # An exception would come out of the middle of some module, which may make another one of it.
+        # KeyboardInterrupt within an import could be turned into another exception, so exit at once.
         signal.signal(signal.SIGINT, _leave)
         from quitmt.cli.main import main as act
 
@@ -32,17 +32,17 @@ def main() -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """Without Python's own end of the process: an interrupt leaves threads behind that compute in compiled code, and
-    when they come back to a Python that has ended, C++ aborts ("terminate called without an active exception")."""
+    """End the process without finalizing Python: an interrupt leaves threads running in compiled code, and when they
+    return to a finalized Python, C++ aborts ("terminate called without an active exception")."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, AttributeError, ValueError):  # closed, or none
+        with suppress(OSError, AttributeError, ValueError):  # closed or missing
             stream.flush()
     os._exit(code)
 
 
 def _leave(*_: object) -> NoReturn:
-    """At once: nothing was begun that could be lost."""
+    """Exit at once, because no work has begun."""
     _say()
     os._exit(INTERRUPTED)
 

@@ -1,11 +1,11 @@
-"""Loops compiled by numba: without the GIL, and kept on disk so that only the first process compiles them.
+"""Loops compiled by numba: they run without the GIL, and are cached on disk so that only the first process compiles
+them.
 
-numba takes long to import, and many a process never needs it. So a decorated function is only a stub: its first call
-imports numba and puts what numba makes of the function in its place, for good. Until then it stands as ``_Stub``
-under its name in every module that imported it.
+numba takes long to import, and many processes never need it. So a decorated function is a ``_Stub`` at first: its first
+call imports numba, compiles the function and replaces the stub in the module that defines it.
 
-Invariant: when numba looks at a function, the kernels that it calls are real ones already. They are found by their
-global names, so a kernel calls another by its name (``f``, imported if need be), never by its module (``kernels.f``).
+Invariant: when numba compiles a function, the kernels that it calls are compiled already. They are looked up by their
+global names, so a kernel calls another by its name (``f``, imported if necessary), never by its module (``kernels.f``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Stub:
         return (self._made if self._made is not None else self.made())(*arguments)
 
     def made(self) -> Any:
-        """What numba makes of the function. The modules of it and of those it calls have that from now on."""
+        """The compiled function. It also replaces the stubs of this function and of the kernels it calls."""
         with _making:
             if self._made is None:
                 names = self._function.__globals__
@@ -41,7 +41,7 @@ class _Stub:
                     found = names.get(name)
                     if isinstance(found, _Stub) and found is not self:
                         names[name] = found.made()
-                if names.get(self._function.__name__) is self:  # a call by that name costs no detour any more
+                if names.get(self._function.__name__) is self:  # calls by that name no longer go through the stub
                     names[self._function.__name__] = made
                 self._made = made  # last, for other threads: now it can be called
             return self._made
@@ -49,11 +49,11 @@ class _Stub:
 
 @cache
 def _numba() -> Any:
-    """numba, told to compile for the same processor on every x86-64 machine that has AVX2.
+    """numba, configured to compile for the same processor on every x86-64 machine with AVX2.
 
-    Compiled for the processor at hand, sums are rounded by the width of its vectors, and once in a while another token
-    is sampled. So a cluster of different machines would not repeat what one of them gave. Wider vectors gain nothing
-    here (docs/decisions/0003). Whoever sets ``NUMBA_CPU_NAME`` decides otherwise.
+    Code compiled for the host's processor rounds sums depending on the width of its vectors, so now and then it samples
+    another token, and different machines of a cluster would give different results. Wider vectors gain nothing here
+    (docs/decisions/0003). The environment variable ``NUMBA_CPU_NAME`` overrides this.
     """
     import llvmlite.binding
     import numba
@@ -75,7 +75,7 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
         njit = _numba().njit
         try:
             return njit(cache=True, **settings)(function)
-        except RuntimeError:  # no folder for the cache can be written, as in some containers: compile every time
+        except RuntimeError:  # no writable cache folder, as in some containers: compile in every process
             return njit(**settings)(function)
 
     def decorate(function: Function) -> Function:
@@ -85,7 +85,8 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """For kernels to call: a function that gives the types and writes the LLVM code (``numba.extending.intrinsic``)."""
+    """Decorates a function that kernels call; it returns their types and a generator of LLVM code
+    (``numba.extending.intrinsic``)."""
 
     def make(function: Callable[..., Any]) -> Any:
         return _numba().extending.intrinsic(function)

@@ -1,4 +1,4 @@
-"""How many processors there are for this process, and how many threads one computation may use."""
+"""The number of processors for this process and of threads per computation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads(environment: Mapping[str, str] = os.environ) -> int:
-    """As many as there are cores, or fewer by ``OMP_NUM_THREADS``, which Ray sets to the processors of a worker."""
-    told = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return min(cores(), int(told)) if told.isdecimal() and int(told) else cores()
+    """One thread per core, or fewer if ``OMP_NUM_THREADS`` says so. Ray sets it to a worker's processors."""
+    limit = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(cores(), int(limit)) if limit.isdecimal() and int(limit) else cores()

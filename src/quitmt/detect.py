@@ -1,4 +1,4 @@
-"""Which language a text is in, among those that are served: by py3langid, whose model comes with the package."""
+"""Detects the language of a text among the served ones, with py3langid, which includes its model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 READ = 2000
-"""Characters that are looked at: more do not change the answer."""
+"""Maximum characters to look at; more don't change the result."""
 
 
 class Detector:
-    """``languages`` are codes as they are served. One that the model does not know is never detected, unless it is the
+    """``languages`` are the codes that are served. A language that the model doesn't know is detected only if it is the
     only one."""
 
     def __init__(self, languages: Iterable[str]) -> None:
@@ -26,7 +26,7 @@ class Detector:
             self._identifier.set_languages(list(self._known))
 
     def ranked(self, text: str, among: Iterable[str] | None = None) -> list[tuple[str, float]]:
-        """Languages with confidences from 0 to 1 that add up to 1, the likeliest first."""
+        """Languages with confidences that sum to 1, in descending order."""
         allowed = list(self._codes if among is None else among)
         if not self._known:
             return [(code, 1 / len(allowed)) for code in allowed]

@@ -1,4 +1,4 @@
-"""What becomes of a run whose segments fail: each is an outcome, and nobody should have to look for them."""
+"""Reports failed segments of a run, so that users needn't look for them in the outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from quitmt.types import Finished, Outcome
 log = logging.getLogger(__name__)
 
 ENOUGH = 16
-"""Segments: if the first so many fail by one mistake in code of others, the next will too."""
+"""If this many first segments fail because of the same mistake in user code, the others will too."""
 
 
 class Failures:
-    """Counts them among the segments that were tried: a blank one needs no translation."""
+    """Counts failures among the segments that were tried; blank ones need no translation."""
 
     def __init__(self) -> None:
         self.tried = self.failed = 0
@@ -34,11 +34,11 @@ class Failures:
 
     def warn(self) -> None:
         if self.failed:
-            log.warning("%s (outcome.error says why, of each)", self)
+            log.warning("%s (see outcome.error of each)", self)
 
 
 def succeeded(outcomes: list[Outcome]) -> list[Outcome]:
-    """The same, if any did; that some did not is logged."""
+    """Return the outcomes unless all failed; failures are logged."""
     failures = Failures()
     for outcome in outcomes:
         failures.add(outcome)
@@ -49,7 +49,7 @@ def succeeded(outcomes: list[Outcome]) -> list[Outcome]:
 
 
 class OneMistake:
-    """Whether all segments of a run that were tried so far have failed, and all by the same mistake."""
+    """Detects whether all segments tried so far have failed because of the same mistake."""
 
     def __init__(self) -> None:
         self._fault: str | None = None
@@ -57,14 +57,14 @@ class OneMistake:
         self._may_be = True
 
     def add(self, finished: Finished) -> None:
-        if not (finished.outcome.cost or finished.outcome.error):  # a blank one
+        if not (finished.outcome.cost or finished.outcome.error):  # a blank segment
             return
         self._fault = self._fault or finished.fault
         self._may_be = self._may_be and finished.fault is not None and finished.fault == self._fault
         self._count += 1
 
     def __str__(self) -> str:
-        return f"the first {self._count} segments all failed by one mistake"
+        return f"the first {self._count} segments failed because of the same mistake"
 
     def __bool__(self) -> bool:
         return self._may_be and self._count >= ENOUGH

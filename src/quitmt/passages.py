@@ -1,4 +1,4 @@
-"""Text as people have it, taken apart into sentences to translate and everything between them, which is kept exactly.
+"""Splits a text into sentences to translate and the text between them, which is kept exactly.
 
     >>> passage = split("Hello there. How are you?\\n\\n  * Fine!", "en")
     >>> [(one.id, one.text) for one in passage.sentences]
@@ -6,10 +6,10 @@
     >>> passage.joined(["Olá.", "Como vai?", "* Bem!"], "pt")
     'Olá. Como vai?\\n\\n  * Bem!'
 
-Invariants: what is not a sentence (line breaks, control characters, space around sentences, what has neither a letter
-nor a digit) comes out as it went in. A sentence's id is the number of its line, from 1, as in ``quitmt translate``; the
-sentences of a line that has several are numbered after it: 1.1, 1.2. So a line of one sentence has the same candidates
-whether it is split or not, and a text the same ones wherever it is translated.
+Invariants: everything except sentences (line breaks, control characters, space around sentences, pieces without letters
+and digits) is output unchanged. A sentence's id is its line number from 1, as in ``quitmt translate``; several
+sentences of a line are numbered 1.1, 1.2, …. So a line with one sentence has the same candidates whether it is split or
+not, and a text has the same candidates wherever it is translated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LONGEST = 1000
-"""Characters. No sentence is that long; what is longer is cut at a space, or models of sentences lose most of it."""
+"""Maximum characters per sentence. Longer ones are cut at a space, because sentence-level models would lose most of the
+text."""
 UNSPACED = frozenset(("zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "dz"))
 """Languages that put no space between sentences."""
 
@@ -29,17 +30,17 @@ _CONTROL = re.compile("([\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]+)")
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A sentence, or with no id what stands between sentences."""
+    """A sentence, or text between sentences, which has no id."""
 
     text: str
     id: str | None = None
     cut: bool = False
-    """Whether it goes on what was cut off before it, in the middle of a word perhaps."""
+    """Whether the fragment continues the one before, which was cut for its length, perhaps in the middle of a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text taken apart. ``lines`` is how many it has."""
+    """A text in pieces. ``lines`` is its number of lines."""
 
     pieces: tuple[Fragment, ...]
     lines: int = 1
@@ -49,11 +50,11 @@ class Passage:
         return [piece for piece in self.pieces if piece.id is not None]
 
     def joined(self, translations: Sequence[str], target: str | None = None) -> str:
-        """The text with its sentences replaced, one translation for each, in their order."""
+        """The text with its sentences replaced by the translations, in order."""
         return "".join(space + text for _, space, text in self.filled(translations, target))
 
     def filled(self, translations: Sequence[str], target: str | None = None) -> Iterator[tuple[Fragment, str, str]]:
-        """Of each piece: the space that the target language wants before it, and its text."""
+        """Each piece, the space that the target language needs before it, and its text."""
         spaced = primary_code(target) not in UNSPACED
         left, after = iter(translations), False
         for place, piece in enumerate(self.pieces):
@@ -72,7 +73,7 @@ class Passage:
 
 
 def split(text: str, language: str | None, *, first: int = 1) -> Passage:
-    """A text in a language, by its code; ``first`` is the number of its first line."""
+    """Split a text. ``language`` is its code, ``first`` the number of its first line."""
     pieces, number = list[Fragment](), first
     for place, line in enumerate(_LINES.split(text)):
         if place % 2:
@@ -84,7 +85,7 @@ def split(text: str, language: str | None, *, first: int = 1) -> Passage:
 
 
 def one_line(text: str) -> str:
-    """What a model made of a sentence must not add lines to a text."""
+    """Replaces line breaks by spaces, so that a translation adds no lines to the text."""
     return re.sub("[\r\n\x0b\x0c\x85\u2028\u2029]+", " ", text)
 
 
@@ -99,7 +100,7 @@ def _line(line: str, language: str, number: int) -> list[Fragment]:
 
 
 def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool, bool]]:
-    """What there is between control characters: texts, whether each is a sentence, and whether it was cut off."""
+    """Split the text between control characters into (text, whether it is a sentence, whether it continues a cut)."""
     if control:
         yield text, False, False
         return
@@ -115,10 +116,10 @@ def _run(text: str, language: str, control: bool) -> Iterator[tuple[str, bool, b
 def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
-    import sentencex  # only when something is split
+    import sentencex  # slow to import
 
     found: list[str] = sentencex.segment(language, text)
-    return found if "".join(found) == text else [text]  # nothing may be lost, whatever the library does
+    return found if "".join(found) == text else [text]  # never lose text, whatever the library does
 
 
 def _cut(sentence: str) -> Iterator[str]:

@@ -16,8 +16,9 @@ from quitmt.errors import InputError, QuitmtError, RerankError, UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_utility
-from quitmt.plan import keywords, resolve
+from quitmt.plan import keywords
 from quitmt.plan.plan import Parts, refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Update, Utility, ranked, traits_of
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support
@@ -26,7 +27,7 @@ from quitmt.rerank.qe import Qe
 from quitmt.types import Candidate, Segment
 
 SOURCE = "source"
-"""The column that is looked for where none is named."""
+"""The default column for sources."""
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """A text, or the messages of a chat."""
@@ -35,13 +36,13 @@ Languages = tuple[str | None, str | None]
 
 
 class _Scored:
-    """What both kinds of rewards share: how texts are found in what a trainer gives."""
+    """Shared by both kinds of rewards: finds the texts in a trainer's arguments."""
 
     def __init__(self, reranker: Reranker[Any], source: Source, name: str) -> None:
         self._reranker, self._source = reranker, source
         self._needs_source = traits_of(reranker, RerankerTraits).needs_source
         self.signature = reranker.signature
-        self.__name__ = name  # trainers log by it
+        self.__name__ = name  # trainers use it in logs
 
     def _texts(
         self, prompts: Sequence[Prompt], completions: Sequence[Prompt], columns: Mapping[str, Any]
@@ -115,7 +116,7 @@ class GroupReward(_Scored):
             if isinstance(snapshots, QuitmtError):
                 raise snapshots
             scores = {texts[places[index]]: score for index, score in ranked(self._reranker, update.state)}
-            if len(places) == 1:  # nobody to compare with: what the reranker says of a single candidate
+            if len(places) == 1:  # a single completion: the reranker's score for a pool of one
                 scores = {texts[places[0]]: snapshots[-1].score}
             for place in places:
                 if texts[place] not in scores:
@@ -136,9 +137,9 @@ def reward(
 
     ``metric`` is the name of a ``qe:`` reranker, with or without its ``qe:`` ("qe:kiwi", "0.7*metricx+0.3*kiwi",
     "qe:likelihood" with ``languages``, "qe:my_module:score"), a function ``score(source, candidate)``, or a
-    ``QualityEstimator``. The text that was to be translated is in the column ``source`` of the data set, if there is
-    one; otherwise it is the prompt, of a chat the last message of the user. ``source`` names another column, or is a
-    function of the prompt. ``name`` is what a trainer logs it by.
+    ``QualityEstimator``. The source text is the data set's column ``source`` if there is one; otherwise it is
+    the prompt, or the user's last message of a chat. ``source`` names another column, or is a
+    function of the prompt. ``name`` appears in the trainer's logs.
 
     >>> import quitmt
     >>> nearness = quitmt.reward(lambda source, candidate: -abs(len(source) - len(candidate)), name="nearness")
@@ -151,7 +152,7 @@ def reward(
     made = _made(named, languages=languages, hardware=hardware)
     if not isinstance(made, Qe):
         raise _comparing(metric)
-    return Reward(made, source, name or _told(metric))
+    return Reward(made, source, name or _display_name(metric))
 
 
 def group_reward(
@@ -168,9 +169,9 @@ def group_reward(
 
     ``metric`` is the name of a reranker, with or without its ``mbr:`` ("mbr:chrf", "0.5*chrf+0.5*comet", "mbr:vote",
     "qe:rank:kiwi+metricx"), a function ``u(hypothesis, reference)``, a ``Utility``, or a reranker such as
-    ``quitmt.vote(…)``. ``support`` is who judges: the others, or all, itself too. A group is all completions of a call
-    that have the same prompt; with ``size``, one of another size is an error, such as half a group on each of two
-    devices. ``source`` and ``name`` are as for ``reward``.
+    ``quitmt.vote(…)``. ``support`` says who judges: the ``others``, or ``all`` including the completion itself. A
+    group is all completions of a call with the same prompt. With ``size``, a group of another size is an error, such as
+    half a group on each of two devices. ``source`` and ``name`` are as for ``reward``.
 
     >>> import quitmt
     >>> agreement = quitmt.group_reward("mbr:chrf")
@@ -181,14 +182,16 @@ def group_reward(
         raise UsageError(f"size must be at least 1, not {size}")
     if not isinstance(metric, str):
         reranker: Any = metric if hasattr(metric, "extend") else Mbr(as_utility(metric), _judges(support))
-        return GroupReward(_made(reranker, languages=languages, hardware=hardware), source, name or _told(metric), size)
+        return GroupReward(
+            _made(reranker, languages=languages, hardware=hardware), source, name or _display_name(metric), size
+        )
     made = _made(_named(metric, "mbr"), languages=languages, hardware=hardware, support=support)
     return GroupReward(made, source, name or metric, size)
 
 
 def _comparing(metric: Any) -> UsageError:
     hint = "take quitmt.group_reward"
-    return UsageError(f"{_told(metric)!r} compares candidates with each other", hint=hint)
+    return UsageError(f"{_display_name(metric)!r} compares candidates with each other", hint=hint)
 
 
 def _judges(support: str | None) -> Support:
@@ -198,29 +201,29 @@ def _judges(support: str | None) -> Support:
 
 
 def _named(metric: Any, kind: str) -> Any:
-    """A name with its ``mbr:`` or ``qe:``."""
+    """Add ``kind`` to a name without ``mbr:`` or ``qe:``."""
     if not isinstance(metric, str) or metric.partition(":")[0] in ("mbr", "qe"):
         return metric
     return f"{kind}:{metric}"
 
 
-def _told(metric: Any) -> str:
+def _display_name(metric: Any) -> str:
     return metric if isinstance(metric, str) else str(getattr(metric, "__name__", type(metric).__name__))
 
 
 def _made(metric: Any, **settings: Any) -> Reranker[Any]:
-    """The reranker that ``quitmt.rerank_pool`` would have."""
-    recipe, parts = keywords.read({"reranker": metric, **settings})
-    if parts.reranker is not None:
-        return parts.reranker
+    """The reranker that ``quitmt.rerank_pool`` would use."""
+    recipe, given = keywords.read({"reranker": metric, **settings})
+    if given.reranker is not None:
+        return given.reranker
     refuse_texts(recipe, "a reward")
     plan = resolve(recipe, Parts(RecordedGenerator()))
     assert plan.reranking is not None
-    return plan.reranking.load(recipe.model.languages, plan.hardware)
+    return plan.reranking.load(plan.recipe.model.languages, plan.hardware)
 
 
 def _groups(keys: Sequence[Hashable]) -> dict[Any, list[int]]:
-    """The places of each key, in the order in which they come."""
+    """Key → its places, in order of appearance."""
     found: dict[Any, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
@@ -228,13 +231,13 @@ def _groups(keys: Sequence[Hashable]) -> dict[Any, list[int]]:
 
 
 def _text(given: Any, role: str) -> str:
-    """A text as it is; of messages, the content of the last one by ``role``."""
+    """A text unchanged, or the content of the last chat message by ``role``."""
     if isinstance(given, str):
         return given
     messages = list(given) if isinstance(given, Sequence) else []
     own = [one for one in messages if isinstance(one, Mapping) and one.get("role") == role]
     if not own:
-        raise InputError(f"a text or the messages of a chat with one by the {role} are wanted, not {given!r:.80}")
+        raise InputError(f"expected a text or chat messages with one by the {role}, not {given!r:.80}")
     content = own[-1].get("content")
     if isinstance(content, str):
         return content

@@ -1,9 +1,9 @@
-"""How candidates are sampled: one set of settings for every engine.
+"""Sampling settings, the same for every engine.
 
 The cut-offs come after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest
 most probable ones whose probability reaches p; ``min_p`` those of at least that share of the most probable one's
-probability; ``epsilon`` those of probability epsilon or more. An engine that lacks one of them refuses it: a substitute
-would be another distribution under the same name.
+probability; ``epsilon`` those of probability epsilon or more. An engine that lacks a setting refuses it, because a
+substitute would be another distribution under the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS_A_SEGMENT = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Temperature 0 takes the most probable token (the first of equals). With ``beam`` nothing is sampled: the
-    candidates are the hypotheses of a beam search of that size, the best first, and there are no more of them."""
+    candidates are the hypotheses of a beam search of that size, in descending order, and then the sequence ends."""
 
     temperature: float = PAPER_TEMPERATURE
     top_k: int | None = None
@@ -32,7 +32,7 @@ class Sampling:
     min_p: float | None = None
     beam: int | None = None
     apart: bool = False
-    """Whether its seed is made from that of the samples, whose likenesses it would give otherwise."""
+    """Whether the seed is derived from the samples' seed, so that these candidates don't resemble the samples."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -63,16 +63,16 @@ class Sampling:
 
     @property
     def cut(self) -> bool:
-        """Whether anything is cut off."""
+        """Whether any cut-off applies."""
         return self.greedy or any(value is not None for value in (self.top_k, self.top_p, self.min_p, self.epsilon))
 
     @property
     def rate(self) -> float:
-        """What logits are multiplied by."""
+        """The factor for logits: the inverse temperature."""
         return 1.0 if self.greedy else 1 / self.temperature
 
     def refuse(self, engine: str, *lacking: str) -> None:
-        """Raise if one of the settings that an engine lacks is asked for."""
+        """Raise if a setting is used that the engine lacks."""
         for name in lacking:
             if name == "beam" and self.beam is not None:
                 raise UsageError(f"{engine} has no beam search")
@@ -80,17 +80,17 @@ class Sampling:
                 raise UsageError(f"{engine} cannot sample with {setting(f'model.{name}')}", hint="leave it out")
 
     def seeded(self, seed: int | None) -> Sampling:
-        """The same for a segment that has a seed of its own."""
+        """These settings with a segment's own seed, if it has one."""
         if seed is None:
             return self
         return replace(self, seed=apart(seed) if self.apart else seed)
 
     def seed_of(self, segment_id: str, index: int) -> int:
-        """The seed of one candidate, for engines that take one a request.
+        """The seed of one candidate, for engines that take one seed per call.
 
-        Each segment has a range of its own (by a hash), in which indices follow each other: engines give the i-th
-        sample of a request the seed + i, so however candidates are cut into requests, each gets its own, and once.
-        53 bits in all: some servers read numbers as floating point, and rounded seeds would be equal ones.
+        A hash gives each segment its own range of seeds, in which indices follow each other. Engines sample choice i of
+        a call with seed + i, so each candidate keeps its seed however candidates are split into calls. Seeds have 53
+        bits, because some servers read numbers as floating point, where rounding would make seeds equal.
 
         >>> Sampling(seed=1).seed_of("a", 5) - Sampling(seed=1).seed_of("a", 0)
         5
@@ -100,7 +100,7 @@ class Sampling:
 
 
 def apart(seed: int) -> int:
-    """A seed that gives other candidates than the one it is made from.
+    """Derives a seed that gives different candidates.
 
     >>> apart(0) != 0
     True

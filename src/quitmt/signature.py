@@ -11,12 +11,12 @@ from quitmt._version import __version__
 
 
 def field(value: float | str) -> str:
-    """A setting as it stands in a signature: the shortest text that reads back as the same number."""
+    """A setting's value in a signature: the shortest text that parses to the same number."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def seeded(generator: str, seed: int | None) -> str:
-    """The signature of a generator for a segment with a seed of its own.
+    """A generator's signature for a segment with its own seed.
 
     >>> seeded("embedded:en-pt|t:1.2|seed:0", 7)
     'embedded:en-pt|t:1.2|seed:7'
@@ -25,6 +25,6 @@ def seeded(generator: str, seed: int | None) -> str:
 
 
 def of_run(rule: str, generator: str, reranker: str) -> str:
-    """The signature of a whole run, from those of its parts; their own separators become commas."""
+    """The signature of a run, made from those of its parts, whose separators become commas."""
     parts = (rule, f"gen:{generator.replace('|', ',')}", f"rerank:{reranker.replace('|', ',')}", f"v:{__version__}")
     return "|".join(parts)

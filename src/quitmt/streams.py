@@ -1,8 +1,8 @@
-"""Random numbers by address: the one for (seed, segment, candidate, position) needs no other to be drawn before it.
+"""Random numbers by address: each is computed from (seed, segment, candidate, position) without drawing any others.
 
 Philox4x64-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"), as in ``numpy.random.Philox``: the
-key comes from the seed and the segment's id, the counter is (candidate, position). That is what makes a segment's
-candidates one endless sequence that may be asked for in any pieces.
+key comes from the seed and the segment's id, the counter is (candidate, position). So a segment's candidates are one
+endless sequence that may be requested in any pieces.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What a translation may have lost, seen from the two texts alone: warnings for people, in a few fixed words.
+"""Warnings about text that a translation may have lost, found by comparing it with its source.
 
-Some name what they are about, after a colon: ``lost characters: 🍵``. ``kind`` gives the words alone.
+Each warning is one of a few fixed phrases. Some are followed by a colon and details: ``lost characters: 🍵``. ``kind``
+returns the phrase alone. Warnings influence neither the choice of a candidate nor when a segment stops.
 
-A warning is no error. Nothing depends on it: neither the choice of a candidate nor when a segment stops.
-
-Invariants: time grows with the length of the texts, whatever they hold; the same texts give the same warnings.
+Invariants: time is linear in the length of the texts; the same texts get the same warnings.
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ APART = "candidates hardly agree"
 PARTLY = "scored in part"
 
 ADVICE = {
-    SEVERAL: "the model was trained on single sentences and may leave some out, so split lines into sentences first",
+    SEVERAL: "the model may leave some out, because it was trained on single sentences: split the lines first",
     SHORTER: "less than half as long as the source, so text may be missing",
-    LOST: "the model's vocabulary lacks them, and they are not in the translation",
-    MARKUP: "tags or entities of the source are not in the translation as they were, so take them out first",
-    COPIED: "the translation is the source itself",
-    PARTLY: "they have more tokens than the scoring model reads, so the rest did not count: split them first",
-    APART: "the samples have little in common, so lower the temperature, or cut off what is improbable (top-p, min-p)",
+    LOST: "the model's vocabulary lacks them, and the translation doesn't contain them",
+    MARKUP: "tags or entities of the source are changed or missing: remove them first",
+    COPIED: "the translation is identical to the source",
+    PARTLY: "the scoring model ignored the end of long texts: split them first",
+    APART: "the samples have little in common: lower the temperature, or use top-p or min-p",
 }
-"""What each means for a reader, and what to do. The last two are about the candidates, and a driver makes them."""
+"""The meaning of each warning, and what to do. The last two are about candidates, and the engine adds them."""
 
 LEAST_SHARE = 0.5
-"""Of the source's length. Human translations of news, English with Portuguese and with French, either way, are shorter
-in 6 of 3,992 cases (docs/method.md)."""
+"""A share of the source's length. Of 3,992 human translations of news (English–Portuguese and English–French, both
+directions), 6 are shorter (docs/method.md)."""
 LEAST_LENGTH = 40
-"""Characters without spaces: shorter sources have translations of any length."""
+"""Minimum characters without spaces, because shorter sources have translations of any length."""
 WIDE_COUNTS = 3
-"""Letters that one Chinese character, kana or Hangul syllable stands for, about; 2 to 3.5 by language."""
+"""Letters that a Chinese character, kana or Hangul syllable replaces; 2 to 3.5, depending on the language."""
 PROSE_WORDS = 3
-"""Different words in lower case that make a text more than a name, a number or a word."""
+"""Minimum number of different lower-case words in prose, as opposed to a name, a number or a single word."""
 WIDE_LETTERS_A_WORD = 4
-"""In scripts without spaces and capitals."""
+"""Letters per word in scripts without spaces and capitals."""
 
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
-# A run of marks is looked at once, from its beginning: else a line of dots would take quadratic time.
+# Possessive quantifiers: otherwise a line of dots would take quadratic time.
 _END = re.compile(r"""(?<![.!?…؟।])[.!?…؟।]++["'”’»)\]]*+\s++["'“‘«„(\[¿¡–—-]*+\s*+(?=\S)""")
 _WIDE_END = re.compile(r"[。！？][」』”’）]*+(?=[^\s。！？」』”’）])")
 _ABBREVIATIONS = frozenset(
@@ -57,15 +56,15 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#x[0-9A-Fa-f]+|[A-Za-z][A-Za-z0-
 _CODE = re.compile(r"[=_{}\\|`]|(?<!\S)--[a-z]|(?<!\S)-[a-zA-Z](?!\w)|\(\)|;\s*$")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SIGNS = frozenset("@#*\\/_|{}~^§†‡•")
-"""Punctuation that a translation keeps as it is."""
+"""Punctuation that translations keep unchanged."""
 _CURRENCIES = {"€": ("eur",), "£": ("pound", "libra", "livre", "pfund", "sterl", "gbp"), "¥": ("yen", "iene", "yuan")}
-"""What a translation in Latin letters may write in their place. Of other currencies and scripts nothing is known."""
+"""Words that a translation in Latin letters may use instead of a currency sign."""
 _EDGES = "\"'“”‘’«»„()[]¿¡.,;:!?…–—-"
 
 
 def warnings(source: str, translation: str, *, sentence_level: bool = False, unknown: str = "") -> tuple[str, ...]:
-    """``sentence_level`` is what the model was trained on; ``unknown`` are characters of the source that it does not
-    know.
+    """Find the warnings for a translation by a model trained on single sentences (``sentence_level``) whose vocabulary
+    lacks the ``unknown`` characters of the source.
 
     >>> warnings("It is late. We go home.", "É tarde.", sentence_level=True)
     ('several sentences',)
@@ -82,7 +81,7 @@ def warnings(source: str, translation: str, *, sentence_level: bool = False, unk
 
 
 def kind(warning: str) -> str:
-    """A warning without what it names.
+    """A warning without its details.
 
     >>> kind("lost characters: 🍵"), kind("copied source")
     ('lost characters', 'copied source')
@@ -91,8 +90,8 @@ def kind(warning: str) -> str:
 
 
 def has_several_sentences(text: str) -> bool:
-    """Whether a sentence ends within the text. A full stop after an abbreviation, a single letter or a word that has
-    one inside (U.S., p.m.) ends none, nor does one before a small letter or a digit.
+    """Whether a sentence ends within the text. A full stop doesn't end a sentence after an abbreviation, a single
+    letter or a word that contains one (U.S., p.m.), nor before a lower-case letter or a digit.
 
     >>> has_several_sentences("Mr. J. Smith left the U.S. Navy at 5 p.m. on Sunday.")
     False
@@ -115,7 +114,7 @@ def _ends_sentence(mark: re.Match[str]) -> bool:
 
 
 def is_much_shorter(source: str, translation: str) -> bool:
-    """Whether a translation has less than half of the source's characters, or none."""
+    """Whether a translation is empty or has less than half of the source's characters."""
     length = _length(translation)
     return length == 0 or (_length(source) >= LEAST_LENGTH and length < LEAST_SHARE * _length(source))
 
@@ -126,15 +125,15 @@ def _length(text: str) -> int:
 
 
 def loses_markup(source: str, translation: str) -> bool:
-    """Whether tags or entities (HTML, XML) of the source are not the translation's."""
+    """Whether the HTML or XML tags and entities of the source and the translation differ."""
     tags = _TAG.findall(source)
     return bool(tags) and Counter(tags) != Counter(_TAG.findall(translation))
 
 
 def is_copy(source: str, translation: str) -> bool:
-    """Whether a translation is its source, case, punctuation and spacing aside, where it should not be.
+    """Whether a translation of prose equals its source, ignoring case, punctuation and spacing.
 
-    Names, numbers, code and single words are rightly the same in both languages: only a source that is prose counts.
+    Names, numbers, code and single words may be the same in both languages.
     """
     return _letters(source) == _letters(translation) and is_prose(source)
 
@@ -144,7 +143,7 @@ def _letters(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text has at least three different words in lower case, of two letters or more, and no sign of code.
+    """Whether a text has at least three different lower-case words of two or more letters, and doesn't look like code.
 
     >>> [is_prose(text) for text in ("Rio de Janeiro", "git commit -m fix", "12.5 kg", "We meet at the café.")]
     [False, False, False, True]
@@ -156,14 +155,14 @@ def is_prose(text: str) -> bool:
 
 
 def _is_small(word: str) -> bool:
-    """In scripts without capitals every word is."""
+    """Whether a word is in lower case; in scripts without capitals, every word is."""
     return len(word) > 1 and word == word.lower() and _WORD.fullmatch(word) is not None and not _WIDE.search(word)
 
 
 def unknown_characters(text: str, lacks: Callable[[str], bool]) -> str:
-    """The different characters of a text that a vocabulary lacks, each once.
+    """The different characters of a text that a vocabulary lacks.
 
-    Only words that it cannot read are looked at: a character may be known there and not alone.
+    Only characters of words that it can't read are tested: elsewhere, a character may be known as a part of its word.
 
     >>> unknown_characters("tea 🍵 or 🍵", lambda text: "🍵" in text)
     '🍵'
@@ -175,10 +174,10 @@ def unknown_characters(text: str, lacks: Callable[[str], bool]) -> str:
 
 
 def lost_characters(source: str, translation: str, unknown: str) -> str:
-    """Those of the unknown characters that a translation should have and does not.
+    """The unknown characters that a translation should contain but doesn't.
 
-    Languages differ in quotation marks, dashes and letters, and write currencies as words, so that these are no loss
-    where they are missing. Symbols, signs of addresses and code, and letters of another script than the source's are.
+    Languages differ in quotation marks, dashes and letters, and write currencies as words, so these may be missing.
+    Symbols, signs in addresses and code, and letters of a script other than the source's may not.
 
     >>> lost_characters("tea @ 5 € 🍵 «水»", "chá 5 euros", "@€🍵«水»")
     '@🍵水'
@@ -196,6 +195,6 @@ def lost_characters(source: str, translation: str, unknown: str) -> str:
 
 
 def _script(text: str) -> str:
-    """That of most of its letters (LATIN, CJK, …), by the first words of their names."""
+    """The script of most letters (LATIN, CJK, …), by the first word of their Unicode names."""
     found = Counter(name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
     return max(found, key=found.__getitem__, default="")

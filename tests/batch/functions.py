@@ -1,10 +1,9 @@
-"""Models for jobs, by module:attribute."""
+"""Functions as models for jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 import zlib
 from pathlib import Path
 
@@ -12,7 +11,7 @@ WORDS = "o a um gato casa rua velha nova viu comeu dormiu perto".split()
 
 
 def words(source: str, start: int, stop: int) -> list[str]:
-    """Texts that depend on the source and the index alone."""
+    """Makes texts that depend only on the source and the index."""
     return [_text(source, index) for index in range(start, stop)]
 
 
@@ -22,7 +21,7 @@ def _text(source: str, index: int) -> str:
 
 
 def fussy(source: str, start: int, stop: int) -> list[str]:
-    """Fails for some sources, for as long as there is no file that mends it."""
+    """Fails for some sources until the file MENDED exists."""
     if "bad" in source and not Path(os.environ.get("MENDED", "/nowhere")).exists():
         raise RuntimeError("cannot say that")
     return words(source, start, stop)
@@ -32,7 +31,7 @@ second_failed = asyncio.Event()
 
 
 async def failing(source: str, start: int, stop: int) -> list[str]:
-    """Fails for two sources: for "first" only after "second"."""
+    """Fails for two sources; "first" fails only after "second"."""
     if source == "first":
         await second_failed.wait()
     elif source == "second":
@@ -46,7 +45,7 @@ _calls = 0
 
 
 def wearing(source: str, start: int, stop: int) -> list[str]:
-    """Works for a while, then never again in this process."""
+    """Works for some calls, then always fails in this process."""
     global _calls
     _calls += 1
     if _calls > int(os.environ.get("WORN_AFTER", "20")):
@@ -54,19 +53,13 @@ def wearing(source: str, start: int, stop: int) -> list[str]:
     return words(source, start, stop)
 
 
-def slow(source: str, start: int, stop: int) -> list[str]:
-    """Long enough for whoever looks on."""
-    time.sleep(0.3)
-    return words(source, start, stop)
-
-
 def deadly(source: str, start: int, stop: int) -> list[str]:
-    """One row ends the process, always."""
+    """Ends the process on one row."""
     if "17" in source:
         os._exit(3)
     return words(source, start, stop)
 
 
 def keyed(source: str, start: int, stop: int) -> list[str]:
-    """What is in the environment of a worker."""
+    """Returns an environment variable of the worker."""
     return [os.environ.get("OPENAI_API_KEY", "none")] * (stop - start)

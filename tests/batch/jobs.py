@@ -1,4 +1,4 @@
-"""Jobs for tests: small inputs, and a worker that is turned by hand in place of Ray."""
+"""Small jobs for tests, and a worker that runs without Ray."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FUNCTIONS = "tests.batch.functions"
 
 
 def recipe(function: str = "words", **fields: Any) -> Recipe:
-    """Candidates of a function, so that nothing is loaded."""
+    """A recipe with a function as the model, so that nothing is loaded."""
     more = {name.replace("__", "."): value for name, value in fields.items()}
     return Recipe().changed({"model.name": f"{FUNCTIONS}:{function}", "stop.n": 8, "stop.k": 4, **more})
 
@@ -29,7 +29,7 @@ def planned(job: BatchJob) -> Plan:
 
 
 def worked(job: BatchJob, parts: Sequence[int], *, retry: bool = False, at_once: int = 4) -> PartWorker:
-    """Work on parts, some at a time, with one worker."""
+    """Works on parts with one worker, a few at a time."""
 
     async def work() -> PartWorker:
         worker = PartWorker(Work(job.folder, job.recipe.to_fields(), job.nbest))

@@ -1,4 +1,4 @@
-"""As much of Ray as a job uses, in this process: one worker, which does one part after another."""
+"""The part of Ray that a job uses, in this process: one worker does one part after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call of an actor gives: awaited by workers, got by the driver."""
+    """The result of an actor call, awaited by workers and fetched by the driver."""
 
     value: Any
 
@@ -32,9 +32,9 @@ class LocalRay:
     def __init__(self, *machines: Mapping[str, float]) -> None:
         self.machines = machines or ({"CPU": 8.0},)
         self.started: dict[str, Any] = {}
-        """How it was started the last time."""
+        """The settings of the last start."""
         self.strategy: dict[str, Any] = {}
-        """How many workers the last job asked for, and how many parts each may have at once."""
+        """The worker pool that the last job requested."""
         self.data = SimpleNamespace(
             DataContext=SimpleNamespace(get_current=SimpleNamespace),
             ActorPoolStrategy=lambda **strategy: strategy,
@@ -43,15 +43,14 @@ class LocalRay:
             ),
         )
 
-    def init(self, **settings: Any) -> Any:
+    def init(self, **settings: Any) -> None:
         self.started = settings
-        return SimpleNamespace(dashboard_url="127.0.0.1:8265")
 
     def nodes(self) -> list[dict[str, Any]]:
         return [{"Alive": True, "Resources": machine} for machine in self.machines]
 
     def shutdown(self) -> None:
-        """Nothing runs."""
+        """There is nothing to stop."""
 
     def remote(self, **_: Any) -> Any:
         return lambda kind: SimpleNamespace(remote=lambda: Actor(kind()))
@@ -68,10 +67,3 @@ class LocalRay:
 
         for done in asyncio.run(all_parts()):
             yield {name: values[0] for name, values in done.items()}
-
-
-class NoCounters:
-    """In place of Ray's metrics."""
-
-    def add(self, tally: object) -> None:
-        """Nobody collects them."""

@@ -1,4 +1,4 @@
-"""The board: when a job is given up, and which rows end every process that translates them."""
+"""The board: giving up a job, and identifying rows that kill every process."""
 
 from __future__ import annotations
 

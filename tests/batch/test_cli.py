@@ -1,4 +1,4 @@
-"""The command line of jobs, as far as it comes without Ray: what is wrong is one sentence, and nothing is started."""
+"""The command line of jobs, without Ray: each mistake gives one sentence, and nothing is started."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ("words", "said"),
     [
         ("{}/a.csv", "a.csv has no column 'source' (--source-column names one of text, k)"),
-        ("{}/a.txt --rows-per-file 0", "--rows-per-file must be a whole number of at least 1, not 0"),
-        ("{}/a.txt --workers 4-2", "--workers must be a number from 1 on, or a range such as 2-8"),
-        ("{}/a.txt --address ray://h:1", "(run it on a machine of the cluster, with --address auto)"),
+        ("{}/a.txt --rows-per-file 0", "--rows-per-file must be at least 1, not 0"),
+        ("{}/a.txt --workers 4-2", "--workers must be a number from 1 up or a range such as 2-8"),
+        ("{}/a.txt --address ray://h:1", "(run the command on a machine of the cluster with --address auto)"),
         (
             "{}/a.txt --text {}/a.txt",
             "{}/a.txt is an input of this job and would be overwritten (write",
@@ -49,11 +49,11 @@ def test_bad_input_is_one_sentence(quitmt: Callable[..., Ran], tmp_path: Path, w
     assert not list(tmp_path.glob("out/part-*")) and (tmp_path / "a.txt").read_text() == "x\ny\n"
 
 
-def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> None:
+def test_the_summary_shows_the_cost_and_the_cost_of_full_budgets() -> None:
     total = PartTally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
     total.stops.update({"decided": 79, "failed": 1})
     total.warnings[COPIED] = 1
-    plan = Plan((60, 40), 90, ())
+    plan = Plan((60, 40), 90)
     lines = summary_lines(plan, total, 7200.0, 4, 2.0)
     assert lines == [
         "100 rows, 90 of them distinct, in 2 files; 79 decided (enough by the rule), 1 failed",
@@ -65,29 +65,28 @@ def test_the_summary_says_what_it_cost_and_what_full_budgets_would_have() -> Non
 
 
 @pytest.mark.parametrize("words", [(), ("--retry-failed",)])
-def test_the_command_that_takes_up_failures_is_the_one_that_was_given(
+def test_the_command_to_retry_failures_repeats_the_users_words(
     quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """Not that of whoever calls ``main``."""
     total = PartTally(rows=2, segments=2, failed=1, error="no")
-    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(Plan((2,), 2, ()), total, 1.0))
-    given = ("batch", tmp_path / "a.txt", "-o", tmp_path / "out put", "-q", *words)
-    ran = quitmt(*given)
-    own = shlex.join(["quitmt", *map(str, given[: len(given) - len(words)]), "--retry-failed"])
-    assert ran.code == 1 and ran.err.splitlines()[-1] == f"quitmt: to take them up again: {own}"
+    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(Plan((2,), 2), total, 1.0))
+    words_given = ("batch", tmp_path / "a.txt", "-o", tmp_path / "out put", "-q", *words)
+    ran = quitmt(*words_given)
+    retry = shlex.join(["quitmt", *map(str, words_given[: len(words_given) - len(words)]), "--retry-failed"])
+    assert ran.code == 1 and ran.err.splitlines()[-1] == f"quitmt: to translate them again: {retry}"
 
 
-def test_progress_tells_rate_and_time_left() -> None:
+def test_progress_shows_rate_and_time_left() -> None:
     shown = BatchProgress(quiet=True)
-    shown.planned(Plan((100,), 100, ()), PartTally(rows=10))
+    shown.planned(Plan((100,), 100), PartTally(rows=10))
     line = shown.line(PartTally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
     assert line == "40 of 100 segments, 3.0 per second, about 1 minute left; 300 candidates, 70% saved; 2 failed"
 
 
-def test_worker_hours_are_those_of_the_workers_that_there_were(
+def test_worker_hours_count_the_workers_that_were_started(
     quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = BatchSummary(Plan((2,), 2, ()), PartTally(rows=2), 3600.0, workers=2)
+    summary = BatchSummary(Plan((2,), 2), PartTally(rows=2), 3600.0, workers=2)
     monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: summary)
     assert "at most 2.00 worker hours" in quitmt("batch", "a.txt", "-o", tmp_path / "out", "--workers", 99).err
 

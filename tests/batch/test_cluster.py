@@ -1,4 +1,4 @@
-"""Workers and where they run: what does not fit is one sentence, and what Ray is started with."""
+"""Worker pools: errors of one sentence, and the settings that Ray is started with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def started(monkeypatch: pytest.MonkeyPatch, pool: WorkerPool, machines: Sequenc
     ray = LocalRay()
     ray.machines = tuple(machines)
     monkeypatch.setattr(cluster, "ray_of", lambda: ray)
-    with connected(pool) as (found, _):
+    with connected(pool) as found:
         assert found is ray
     return ray
 
@@ -33,7 +33,7 @@ def test_a_number_or_a_range_of_workers() -> None:
 
 
 @pytest.mark.parametrize("workers", ["two", "²", "1-²", "2-", "0", "4-2"])
-def test_workers_that_are_no_number(workers: str) -> None:
+def test_invalid_numbers_of_workers(workers: str) -> None:
     with pytest.raises(UsageError, match=r"^workers must be a number .*or a range such as 2-8"):
         WorkerPool.sized(workers)
 
@@ -54,10 +54,10 @@ def test_workers_that_cannot_be(settings: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("here", "address must be HOST:PORT, or auto for the cluster of this machine"),
-        ("here:²", "address must be HOST:PORT, or auto for the cluster of this machine"),
+        ("here", "address must be HOST:PORT, or auto for this machine's cluster"),
+        ("here:²", "address must be HOST:PORT, or auto for this machine's cluster"),
         ("a..b:1", "there is no Ray at a..b:1: "),
-        ("ray://h:1", "Ray Data does not work by way of Ray's client"),
+        ("ray://h:1", "Ray Data doesn't support Ray's client"),
     ],
 )
 def test_addresses_without_a_ray(address: str, said: str) -> None:
@@ -95,12 +95,12 @@ def test_workers_that_fit(pool: WorkerPool, machines: list[Any], monkeypatch: py
 @pytest.mark.parametrize(
     ("pool", "machines", "said"),
     [
-        (WorkerPool(2, 2, gpus=1.0, address="auto"), SMALL, r"2 workers with .*: GPUs needed 2, found 1 \(fewer"),
-        (WorkerPool(4, 4, address="auto"), SMALL, r"4 workers with .*: CPUs needed 4, found 3 \(fewer"),
+        (WorkerPool(2, 2, gpus=1.0, address="auto"), SMALL, r"2 workers with .*: GPUs needed 2, found 1 \(use fewer"),
+        (WorkerPool(4, 4, address="auto"), SMALL, r"4 workers with .*: CPUs needed 4, found 3 \(use fewer"),
         (
             WorkerPool(1, 8, gpus=2.0, address="auto"),
             ONES,
-            r"1 worker with 2 GPUs and 1 CPUs on one machine each: 0 would fit \(fewer",
+            r"1 worker with 2 GPUs and 1 CPUs on one machine each: 0 would fit \(use fewer",
         ),
         (WorkerPool(3, 3, gpus=2.0, address="auto"), THREES, "3 workers with 2 GPUs and 1 CPUs on .* each: 2 would"),
         (
@@ -122,13 +122,13 @@ def test_here_nothing_grows_and_cores_are_those_of_the_machine(monkeypatch: pyte
     there = [{"CPU": 9.0}]
     assert started(monkeypatch, WorkerPool(2, 8), there).started["num_cpus"] == 3  # one more, for Ray itself
     assert started(monkeypatch, WorkerPool(8, 8, cpus=0.25), there).started["address"] == "local"
-    with pytest.raises(UsageError, match=r"^there is no room for 3 workers with .*: CPUs needed 3, found 2 \(fewer"):
+    with pytest.raises(UsageError, match=r"^there is no room for 3 workers with .*: CPUs needed 3, found 2 \(use"):
         started(monkeypatch, WorkerPool(3, 3), there)
-    with pytest.raises(UsageError, match=r"^there is no room for 1 worker with .*: GPUs needed 1, found 0 \(fewer"):
+    with pytest.raises(UsageError, match=r"^there is no room for 1 worker with .*: GPUs needed 1, found 0 \(use"):
         started(monkeypatch, WorkerPool(0, 4, gpus=1.0), there)
 
 
-def test_workers_elsewhere_get_what_engines_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_workers_get_the_engines_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "runtime_env" not in started(monkeypatch, WorkerPool(), ONES).started

@@ -1,8 +1,7 @@
-"""Real jobs on Ray, each a command in a process of its own. Without Ray they are skipped: make test-batch."""
+"""Real jobs on Ray, each in its own process. Skipped without Ray: use make test-batch."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -25,25 +23,18 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 
 
-def started(
-    job: BatchJob, *words: object, function: str = "words", **environment: str
-) -> tuple[list[str], dict[str, str]]:
-    """A command, and its environment."""
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
-    own = ("--model", f"{FUNCTIONS}:{function}", "-n", 8, "-k", 4, "--rows-per-file", job.rows_per_file)
-    command = [sys.executable, "-m", "quitmt", "batch", *job.inputs, "-o", job.output, *own, *words]
-    return [str(word) for word in command], {**os.environ, "PYTHONPATH": paths, **environment}
-
-
 def batch(
     job: BatchJob, *words: object, function: str = "words", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    command, whole = started(job, *words, function=function, **environment)
-    return subprocess.run(command, env=whole, capture_output=True, text=True)
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
+    own = ("--model", f"{FUNCTIONS}:{function}", "-n", 8, "-k", 4, "--rows-per-file", job.rows_per_file)
+    command = [sys.executable, "-m", "quitmt", "batch", *job.inputs, "-o", job.output, *own, *words]
+    whole = {**os.environ, "PYTHONPATH": paths, **environment}
+    return subprocess.run([str(word) for word in command], env=whole, capture_output=True, text=True)
 
 
 def said(ran: subprocess.CompletedProcess[str]) -> list[str]:
-    """Our own lines: Ray has some of its own."""
+    """The lines from quitmt, without Ray's."""
     return [line for line in ran.stderr.splitlines() if line.startswith("quitmt: ")]
 
 
@@ -53,7 +44,7 @@ def job(tmp_path: Path) -> BatchJob:
     return BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe(), InputColumns(), rows_per_file=10)
 
 
-def test_two_workers_give_what_one_gives_and_nothing_is_done_twice(job: BatchJob, tmp_path: Path) -> None:
+def test_two_workers_give_the_same_as_one_and_repeat_nothing(job: BatchJob, tmp_path: Path) -> None:
     ran = batch(job, "--workers", 2, "--text", tmp_path / "text")
     assert ran.returncode == 0, ran.stderr
     assert any(line.startswith("quitmt: 60 rows, in 6 files; ") for line in said(ran)), ran.stderr
@@ -70,7 +61,7 @@ def test_two_workers_give_what_one_gives_and_nothing_is_done_twice(job: BatchJob
     assert len(after) == 6 and before.items() <= after.items()
     assert [path.read_bytes() for path in files_of(job)] == [path.read_bytes() for path in files_of(by_hand)]
     refused = batch(job, "--seed", 7)
-    assert refused.returncode == 2 and "cannot go on: --seed was 0 in the job that" in refused.stderr
+    assert refused.returncode == 2 and "cannot continue: --seed was 0 in the job that" in refused.stderr
 
 
 def test_a_worker_whose_engine_breaks_is_replaced(job: BatchJob) -> None:
@@ -83,12 +74,12 @@ def test_engines_that_are_always_broken_end_the_job(job: BatchJob) -> None:
     ran = batch(job, "--in-flight", 1, function="wearing", WORN_AFTER="0")
     assert ran.returncode == 2, ran.stderr
     *_, line = said(ran)
-    assert "no part was finished since: the last one ended with: " in line
+    assert "without finishing a part: the last one ended with: " in line
     assert "segments in a row failed" in line and "worn out" in line and not files_of(job)
 
 
-def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:
-    """Here only by a trick: the module is there for the process that starts the job, and for nobody else."""
+def test_a_missing_import_on_workers_is_one_sentence(job: BatchJob, tmp_path: Path) -> None:
+    """A trick: only the starting process can import the module."""
     (tmp_path / "own.py").write_text(
         f"import os\nif os.getppid() != {os.getpid()}:\n    raise ImportError('not here')\n"
         "def words(source, start, stop):\n    return ['x'] * (stop - start)\n"
@@ -100,7 +91,7 @@ def test_what_workers_cannot_import_is_one_sentence(job: BatchJob, tmp_path: Pat
 
 
 def test_a_folder_with_functions_is_shipped_to_workers(job: BatchJob, tmp_path: Path) -> None:
-    """It is found where the job is started, too, and nothing else has to be set."""
+    """The starting process finds the folder too, without other settings."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "shipped.py").write_text(
         "import os\ndef words(source, start, stop):\n    return [os.getcwd()] * (stop - start)\n"
@@ -111,7 +102,7 @@ def test_a_folder_with_functions_is_shipped_to_workers(job: BatchJob, tmp_path: 
 
 
 def test_more_workers_than_parts_are_not_started(job: BatchJob) -> None:
-    """And on one machine not more than it has room for."""
+    """Nor more than the machine has room for."""
     refused = batch(job, "--workers", 9999, "--cpus-per-worker", 500)
     assert refused.returncode == 2
     assert "there is no room for 6 workers with --cpus-per-worker 500: CPUs needed 3000, found " in refused.stderr
@@ -143,28 +134,3 @@ def test_workers_of_a_cluster_get_the_key_and_ray_does_not_log_it(
     assert {row["translation"] for row in results(job)} == {key}
     texts = [path.read_bytes() for path in logs.rglob("*") if path.is_file()]
     assert texts and not any(key.encode() in text for text in texts)
-
-
-@pytest.mark.skipif(find_spec("aiohttp_cors") is None, reason="needs ray[default]")
-def test_the_dashboard_and_the_numbers_of_the_job_as_metrics(job: BatchJob) -> None:
-    """As Prometheus reads them, from the addresses that Ray tells it."""
-    command, environment = started(job, "--dashboard", "--in-flight", 1, function="slow")
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        seen = 0.0
-        while running.poll() is None and seen < 10:
-            time.sleep(0.5)
-            seen = max(seen, metric("ray_quitmt_segments_total"))
-        assert seen >= 10 and metric("ray_quitmt_candidates_total") >= seen
-        _, error = running.communicate()
-    assert running.returncode == 0 and "quitmt: Ray's dashboard is at http://127.0.0.1:" in error, error
-
-
-def metric(name: str) -> float:
-    """The sum over all workers; 0 until it is there."""
-    try:
-        told = json.loads(Path("/tmp/ray/prom_metrics_service_discovery.json").read_text())
-        pages = [urlopen(f"http://{at}/metrics", timeout=5).read().decode() for one in told for at in one["targets"]]
-    except (OSError, ValueError):
-        return 0.0
-    lines = [line for page in pages for line in page.splitlines() if line.startswith(name)]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)

@@ -1,4 +1,4 @@
-"""Jobs before they are run: ids, parts, and a folder that belongs to one job."""
+"""Planning a job: ids, parts, and a folder that belongs to one job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Batch
     assert all(row.segment == row.id and row.first for row in found)
 
 
-def test_ids_do_not_depend_on_what_else_is_translated(job: BatchJob, tmp_path: Path) -> None:
+def test_ids_do_not_depend_on_other_files(job: BatchJob, tmp_path: Path) -> None:
     alone = replace(job, inputs=(f"{tmp_path}/b.txt",), output=f"{tmp_path}/alone", rows_per_file=2)
     assert rows(alone) == rows(job)[7:]
 
@@ -55,7 +55,7 @@ def test_a_plan_is_taken_over(job: BatchJob) -> None:
 def test_a_job_that_was_done_is_planned_again_where_a_result_is_missing(job: BatchJob) -> None:
     planned(job)
     job.folder.rows(0).remove()
-    (job.folder.own / "input").remove()
+    (job.folder.state / "input").remove()
     assert planned(job).parts == (5, 5, 2) and job.folder.rows(0).exists()
 
 
@@ -74,12 +74,11 @@ def test_context_is_the_lines_before_within_a_file(job: BatchJob) -> None:
     assert [row.context for row in found[:3]] == ["", "a 1.", "a 1.\na 2."] and found[7].context == ""
 
 
-def test_a_context_and_languages_may_have_columns(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("source,f,t,c\nHi.,en,de,Yo.\nOi.,pt,en,\n")
-    columns = InputColumns("source", None, "f", "t", "c")
+def test_a_context_may_have_a_column(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("source,c\nHi.,Yo.\nOi.,\n")
+    columns = InputColumns("source", None, "c")
     job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe(), columns)
-    assert [(row.pair, row.context) for row in rows(job)] == [(("en", "de"), "Yo."), (("pt", "en"), "")]
-    assert planned(job).pairs == (("en", "de"), ("pt", "en"))
+    assert [row.context for row in rows(job)] == ["Yo.", ""]
 
 
 def other_budget(job: BatchJob) -> BatchJob:
@@ -87,16 +86,16 @@ def other_budget(job: BatchJob) -> BatchJob:
 
 
 REFUSED: list[tuple[Callable[[BatchJob], BatchJob], str]] = [
-    (other_budget, "cannot go on: n was 8 in the job that {} holds and is 16 now"),
-    (lambda job: replace(job, rows_per_file=6), "cannot go on: rows_per_file was 5 in"),
-    (lambda job: replace(job, distinct=True), "cannot go on: distinct was False in"),
-    (lambda job: replace(job, columns=InputColumns("text")), "cannot go on: source_column was source in"),
+    (other_budget, "cannot continue: n was 8 in the job that {} holds and is 16 now"),
+    (lambda job: replace(job, rows_per_file=6), "cannot continue: rows_per_file was 5 in"),
+    (lambda job: replace(job, distinct=True), "cannot continue: distinct was False in"),
+    (lambda job: replace(job, columns=InputColumns("text")), "cannot continue: source_column was source in"),
     (lambda job: replace(job, inputs=(job.inputs[0].replace("*", "a"),)), "the input b.txt is missing since"),
 ]
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_another_job_is_refused_by_the_name_of_what_differs(
+def test_another_job_is_refused_and_the_difference_named(
     job: BatchJob, change: Callable[[BatchJob], BatchJob], said: str
 ) -> None:
     planned(job)
@@ -113,11 +112,11 @@ def test_other_limits_are_the_same_job(job: BatchJob) -> None:
 def test_changed_input_is_refused(job: BatchJob, tmp_path: Path) -> None:
     planned(job)
     (tmp_path / "a.txt").write_text("x\n")
-    with pytest.raises(QuitmtError, match=r"^cannot go on: the input a\.txt has changed since"):
+    with pytest.raises(QuitmtError, match=r"^cannot continue: the input a\.txt has changed since"):
         planned(job)
 
 
-def test_whoever_has_mended_a_refused_input_starts_over(job: BatchJob, tmp_path: Path) -> None:
+def test_a_job_with_a_corrected_input_starts_over(job: BatchJob, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"fine\nnot \xff fine\n")
     with pytest.raises(QuitmtError, match="not UTF-8"):
         planned(job)
@@ -127,10 +126,10 @@ def test_whoever_has_mended_a_refused_input_starts_over(job: BatchJob, tmp_path:
         planned(job)
 
 
-def test_files_of_others_are_not_overwritten(job: BatchJob) -> None:
+def test_unrelated_files_are_not_overwritten(job: BatchJob) -> None:
     Path(job.output).mkdir()
     (Path(job.output) / "part-000000.parquet").write_bytes(b"precious")
-    with pytest.raises(QuitmtError, match=r"holds part-000000\.parquet, which is no result of this job"):
+    with pytest.raises(QuitmtError, match=r"holds part-000000\.parquet, which isn't from this job"):
         planned(job)
 
 
@@ -164,15 +163,15 @@ def unwritable(folder: Path) -> dict[str, Any]:
 
 BAD: list[tuple[Callable[[Path], dict[str, Any]], str]] = [
     (lambda folder: {"inputs": (f"{folder}/*.nothing",)}, "no file matches"),
-    (two_of_a_name, "two inputs are called a.txt, so that ids would not be unique"),
-    (one_twice, "is an input twice"),
-    (equal_ids, "the id '1' occurs a second time (ids must be unique in the whole input)"),
+    (two_of_a_name, "two inputs are called a.txt, so ids would not be unique"),
+    (one_twice, "is given as an input twice"),
+    (equal_ids, "the id '1' occurs twice (ids must be unique in the whole input)"),
     (broken_in_the_middle, "2.gz: damaged gzip data"),
     (unwritable, "cannot write"),
     (lambda folder: {"output": "nosuch://x/y"}, "nosuch"),
-    (lambda folder: {"rows_per_file": 0}, "rows_per_file must be a whole number of at least 1, not 0"),
+    (lambda folder: {"rows_per_file": 0}, "rows_per_file must be at least 1, not 0"),
     (lambda folder: {"output_format": "parkett"}, "unknown output format 'parkett'"),
-    (lambda folder: {"recipe": recipe(run__run_deadline=9.0)}, "run_deadline does not go with a job of many workers"),
+    (lambda folder: {"recipe": recipe(run__run_deadline=9.0)}, "batch jobs don't support run_deadline"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Results as others read them. Readers that are not installed are skipped: make test-batch has them all."""
+"""Other libraries read the results. Missing ones are skipped; make test-batch has them all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_datasets(folder: str) -> Rows:
 
 @pytest.mark.parametrize("read", [by_pyarrow, by_pandas, by_polars, by_duckdb, by_datasets])
 def test_a_folder_is_read_while_the_job_is_still_in_it(tmp_path: Path, read: Callable[[str], Rows]) -> None:
-    """Also where a column is empty in one file and filled in another, and with lists of records in a column."""
+    """Even if a column is empty in some files, or contains lists of records."""
     (tmp_path / "a.txt").write_text("".join(f"line {number} {'bad' if number > 8 else ''}.\n" for number in range(12)))
     job = BatchJob((f"{tmp_path}/a.txt",), str(tmp_path / "out"), recipe("fussy", run__nbest=2), rows_per_file=4)
     worked(job, range(len(planned(job).parts)))
@@ -59,5 +59,5 @@ def test_a_folder_is_read_while_the_job_is_still_in_it(tmp_path: Path, read: Cal
 
 def test_the_page_names_the_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
-    told = page.partition("Their columns are fields of an")[2].partition(":")[2].partition(". `--nbest")[0]
-    assert tuple(re.findall(r"`(\w+)`", told)) == names(nbest=0)
+    listed = page.partition("are the fields of an [outcome]")[2].partition(":")[2].partition(". `--nbest")[0]
+    assert tuple(re.findall(r"`(\w+)`", listed)) == names(nbest=0)

@@ -1,4 +1,4 @@
-"""A job from its beginning to its end, with a worker in this process in place of Ray."""
+"""Whole jobs with a worker in this process instead of Ray."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from quitmt.batch import actor, cluster, run
+from quitmt.batch import cluster, run
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.job import BatchJob
 from quitmt.batch.plan import Plan
@@ -21,7 +21,7 @@ from quitmt.batch.rows import InputColumns
 from quitmt.batch.tally import PartTally
 from quitmt.errors import ModelError, QuitmtError, UsageError
 from tests.batch.jobs import files_of, recipe, results
-from tests.batch.local_ray import LocalRay, NoCounters
+from tests.batch.local_ray import LocalRay
 
 
 class Silent:
@@ -33,7 +33,7 @@ class Silent:
         self.said.append(message)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
-        """Nobody listens."""
+        """Not recorded."""
 
     def progress(self, total: PartTally) -> None:
         self.totals.append(total.rows)
@@ -45,7 +45,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> LocalRay:
     monkeypatch.setattr(cluster, "check_installed", lambda: None)
     monkeypatch.setattr(cluster, "ray_of", lambda: local)
     monkeypatch.setattr(cluster, "cores", lambda: 8)
-    monkeypatch.setattr(actor, "RayCounters", NoCounters)
     return local
 
 
@@ -59,7 +58,7 @@ def done(job: BatchJob, *, retry_failed: bool = False) -> PartTally:
     return run.run(job, WorkerPool(), Silent(), retry_failed=retry_failed).total
 
 
-def test_what_was_done_again_reaches_all_equal_rows_whoever_dies(
+def test_retried_outcomes_reach_all_equal_rows_despite_a_crash(
     job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENDED", str(tmp_path / "mended"))
@@ -78,7 +77,7 @@ def test_what_was_done_again_reaches_all_equal_rows_whoever_dies(
     assert done(job).failed == 0
     assert not any(row["stop"] == "failed" for row in results(job))
     before = {path: path.read_bytes() for path in files_of(job)}
-    for retry_failed in (True, True, False):  # there is nothing to take up
+    for retry_failed in (True, True, False):  # there is nothing to retry
         assert done(job, retry_failed=retry_failed).failed == 0
     assert {path: path.read_bytes() for path in files_of(job)} == before
 
@@ -98,15 +97,15 @@ def test_a_header_is_a_setting(tmp_path: Path) -> None:
     job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), recipe())
     done(job)
     headless = replace(job, columns=replace(job.columns, source="1", header=False))
-    with pytest.raises(UsageError, match=r"cannot go on: (no_header|source_column) was"):
+    with pytest.raises(UsageError, match=r"cannot continue: (no_header|source_column) was"):
         done(headless)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3600.0])
-def test_progress_is_told_by_the_clock_and_at_the_end(
+def test_progress_is_reported_regularly_and_at_the_end(
     job: BatchJob, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However quickly parts arrive."""
+    """However fast parts arrive."""
     monkeypatch.setattr(run, "LOOK_SECONDS", seconds)
     reporter = Silent()
     total = run.run(job, WorkerPool(), reporter).total
@@ -114,22 +113,17 @@ def test_progress_is_told_by_the_clock_and_at_the_end(
     assert (len(reporter.totals) == 1) is (seconds > 0)
 
 
-@pytest.mark.parametrize("kept", [b"", b"[]", b'{"rows": 1, "of another version": 2}', None])
-def test_a_job_that_is_done_tells_the_same_again(job: BatchJob, tmp_path: Path, kept: bytes | None) -> None:
-    (tmp_path / "a.txt").write_text("good\nfine\ngood\nfine\ngood\n")
-    total = done(job)
-    assert (total.rows, total.segments) == (2, 2)
-    assert done(job) == total
-    place = Path(job.folder.total.path)  # it may be lost: then the results are counted
-    place.unlink() if kept is None else place.write_bytes(kept)
-    assert done(job).segments == 5
-    assert kept == (place.read_bytes() if place.exists() else None)  # what was counted so is not kept
+def test_a_finished_job_translates_nothing_again(job: BatchJob) -> None:
+    done(job)
+    before = {path: path.stat().st_mtime_ns for path in files_of(job)}
+    done(job)
+    assert {path: path.stat().st_mtime_ns for path in files_of(job)} == before
 
 
 def test_the_first_error_is_that_of_the_first_part(
     job: BatchJob, tmp_path: Path, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not of the part that ended first."""
+    """Not the error of the part that ended first."""
     (tmp_path / "a.txt").write_text("good\nfine\nbad\nfine\nbad too\n")
     in_order = ray.work
     monkeypatch.setattr(ray, "work", lambda rows, *more: in_order(rows[::-1], *more))
@@ -143,20 +137,20 @@ def test_the_summary_knows_the_workers_that_there_were(job: BatchJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("target", "said"),
     [
         ({"stop.max_loss": 0.02}, ["stopping by loss:most=0.02"]),
         ({}, ["stopping by loss:most=0.005, the default for mbr:chrf"]),
         ({"stop.rule": "fixed:2"}, []),
     ],
 )
-def test_a_job_says_once_which_rule_it_stops_by_unless_the_user_chose_it(
-    job: BatchJob, wish: dict[str, Any], said: list[str]
+def test_a_job_reports_its_stopping_rule_once_unless_the_user_chose_it(
+    job: BatchJob, target: dict[str, Any], said: list[str]
 ) -> None:
-    wished, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **wish})), Silent()
-    run.run(wished, WorkerPool(), reporter)
+    job, reporter = replace(job, recipe=recipe("words", **{"stop.rule": None, **target})), Silent()
+    run.run(job, WorkerPool(), reporter)
     assert reporter.said == said
-    run.run(wished, WorkerPool(), reporter)
+    run.run(job, WorkerPool(), reporter)
     assert reporter.said == said  # nothing is left to do
 
 
@@ -166,7 +160,7 @@ def test_a_job_says_once_which_rule_it_stops_by_unless_the_user_chose_it(
 def test_of_few_parts_every_worker_gets_its_share(
     job: BatchJob, tmp_path: Path, ray: LocalRay, parts: int, workers: int, at_once: int
 ) -> None:
-    """A worker has one part that is ending, and enough others to fill its engine."""
+    """A worker has one part that is ending, plus enough others to fill its engine."""
     (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(2 * parts)))
     run.run(replace(job, recipe=recipe(run__in_flight=4)), WorkerPool(workers, workers), Silent())
     assert ray.strategy["max_tasks_in_flight_per_actor"] == at_once
@@ -195,7 +189,7 @@ def test_a_worker_that_refuses_the_recipe_ends_the_job_in_its_words(
 def test_a_job_whose_workers_start_again_and_again_is_given_up(
     job: BatchJob, ray: LocalRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As workers that end before they finish a part."""
+    """Simulates workers that end before they finish a part."""
     held = threading.Event()
 
     def dying(rows: Any, kind: Any, settings: Any) -> Any:
@@ -206,7 +200,7 @@ def test_a_job_whose_workers_start_again_and_again_is_given_up(
 
     monkeypatch.setattr(run, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(ray, "work", dying)
-    with pytest.raises(ModelError, match=r"^workers were started 9 times and no part was finished since: their proc"):
+    with pytest.raises(ModelError, match=r"^workers were started 9 times without finishing a part: their proc"):
         done(job)
     held.set()
 

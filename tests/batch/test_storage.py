@@ -1,4 +1,4 @@
-"""File systems of others: what they raise is one sentence, and files are whole."""
+"""Foreign file systems: their errors become one sentence, and files are complete."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.conftest import Ran
 
 
 class CannotConnect(Exception):
-    """As botocore's: no OSError."""
+    """Like botocore's errors, not an OSError."""
 
 
 class DeadFileSystem(MemoryFileSystem):
-    """Whatever it is asked, it cannot."""
+    """A file system on which every operation fails."""
 
     protocol = "dead"
 
@@ -34,7 +34,7 @@ class DeadFileSystem(MemoryFileSystem):
 
 
 class LateFileSystem(MemoryFileSystem):
-    """Cannot even be made."""
+    """A file system that cannot be created."""
 
     protocol = "late"
 
@@ -43,7 +43,7 @@ class LateFileSystem(MemoryFileSystem):
 
 
 class StrictFileSystem(MemoryFileSystem):
-    """Replaces no file, as HDFS; knows which names there were."""
+    """A file system that doesn't replace files, like HDFS, and records their names."""
 
     protocol = "strict"
     store: ClassVar[dict[str, Any]] = {}
@@ -91,8 +91,8 @@ def test_whatever_a_file_system_raises_is_one_sentence_with_the_place(call: str,
         CALLS[call](Location(f"{system}://bucket/out"))
 
 
-def test_what_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A glob of fsspec leaves out folders that it cannot list."""
+def test_an_unreachable_folder_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec's glob skips folders that it cannot list."""
     monkeypatch.setattr(DeadFileSystem, "glob", lambda *_, **__: [])
     with pytest.raises(QuitmtError, match=r"^cannot read dead://.*: no route to host$"):
         matches("dead://bucket/*.txt")
@@ -185,5 +185,5 @@ def test_an_output_among_the_inputs_is_refused(
     (tmp_path / "in" / "a.txt").write_text("x\n")
     monkeypatch.chdir(tmp_path)
     ran = quitmt("batch", "in", "-o", "in/out", "--model", "tests.batch.functions:words")
-    assert ran.code == 2 and "the output in/out would be among the inputs in (choose a folder that is not" in ran.err
+    assert ran.code == 2 and "the output in/out would be among the inputs in (choose a folder outside" in ran.err
     assert not (tmp_path / "in" / "out").exists()

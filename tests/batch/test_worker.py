@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from quitmt.batch.board import Suspicion
 from quitmt.batch.columns import SCHEMA, TIMED
 from quitmt.batch.fill import fill, write_text
 from quitmt.batch.job import BatchJob
-from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import Location
 from quitmt.batch.tally import PartTally
-from quitmt.batch.worker import Broken, PartWorker, Work
+from quitmt.batch.worker import Broken, Observer, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
 from quitmt.plan import Recipe
@@ -105,7 +103,7 @@ def test_an_engine_that_fails_whatever_it_is_given_is_broken(job: BatchJob, monk
 
 
 def test_failures_of_a_broken_engine_are_not_written(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a part has fewer rows than it takes to be tried at once."""
+    """Even if a part has too few rows for an immediate test."""
     monkeypatch.setattr(functions, "_calls", 0)
     monkeypatch.setenv("WORN_AFTER", "0")
     worn = replace(job, recipe=recipe("wearing", run__in_flight=1))
@@ -143,8 +141,8 @@ def test_equal_rows_share_their_outcome(job: BatchJob, tmp_path: Path) -> None:
     assert bytes_of(once) == before
 
 
-def test_a_job_may_lie_in_a_store_that_is_no_disk(job: BatchJob) -> None:
-    """As s3 and others, by fsspec: the same bytes as on disk, and it goes on there."""
+def test_a_job_may_lie_in_an_object_store(job: BatchJob) -> None:
+    """On a store like s3, the bytes are the same as on disk, and jobs continue."""
     store = Location("memory://store")
     (store / "in" / "a.txt").write(Path(job.inputs[0]).read_bytes())
     there = replace(job, inputs=("memory://store/in/*.txt",), output=(store / "out").url, distinct=True)
@@ -178,15 +176,16 @@ def test_a_suspect_part_is_done_alone_row_by_row_without_its_deadly_rows(
 
     monkeypatch.setattr(worker_module, "build", build)
 
-    class Observer(worker_module.Nobody):
+    class Recorder(Observer):
         async def begin_row(self, number: int, row: str) -> None:
-            assert built, "whoever dies of loading did not die of the row"
+            assert built, "a death while loading would be counted as the row's"
             seen.append((number, row))
 
-        def row(self, fields: Mapping[str, Any], budget: int) -> None:
+        def part(self, number: int, tally: PartTally) -> None:
             seen.append((-1, None))
 
-    worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Observer())
+    monkeypatch.setattr(worker_module, "REPORT_SECONDS", -1.0)  # after every row
+    worker = PartWorker(Work(job.folder, job.recipe.to_fields()), Recorder())
 
     async def work() -> None:
         await asyncio.gather(worker.do(1, Suspicion(frozenset({"a.txt:6"}))), worker.do(0), worker.do(2))
@@ -214,18 +213,6 @@ def test_an_engine_that_does_not_start_elsewhere_is_replaced(job: BatchJob, monk
             asyncio.run(worker.do(0))
 
 
-def test_rows_name_their_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_text("source,f,t\nGood morning.,en,pt\nBom dia.,pt,en\n")
-    columns = InputColumns("source", None, "f", "t")
-    small = recipe().changed({"model.name": None})
-    job = BatchJob((f"{tmp_path}/a.csv",), str(tmp_path / "out"), small, columns)
-    planned(job)
-    worked(job, [0])
-    found = results(job)
-    assert found[0]["signature"] != found[1]["signature"] and "dia" in found[0]["translation"].lower()
-    assert "morning" in found[1]["translation"].lower()
-
-
 def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob) -> None:
     planned(job)
     away = replace(job, recipe=job.recipe.changed({"model.name": "nowhere_to_be_found:function"}))
@@ -236,7 +223,7 @@ def test_a_recipe_that_this_machine_cannot_use_says_how_to_ship_it(job: BatchJob
 
 
 def test_every_field_of_an_outcome_has_a_column() -> None:
-    """Whoever adds a field to outcomes is told of the schema here."""
+    """Reminds developers to add new outcome fields to the schema."""
     whole = Outcome(
         "1", "s", "t", 0, 0.5, 8, StopReason.BUDGET, (0.5,), Seconds(), "sig", "err", None, 8, None, ("r",), "greedy", 1
     )
@@ -259,7 +246,7 @@ def test_tallies_add_up() -> None:
 
 
 def test_the_first_error_is_that_of_the_first_row(job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of the row that failed first."""
+    """Not the error of the row that failed first."""
     monkeypatch.setattr(functions, "second_failed", asyncio.Event())
     Path(job.inputs[0]).write_text("first\nsecond\n")
     planned(job)

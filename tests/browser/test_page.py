@@ -20,13 +20,13 @@ from tests.serve.conftest import KEY, Model, Running, functions, serving
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 SHOTS = Path(os.environ["SHOTS"]) if "SHOTS" in os.environ else None
-"""A folder for pictures, for whoever wants to look."""
+"""A folder for screenshots, for manual inspection."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.fail("there is no chromium here: apt-get install chromium")
+        pytest.fail("chromium isn't installed: apt-get install chromium")
     with sync_playwright() as play:
         found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, running: Running, width: int = 1280, **settings: Any) -> Iterator[Page]:
-    """A page that complains about nothing and asks nobody but its server."""
+    """A page; it must log no errors and contact only its server."""
     context = browser.new_context(viewport={"width": width, "height": 844}, **settings)
     page, complaints, asked = context.new_page(), list[str](), list[str]()
     page.on("console", lambda message: complaints.append(message.text))
@@ -70,7 +70,7 @@ def test_a_text_is_translated_and_explained(browser: Browser, running: Running, 
             "GOOD MORNING, FRIEND. HOW ARE YOU TODAY?\n\nTHE HOUSE IS OLD."
         )
         expect(page.locator("#summary")).to_have_text(
-            re.compile(r"English, it seems\. \d+ of 96 candidates: \d+ % saved\.")
+            re.compile(r"Detected: English\. \d+ of 96 candidates: \d+ % saved\.")
         )
         expect(page.locator("#sentences > li")).to_have_count(3)
         first = page.locator("#sentences > li").first
@@ -98,12 +98,12 @@ def test_everything_by_keyboard(browser: Browser, running: Running) -> None:
         for _ in range(10):
             page.keyboard.press("Tab")
             reached.append(page.evaluate("document.activeElement.id"))
-        assert reached[:4] == ["care", "deadline", "nbest", "go"] and "copy" in reached and "translation" in reached
-        page.focus("#care")
+        assert reached[:4] == ["effort", "deadline", "nbest", "go"] and "copy" in reached and "translation" in reached
+        page.focus("#effort")
         page.keyboard.press("ArrowLeft")
-        expect(page.locator("#care-shown")).to_have_text("a little cheaper")
+        expect(page.locator("#effort-shown")).to_have_text("a little faster")
         page.keyboard.press("Home")
-        assert page.locator("#care").get_attribute("aria-valuetext") == "cheapest"
+        assert page.locator("#effort").get_attribute("aria-valuetext") == "fastest"
 
 
 def test_languages_follow_each_other_and_swap(browser: Browser, running: Running) -> None:
@@ -114,7 +114,7 @@ def test_languages_follow_each_other_and_swap(browser: Browser, running: Running
         page.fill("#text", "CHÁ POR FAVOR.")
         page.click("#go")
         expect(page.locator("#translation")).to_have_text("chá por favor.")
-        expect(page.locator("#summary")).not_to_contain_text("it seems")
+        expect(page.locator("#summary")).not_to_contain_text("Detected")
         page.click("#swap")
         expect(page.locator("#source")).to_have_value("en")
         expect(page.locator("#target")).to_have_value("pt")
@@ -138,7 +138,7 @@ def test_escape_stops_it_and_frees_the_server(browser: Browser, running: Running
         running.models[0].open.set()
 
 
-def test_what_is_wrong_is_said_and_text_is_never_markup(browser: Browser, running: Running) -> None:
+def test_errors_are_shown_and_text_is_never_markup(browser: Browser, running: Running) -> None:
     with opened(browser, running) as page:
         ready(page)
         page.fill("#text", "This is BROKEN indeed.")
@@ -159,14 +159,14 @@ def test_the_score_moves_while_candidates_arrive(browser: Browser, running: Runn
         page.click("#go")
         card = page.locator("#sentences > li")
         expect(card).to_contain_text("4 of 32 candidates")
-        expect(card.locator(".arriving")).to_contain_text("arriving: ")
-        expect(card).to_contain_text("stopped: time was up: the best until then", timeout=10_000)
+        expect(card.locator(".arriving")).to_contain_text("latest: ")
+        expect(card).to_contain_text("stopped: the time was up", timeout=10_000)
 
 
 def test_a_server_with_keys_asks_for_one(browser: Browser) -> None:
     models = (Model(upper=True), Model(upper=False))
     with serving(lambda: functions(models), models, keys=Keys([KEY])) as locked, opened(browser, locked) as page:
-        expect(page.locator("#error")).to_have_text("This server needs a key.")
+        expect(page.locator("#error")).to_have_text("This server requires a key.")
         page.fill("#key", KEY)
         page.keyboard.press("Tab")
         ready(page)

@@ -135,7 +135,7 @@ def test_what_is_calibrated_by_default() -> None:
 
 
 def test_a_threshold_is_not_given_beforehand() -> None:
-    with pytest.raises(UsageError, match="has a threshold already"):
+    with pytest.raises(UsageError, match="has a threshold, but"):
         replace(REQUEST, rules=("headroom:share=0.1",))
 
 

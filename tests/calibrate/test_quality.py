@@ -169,7 +169,7 @@ def test_segments_without_a_score_are_left_out() -> None:
 def test_too_few_segments() -> None:
     with pytest.raises(TooSmall, match="49 segments are too few: at least 50 are needed, and 100 to 300 for"):
         calibrated(49, REQUEST)
-    with pytest.raises(TooSmall, match=r"60 segments are too few .* fixed:\d+, with \d+ of 16 candidates, would take"):
+    with pytest.raises(TooSmall, match=r"60 segments are too few .* fixed:\d+, with \d+ of 16 candidates, would need"):
         calibrated(60, replace(REQUEST, margin=0.01))
 
 

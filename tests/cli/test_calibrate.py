@@ -87,7 +87,7 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
     [
         (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
-        (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc names no kind of picture"),
+        (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc does not name a kind of picture"),
         (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
 )
@@ -190,7 +190,7 @@ def test_without_n_the_smallest_pool_says_how_many(quitmt: Quitmt, pools: Path, 
     for words in ((), ("-n", 48)):
         done = quitmt("calibrate", pools, "--max-loss", "0.3sd", "-o", tmp_path / "p.json", *words)
         assert done.code == 0, done.err
-        assert ("the smallest pool has 48 candidates: as with -n 48\n" in done.err) == (not words)
+        assert ("the smallest pool has 48 candidates: calibrating with -n 48\n" in done.err) == (not words)
         found.append(json.loads((tmp_path / "p.json").read_text()))
     assert found[0] == found[1] and found[0]["budget"] == 48
     assert "fewer than 64" in quitmt("calibrate", pools, "--max-loss", "0.3sd", "-n", 64).err

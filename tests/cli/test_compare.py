@@ -95,7 +95,7 @@ def test_few_segments_decide_nothing(segments: int, marks: int, quitmt: Quitmt) 
     Path("same").write_text(Path("full").read_text())
     ran = quitmt("compare", "full", "same", "-r", "ref")
     assert ran.code == 0 and ran.out.splitlines()[3].count("†") == marks
-    told = f"{segments} segments decide nothing about equivalence: a mark needs {LEAST} or more"
+    told = f"{segments} segments are too few to decide about equivalence: a mark needs {LEAST} or more"
     assert (told in ran.out) == (marks == 0)
     [found] = comparisons(quitmt("compare", "full", "same", "-r", "ref", "--format", "json"))
     assert len(found["equivalent_within"]) == marks and max(found["p_values"]) < 0.05

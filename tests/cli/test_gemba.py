@@ -202,7 +202,7 @@ def test_a_model_in_this_process(quitmt: Quitmt, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-m", "gemba:openai:m", "--src", "en"], "gemba:openai:m must be told both languages (--src LANG --tgt LANG)"),
+        (["-m", "gemba:openai:m", "--src", "en"], "gemba:openai:m needs both languages (--src LANG --tgt LANG)"),
         (["-m", "gemba:openai:m", *LANGUAGES], "--base-url"),
         (["-m", "chrf", "bleu", "--base-url", "URL"], "--base-url goes with gemba:, not with chrf or bleu"),
         (["--gemba-cache", "x"], "--gemba-cache goes with gemba:, not with chrf++"),

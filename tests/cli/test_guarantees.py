@@ -36,7 +36,7 @@ def test_from_references_to_a_run_that_keeps_the_guarantee(quitmt: Quitmt, pools
     found = json.loads(profile.read_text())
     guarantee = "with 95% confidence, the mean quality is not worse than the whole pool's by more than 0.5 sd by"
     assert f"{found['rule']}: {guarantee} chrF++ and BLEU.\n" in done.out
-    assert "kept <- chosen" in done.out and "Taken for granted: the segments are a random sample" in done.out
+    assert "kept <- chosen" in done.out and "Assumptions: the segments are a random sample" in done.out
     assert "BLEU: rule − whole pool, in sd" in (tmp_path / "p.svg").read_text()
     assert (found["guarantee"]["confidence"], found["guarantee"]["segments"]) == (0.95, SEGMENTS)
     assert set(found["guarantee"]["metrics"]) == {"chrF++", "BLEU"}
@@ -51,16 +51,22 @@ def test_from_references_to_a_run_that_keeps_the_guarantee(quitmt: Quitmt, pools
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "say what is guaranteed"),
+        ([], "name a guarantee"),
         (["--equivalent", "0.1sd", "--max-loss", "0.1"], "--max-loss and --equivalent are different guarantees"),
         (["--equivalent", "0.1sd"], "the metric chrf++ needs references"),
-        (["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"], "the metric gemba:openai:x must be told"),
+        (
+            ["--equivalent", "0.1sd", "-m", "gemba:openai:x", "-r", "ref.pt"],
+            "the metric gemba:openai:x needs both languages",
+        ),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-m", "bleu", "-m", "bleu"], "the metric bleu is named twice"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--risk", "0.1"], "--risk goes with --max-loss, not with --equiv"),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
         (["--max-loss", "0.1", "-r", "ref.pt"], "--references goes with --equivalent and --not-worse"),
         (["--max-loss", "0.1", "-m", "bleu"], "--metric goes with --equivalent and --not-worse"),
-        (["--equivalent", "0.1sd", "-m", "comet", "-r", "ref.pt", "--test", "bounded"], "--test bounded needs to know"),
+        (
+            ["--equivalent", "0.1sd", "-m", "comet", "-r", "ref.pt", "--test", "bounded"],
+            "--test bounded needs a metric",
+        ),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-o", "ref.pt"], "ref.pt is an input of this run and would be"),
     ],
 )
@@ -85,7 +91,7 @@ def test_pools_without_sources(quitmt: Quitmt, pools: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(str(pools.parent))
     asked = ("--equivalent", "0.1sd", "-r", "ref.pt", "-m", "own_metric:score")
     done = quitmt("calibrate", pools, "-n", SIZE, "-q", *asked)
-    assert done.code == 2 and "needs the sources, which these pools have not" in done.err
+    assert done.code == 2 and "needs the sources, but these pools have none" in done.err
 
 
 def test_a_metric_before_the_pools_is_one_metric(quitmt: Quitmt, pools: Path) -> None:
@@ -106,7 +112,7 @@ def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_n
     guarantee = QualityGuarantee(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
     profile = Profile("fixed:64", 8, 512, "g", "r", None, None, guarantee, 1.0, tuple(points))
     last = guarantees.lines(profile, guarantee, points, points[0])[-1]
-    assert last == "With more segments: loss:most=1 could be proven with about 300, and would take 17 candidates."
+    assert last == "With more segments: loss:most=1 could be proven with about 300, and takes 17 candidates."
 
 
 def test_after_the_first_failure_of_a_chain_nothing_is_tested(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from tests.servers.fake_openai import Faults, Server, fake_server
 from quitmt import rerank, stop
 from quitmt.cli import run as module
 from quitmt.cli.progress import Progress
-from quitmt.cli.run import Outputs, Run
+from quitmt.cli.results import Outputs
+from quitmt.cli.run import Run
 from quitmt.engine.driver import Driver, Item
 from quitmt.files.journal import Journal
 from quitmt.files.outputs import Output
@@ -84,7 +85,7 @@ def test_ctrl_c_while_every_line_is_in_flight(tmp_path: Path) -> None:
             assert resumed.stderr
             error = resumed.stderr.read().decode()
             assert resumed.wait() == 0
-    assert re.search("continuing after 0 finished segments, with the candidates of [12] unfinished ones", error)
+    assert re.search("continuing after 0 finished segments, with candidates of [12] unfinished ones", error)
     # Lost are the requests that were under way, and what came before one of them did.
     assert wanted(server) < everything * 1.1 < everything * 1.25 <= everything + drawn
     assert (tmp_path / "x.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
@@ -94,7 +95,7 @@ def test_ctrl_c_while_every_line_is_in_flight(tmp_path: Path) -> None:
 
 def test_candidates_are_kept_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For kills that nobody can react to. Each is written once, and those of segments that are soon done not at all."""
-    monkeypatch.setattr(module, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.1)
     path = tmp_path / "x.journal"
 
     async def sample(source: str, start: int, stop: int) -> list[str]:

@@ -18,8 +18,7 @@ import pytest
 from tests.conftest import Ran
 from tests.lab.studies import write_pools, write_tsv
 
-from quitmt.calibrate import drawing
-from quitmt.lab import pipeline
+from quitmt.lab import drawing, pipeline
 from quitmt.lab.study import load
 
 Quitmt = Callable[..., Ran]
@@ -61,7 +60,7 @@ def test_init_overwrites_nothing(quitmt: Quitmt, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text("mine")
     ran = quitmt("lab", "init", path)
-    assert ran.code == 2 and ran.err == f"quitmt: {path} is there already (name another file)\n"
+    assert ran.code == 2 and ran.err == f"quitmt: {path} already exists (name another file)\n"
     assert path.read_text() == "mine"
 
 
@@ -142,7 +141,7 @@ SLOWLY = """
 import sys
 from tqdm import tqdm
 from quitmt.cli import lab, main
-from quitmt.calibrate import drawing
+from quitmt.lab import drawing
 
 drawing.encoded = lambda figure, form: b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
 

@@ -43,8 +43,8 @@ def test_effort_is_told_and_summed_up(quitmt: Quitmt, pools: Path) -> None:
         assert 8 * effort["encoded"] / 2 <= effort["evaluations"] < before["effort"]["evaluations"]
         assert before["effort"]["evaluations"] == effort["encoded"] ** 2
     share = sum(effort["evaluations"] for effort in efforts) / (6 * 64**2)
-    assert f"; {share:.1%} of all pairs compared, identical candidates once\n" in pruned.err
-    assert re.search(r"; [\d.]+% of all pairs compared, identical candidates once\n$", exact.err)
+    assert f"; {share:.1%} of all pairs compared\n" in pruned.err
+    assert re.search(r"; [\d.]+% of all pairs compared\n$", exact.err)
     signature = outcomes(pruned.out)[0]["signature"]
     assert "rerank:mbr:chrF2,c:6,prune,c:0.99,b:500,seed:0,s:others|" in signature
     assert signature != outcomes(exact.out)[0]["signature"]

@@ -108,12 +108,12 @@ def test_one_mistake_ends_the_run(
     ran = run(quitmt, *words)
     first, second = ran.err.splitlines()[-2:]
     assert ran.code == 1 and len(set(functions)) < LINES / 2
-    assert first.startswith(f"quitmt: stopped: the first {ENOUGH} segments all failed by one mistake: segment 1: ")
+    assert first.startswith(f"quitmt: stopped: the first {ENOUGH} segments failed because of the same mistake: segment")
     assert told in first
     if line:
         number = next(n for n, text in enumerate(FUNCTIONS.splitlines(), start=1) if line in text)
         assert first.endswith(f"(functions_with_mistakes.py, line {number})")
-    assert second.startswith("quitmt: to go on when it is mended: quitmt translate in ") and " --resume; " in second
+    assert second.startswith("quitmt: to continue when it is fixed: quitmt translate in ") and " --resume; " in second
     assert second.endswith("quitmt --debug translate … shows the traceback")
     entries = [json.loads(entry) for entry in Path("out.journal").read_text().splitlines()[1:]]
     assert sum(entry.get("stop") == "failed" for entry in entries) == ENOUGH

@@ -122,7 +122,7 @@ def test_what_is_not_installed(quitmt: Quitmt, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Backend, "installed", False)
     ran = quitmt("models")
     for name, kind in SCORING_MODELS.items():
-        assert lines(ran)[name] == ["missing", kind.model, "pip", "install", "'quitmt[comet]'"]
+        assert lines(ran)[name] == ["missing", kind.model, "pip", "install", f"'quitmt[{kind.extra}]'"]
     assert lines(ran)["chrf,"][0] == "ready" and lines(ran)["gemba:ENGINE:MODEL"][0] == "missing"
     assert "pip install 'quitmt[vllm]'" in ran.out
 

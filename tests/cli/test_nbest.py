@@ -169,7 +169,7 @@ def test_a_resumed_run_has_the_same_lists(
         patched.setattr(Journal, "add", interrupted)
         assert quitmt("rerank", pools, *words, *files("parts")).code == 130
     other = quitmt("rerank", pools, "--stop", "full", "--in-flight", 1, "-q", *files("parts"), "--resume")
-    assert other.code == 2 and "--nbest-text needs to know" in other.err
+    assert other.code == 2 and "--nbest-text needs the number" in other.err
     other = quitmt("rerank", pools, *words[:4], "-q", "--nbest", 5, *files("parts"), "--resume")
     assert other.code == 2 and "--nbest was 4" in other.err
     assert quitmt("rerank", pools, *words, *files("parts"), "--resume").code == 0
@@ -185,7 +185,7 @@ def test_a_resumed_run_has_the_same_lists(
         (("--nbest", 0), "--nbest must be a whole number of at least 1, not 0"),
         (
             ("--nbest-text", "list.txt"),
-            "--nbest-text needs to know how many candidates are wanted (give --nbest 16, say)",
+            "--nbest-text needs the number of candidates (give --nbest 16, say)",
         ),
         (("--nbest", 2, "--nbest-text", "x", "-o", "x"), "two outputs would go to the same file"),
     ],

@@ -86,12 +86,12 @@ def test_a_list_without_a_network(
     monkeypatch.setenv("QUITMT_MODELS_URL", "http://127.0.0.1:9")
     ran = quitmt("models", "list")
     assert ran.code == 0 and "en-pt" in ran.out and "published" not in ran.out
-    assert "Connection refused; only what is here is shown" in ran.err
+    assert "Connection refused; showing installed models only" in ran.err
     monkeypatch.setenv("QUITMT_MODELS_URL", address)
     quitmt("models", "list")
     monkeypatch.setenv("QUITMT_MODELS_URL", "http://127.0.0.1:9")
     ran = quitmt("models", "list")
-    assert "en-de" in ran.out and "the last known index is shown" in ran.err
+    assert "en-de" in ran.out and "showing the last known index" in ran.err
     assert quitmt("models", "list", "--installed").err == ""
 
 
@@ -102,7 +102,7 @@ def test_the_architectures_of_the_flag_are_those_that_are_ranked() -> None:
 @pytest.mark.usefixtures("server")
 def test_bad_values(quitmt: Quitmt) -> None:
     assert "unknown value of --architecture 'huge'" in quitmt("models", "get", "en-de", "--architecture", "huge").err
-    assert "'deutsch' is no pair of languages (write it as en-de)" in quitmt("models", "get", "deutsch").err
+    assert "'deutsch' is not a language pair (write it as en-de)" in quitmt("models", "get", "deutsch").err
     assert quitmt("models", "get").code == quitmt("models", "fetch").code == 2
     ran = quitmt("translate", "--model", "embedded:deutsch")
     assert ran.code == 2 and "unknown model 'embedded:deutsch'" in ran.err
@@ -130,7 +130,7 @@ def test_a_bar_on_a_terminal_and_ctrl_c(server: ModelServer, small: Path) -> Non
         process.kill()
         server.hold.set()
         os.close(ours)
-    assert b"quitmt: interrupted; what has arrived is kept, and quitmt models get en-gl continues" in shown
+    assert b"quitmt: interrupted; to continue: quitmt models get en-gl" in shown
     assert b"Traceback" not in shown and not store.has("en-gl")
     server.hold = None
     assert subprocess.run([sys.executable, "-m", "quitmt", "models", "get", "en-gl", "-q"]).returncode == 0

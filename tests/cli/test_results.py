@@ -18,7 +18,7 @@ from aiohttp import web
 from tests.conftest import Ran
 from tests.servers.fake_openai import scripted_server, text_of
 
-from quitmt.cli.run import Outputs
+from quitmt.cli.results import Outputs
 from quitmt.files import journal
 from quitmt.files.outputs import Output
 from quitmt.types import Candidate, Finished, Outcome, Segment, StopReason
@@ -91,7 +91,7 @@ def test_pools_say_why_they_end_there(rule: str, quitmt: Quitmt, tmp_path: Path)
     stop = "stable" if rule == "quit" else "budget"
     for path in (kept, again):
         assert [json.loads(line)["stop"] for line in path.read_text().splitlines()] == [stop, stop]
-    told = "cannot show what later candidates would have brought"
+    told = "what more candidates would have brought"
     assert ran.err.count(told) == (rule == "quit")
     assert told not in quitmt("rerank", kept, "--stop", "full", "-q").err
     calibrate = ("calibrate", kept, "--max-loss", 0.1, "--confidence", "none", "--risk", 0.9, "-k", 2, "-n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from tests.conftest import Ran
 
 from quitmt.files import journal
+from quitmt.files.durable import sealed
 
 Quitmt = Callable[..., Ran]
 
@@ -60,16 +60,13 @@ def test_a_journal_cut_off_anywhere(quitmt: Quitmt, pools: Path, whole: tuple[st
         assert not (tmp_path / "out.journal").exists()
 
 
-def unsealed(line: bytes) -> bytes:
-    """As it was before there were checksums."""
-    return re.sub(rb', "crc": "[0-9a-f]+"}', b"}", line)
-
-
 def test_what_was_done_is_not_done_again(quitmt: Quitmt, pools: Path, whole: tuple[str, bytes], tmp_path: Path) -> None:
     _, written = whole
     lines = written.splitlines(keepends=True)
-    forged = lines[3].replace(b'"translation": "', b'"translation": "FROM THE JOURNAL ')
-    (tmp_path / "out.journal").write_bytes(unsealed(lines[0]) + unsealed(forged))
+    forged = json.loads(lines[3])
+    forged["outcome"]["translation"] = "FROM THE JOURNAL"
+    del forged["crc"]
+    (tmp_path / "out.journal").write_bytes(lines[0] + sealed(forged))
     ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
     assert "continuing after 1 finished" in ran.err
     assert (tmp_path / "out").read_text().count("FROM THE JOURNAL") == 1
@@ -89,8 +86,7 @@ def test_a_finished_run_is_left_as_it_is(quitmt: Quitmt, pools: Path, whole: tup
     ran = quitmt("rerank", pools, *files, "--resume")
     assert (ran.code, ran.out) == (0, "") and {path: path.read_bytes() for path in files[1::2]} == before
     assert (
-        ran.err
-        == f"quitmt: {files[1]} is finished: nothing to do (settings are not compared; delete it to start over)\n"
+        ran.err == f"quitmt: {files[1]} is finished already (delete it to start over; its settings were not compared)\n"
     )
     assert quitmt("rerank", pools, *files, "--resume", "-q").err == ""
     files[3].unlink()  # what is missing is made, whatever else is there
@@ -103,7 +99,7 @@ def test_a_text_of_another_length_is_not_that_of_a_finished_run(quitmt: Quitmt, 
     words = ("translate", tmp_path / "in", "-n", 8, "-o", tmp_path / "out", "--resume")
     (tmp_path / "out").write_text("Sim.\n")
     ran = quitmt(*words)
-    assert ran.code == 2 and "has 1 lines, the input has 2, and no journal is there (delete that file" in ran.err
+    assert ran.code == 2 and "has 1 lines, the input has 2, and there is no journal (delete that file" in ran.err
     assert (tmp_path / "out").read_text() == "Sim.\n" and not (tmp_path / "out.journal").exists()
     (tmp_path / "out").write_text("Sim.\nNão.\n")
     assert "is finished" in quitmt(*words).err
@@ -118,7 +114,7 @@ def test_a_text_of_another_length_is_not_that_of_a_finished_run(quitmt: Quitmt, 
         (["-n", "64"], "-n was 256"),
         (["--rerank", "qe:recorded:x"], "--rerank was mbr:chrf"),
         (["--support", "others", "--filter", "qe:recorded:x"], "--support was anchor"),
-        (["--nbest", "4"], "--nbest was not given in the run that"),
+        (["--nbest", "4"], "--nbest was not set in the run that"),
     ],
 )
 def test_other_settings_are_refused(
@@ -144,16 +140,16 @@ def test_an_unfinished_run_is_not_overwritten_by_accident(
 ) -> None:
     (tmp_path / "out.journal").write_bytes(whole[1])
     ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--alpha", "0.01")
-    assert ran.code == 2 and "holds 12 finished segments of a run that did not end (resume it" in ran.err
+    assert ran.code == 2 and "holds 12 finished segments of an unfinished run (resume it" in ran.err
     assert (tmp_path / "out.journal").read_bytes() == whole[1]
 
 
 def test_something_else_in_place_of_the_journal(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
-    for content in ("my diary\n", '{"settings": 5}\n', '{"settings": {}}\n{"position": -1, "stop": "stable"}\n'):
-        (tmp_path / "out.journal").write_text(content)
+    for content in (b"my diary\n", b'{"settings": {}}\n', sealed({"settings": 5}), sealed({"key": "a judge's"})):
+        (tmp_path / "out.journal").write_bytes(content)
         ran = quitmt("rerank", pools, "-o", tmp_path / "out", "--resume")
         assert ran.code == 2 and ran.err.count("\n") == 1
-        assert (tmp_path / "out.journal").read_text() == content
+        assert (tmp_path / "out.journal").read_bytes() == content
 
 
 SENTENCES = [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import Ran
 from tests.servers.fake_openai import fake_server
 
-from quitmt.cli.shard import Shard
+from quitmt.cli.inputs import Shard
 
 Quitmt = Callable[..., Ran]
 FEW = ("-q", "-n", 16, "-k", 8, "-w", 2)
@@ -126,7 +126,7 @@ def test_a_part_is_resumed_as_that_part(quitmt: Quitmt, text: Path, monkeypatch:
 )
 def test_what_is_no_part(quitmt: Quitmt, text: Path, shard: str) -> None:
     ran = translate(quitmt, text, "out", f"--shard={shard}")
-    assert ran.code == 2 and "is no part of a whole, such as 1/8" in ran.err
+    assert ran.code == 2 and "is not a part such as 1/8" in ran.err
     assert ran.err.count("\n") == 1 and not (text.parent / "out.text").exists()
 
 

@@ -33,9 +33,9 @@ class AcceleratedContract(AnchoredContract):
         pool = [Candidate(text) for text in texts]
         for snapshot in grow(reranker, pool, [8, 20]):
             cells: Cells[Any] = Cells(SEGMENTS[0], reranker.utility, others=reranker.support == "others")
-            cells.add(pool[: snapshot.size])
+            cells.extend(pool[: snapshot.size])
             reranker.utility.encode([(cells.arena, cells.new)])
-            cells.made_room()
+            cells.make_room()
             estimates = reranker.method.estimate(cells, snapshot.size)
             assert len(estimates) == len(set(texts[: snapshot.size]))
             expected = Snapshot(snapshot.size, cells.first[int(estimates.argmax())], float(estimates.max()))

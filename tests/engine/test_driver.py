@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from quitmt import rerank, stop
-from quitmt.engine.driver import LOOKAHEAD, Driver, in_order
+from quitmt.engine.driver import LOOKAHEAD, Driver, Item, in_order
 from quitmt.errors import InputError, UsageError
 from quitmt.generate.function import FunctionGenerator
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
-from quitmt.types import Candidate, Draw, Finished, RecordedPool, Request, Segment, StopReason
+from quitmt.protocols import StoppingRule
+from quitmt.types import Candidate, Draw, Finished, Outcome, RecordedPool, Request, Segment, StopReason
 
 
-def run(driver: Driver, segments: Iterable[Segment]) -> list[Finished]:
+def run(driver: Driver, segments: Iterable[Item]) -> list[Finished]:
     async def collect() -> list[Finished]:
         return [one async for one in in_order(driver.run(segments))]
 
@@ -98,7 +101,7 @@ def test_a_generator_that_raises_for_the_whole_batch_is_asked_one_by_one(
 def test_a_generator_that_gives_too_few_is_a_failure(make_pool: Callable[[int, int], list[str]]) -> None:
     driver = Driver(Slow(pools(make_pool, 1, size=5)), rerank.load("mbr:chrf"), stop.load("full", n=8))
     [finished] = run(driver, [Segment("0")])
-    assert finished.outcome.error == "the generator gave fewer candidates than were asked for"
+    assert finished.outcome.error == "the generator returned fewer candidates than requested"
 
 
 def test_a_slow_segment_holds_up_only_so_many() -> None:
@@ -162,3 +165,56 @@ def test_leaving_early_closes_everything(make_pool: Callable[[int, int], list[st
 def test_at_least_one_in_flight() -> None:
     with pytest.raises(UsageError, match="at least 1 segment"):
         Driver(RecordedGenerator(), rerank.load("mbr:chrf"), stop.load("full"), in_flight=0)
+
+
+class Steered:
+    """A steered rule that records what its steering is asked."""
+
+    def __init__(self) -> None:
+        self._rule = stop.load("full", k=2, n=4)
+        self.asked: list[bool] = []
+        self.added: list[int] = []
+        self.ready = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._rule, name)
+
+    def steer(self) -> Steered:
+        return self
+
+    def expect(self, length: int | None) -> None:
+        pass
+
+    def next(self, position: int, *, blank: bool = False) -> StoppingRule:
+        assert position == len(self.asked)
+        self.asked.append(blank)
+        return self._rule
+
+    def add(self, position: int, outcome: Outcome) -> None:
+        self.added.append(position)
+
+
+def test_steering_is_asked_for_every_item_and_counts_only_untranslated_lines_as_blank() -> None:
+    """A resumed run must plan as the first one did, so finished segments take part as if they were in flight."""
+    rule: Any = Steered()
+
+    def finished(stop_reason: StopReason, size: int) -> Finished:
+        done = Finished.without_candidates(Segment(f"{stop_reason} {size}"), stop_reason, "")
+        return replace(done, outcome=replace(done.outcome, size=size))
+
+    items = [
+        Segment("new", "new"),
+        finished(StopReason.STABLE, 0),  # a blank line
+        finished(StopReason.STABLE, 8),
+        finished(StopReason.FAILED, 0),
+        finished(StopReason.DECIDED, 4),
+    ]
+    driver = Driver(FunctionGenerator(numbered), rerank.load("mbr:chrf"), rule, nbest=2)
+    [new, *_] = run(driver, items)
+    assert rule.asked == [False, True, False, False, False]
+    assert sorted(rule.added) == [0, 1, 2, 3, 4]
+    assert len(new.outcome.nbest) == 2  # steered segments have n-best lists too
+
+
+def numbered(source: str, start: int, stop: int) -> list[str]:
+    return [f"{source} {index}" for index in range(start, stop)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from quitmt import rerank, stop
 from quitmt.engine.engine import Engine
-from quitmt.engine.pace import AT_ONCE
+from quitmt.engine.slots import AT_ONCE
 from quitmt.errors import GenerationError
 from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.types import Candidate, Draw, Finished, Request, Segment, StopReason

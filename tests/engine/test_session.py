@@ -12,7 +12,7 @@ import pytest
 
 from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
-from quitmt.engine.session import GRACE, Session, translate
+from quitmt.engine.session import GRACE, Session
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.types import Candidate, Draw, Finished, RecordedPool, Request, Segment, Snapshot, StopReason
 
@@ -103,8 +103,8 @@ def test_the_outcomes_are_those_of_a_run_of_its_own(make_pool: Callable[[int, in
 def test_equal_ids_of_different_requests_do_not_meet() -> None:
     async def work() -> list[str]:
         async with session(Sampling()) as shared:
-            groups = [translate(shared, [Segment("1", text)], group=text) for text in "abc"]
-            return [one.outcome.source for found in await asyncio.gather(*groups) for one in found]
+            tickets = [shared.submit(Segment("1", text), group=text) for text in "abc"]
+            return [(await ticket).outcome.source for ticket in tickets]
 
     assert run(work()) == ["a", "b", "c"]
 
@@ -150,22 +150,6 @@ def test_what_is_cancelled_frees_its_slot_at_once_and_its_place_in_the_queue() -
 
     run(work())
     assert generator.begun == ["stuck", "after"] and "stuck" in generator.closed
-
-
-def test_whoever_stops_waiting_cancels_all_of_a_group() -> None:
-    generator = Sampling()
-
-    async def work() -> None:
-        generator.gates["stuck"] = asyncio.Event()
-        async with session(generator, in_flight=1) as shared:
-            task = asyncio.create_task(translate(shared, [Segment(str(i), "stuck") for i in range(5)], group=1))
-            await until(lambda: generator.begun)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert shared.active == shared.waiting.segments == 0
-
-    run(work())
-    assert generator.begun == ["stuck"]
 
 
 def test_rules_observers_and_ranks_are_each_segments_own() -> None:
@@ -259,7 +243,7 @@ def test_a_deadline_counts_from_the_submission_and_ends_waiting_too() -> None:
             await until(lambda: generator.begun)
             late = shared.submit(Segment("1", "late"), group=2, deadline=5)
             clock.advance(4.9)
-            assert not late.settled
+            assert shared.waiting.segments == 1
             clock.advance(0.2)
             finished = await late
             assert (finished.outcome.stop, finished.outcome.error) == (
@@ -290,7 +274,7 @@ def test_what_is_begun_late_has_what_is_left_of_its_time() -> None:
             assert sorted(round(when - 100, 3) for when, _ in clock.timers.values()) == [5, 5 + GRACE]
             clock.advance(2)
             await asyncio.sleep(0)
-            assert not slow.settled  # nothing has arrived, and what comes first will do
+            assert shared.active == 1  # nothing has arrived, so it waits for the first candidates
             clock.advance(GRACE)
             assert (await slow).outcome.error == "no candidate arrived before its deadline"
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from quitmt.errors import InputError
-from quitmt.export.entries import entry_of
-from quitmt.export.ranking import RankedPool
+from quitmt.export.entries import RankedPool, entry_of
 
 POOL: dict[str, Any] = {
     "id": 7,
@@ -36,8 +35,8 @@ def test_a_pool_has_its_distinct_candidates_the_best_first() -> None:
     assert entry.ranked[1].log_probability == -2.0
 
 
-def test_what_has_no_score_of_this_name_is_not_ranked() -> None:
-    """A copy that has one counts for those before it that have none; scores may be whole numbers."""
+def test_candidates_without_this_score_are_not_ranked() -> None:
+    """A scored copy of a text also counts for its unscored copies; scores may be integers."""
     entry = entry_of({**POOL, "candidates": list("abac"), "scores": {"q": [None, 2, 1, None]}, "anchor_scores": {}})
     told = [
         (one.text, one.index, one.score, one.count, one.log_probability)
@@ -61,8 +60,8 @@ def test_an_outcome_with_and_without_its_list() -> None:
     ("fields", "message"),
     [
         ({**POOL, "scores": {"p": [1] * 5, "q": [1] * 5}}, r"several scores \(give score, one of p, q\)"),
-        ({"id": 1, "candidates": ["a"]}, "no scores to choose by"),
-        ({"id": 1, "candidates": ["a"], "scores": {"tokens": [3]}}, "no scores to choose by"),
+        ({"id": 1, "candidates": ["a"]}, "the pool has no scores"),
+        ({"id": 1, "candidates": ["a"], "scores": {"tokens": [3]}}, "the pool has no scores"),
         ({"id": 1}, "neither a pool"),
         ({**OUTCOME, "nbest": 1}, '"nbest" must be a list'),
         ({**OUTCOME, "nbest": [{"text": "t"}]}, '"index" or "count"'),
@@ -73,7 +72,7 @@ def test_an_outcome_with_and_without_its_list() -> None:
         ({**OUTCOME, "stop": 5}, '"stop" must be a text'),
     ],
 )
-def test_what_cannot_be_read(fields: dict[str, Any], message: str) -> None:
+def test_unreadable_entries(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         entry_of(fields)
 

@@ -1,8 +1,7 @@
-"""The whole way: files in, files out, with the documented columns and types, a summary, and one sentence otherwise."""
+"""Whole exports: documented columns and types, summaries, and errors of one sentence."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from pyarrow import parquet
 from tests.conftest import Ran
 
 from quitmt.errors import QuitmtError
-from quitmt.export import ExportSettings, export, export_async, writers
+from quitmt.export import ExportSettings, export, writers
 from quitmt.export.formats import FORMATS
 
 Quitmt = Callable[..., Ran]
@@ -32,7 +31,7 @@ TYPES = {
     "reward": {"prompt": "string", "completion": "string", "score": "double"}
     | {"count": "int64", "log_probability": "double"},
 }
-"""What docs/training-data.md says."""
+"""As documented in docs/training-data.md."""
 CHAT = "list<element: struct<role: string, content: string>>"
 
 
@@ -73,7 +72,7 @@ def test_parquet_and_json_lines_have_the_same_rows(name: str, pools: Path, tmp_p
     assert (rows[0]["id"], rows[0]["size"], rows[0]["signature"]) == ("0", 4, "g")
 
 
-def test_what_stands_in_the_rows(pools: Path, tmp_path: Path) -> None:
+def test_contents_of_rows(pools: Path, tmp_path: Path) -> None:
     best, middle, worst = (text.format(0) for text in TEXTS)
     found = {name: tmp_path / f"{name}.jsonl" for name in FORMATS}
     for name, path in found.items():
@@ -124,7 +123,7 @@ def test_two_files_and_tsv(tmp_path: Path) -> None:
     ]
 
 
-def test_the_summary_says_why(quitmt: Quitmt, tmp_path: Path) -> None:
+def test_the_summary_gives_reasons(quitmt: Quitmt, tmp_path: Path) -> None:
     failed = {"id": "f", "source": "s", "translation": "", "index": None, "score": None, "size": 0, "stop": "failed"}
     lines = [
         pool(1),
@@ -141,45 +140,30 @@ def test_the_summary_says_why(quitmt: Quitmt, tmp_path: Path) -> None:
     one, other = ran.err.splitlines()
     assert one == "quitmt: 1 of 8 sources gave 1 pairs"
     reasons = {
-        "are duplicates", "have no source", "have one distinct candidate only", "have no rejected one with the margin",
-        "have only candidates that filters leave out", "have no scored candidate", "failed",
+        "are duplicates", "have no source", "have only one distinct candidate", "have no candidate below the margin",
+        "have only candidates that the filters remove", "have no scored candidate", "failed",
     }  # fmt: skip
     told = other.removeprefix("quitmt: 7 gave none: ").split(", ")
     assert {reason.partition(" ")[2] for reason in told} == reasons and len(told) == 7
 
 
-def test_llama_factory(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
-    for name in ("sft", "dpo", "kto"):
-        words = ("--as", name, "-o", tmp_path / f"{name}.jsonl", "--llama-factory", "-q")
-        assert quitmt("export", pools, *words).code == 0
-    info = json.loads((tmp_path / "dataset_info.json").read_text())
-    assert list(info) == ["sft", "dpo", "kto"] and info["dpo"]["ranking"] is True
-    for name, entry in info.items():
-        row = rows_of(tmp_path / entry["file_name"])[0]
-        assert set(entry["columns"].values()) <= row.keys() and entry["file_name"] == f"{name}.jsonl"
-    before = (tmp_path / "dataset_info.json").read_bytes()
-    ran = quitmt("export", pools, "--as", "dpo", "-o", tmp_path / "new.jsonl", "--llama-factory", "dpo")
-    assert ran.code == 2 and "has an entry 'dpo' already" in ran.err
-    assert (tmp_path / "dataset_info.json").read_bytes() == before and not (tmp_path / "new.jsonl").exists()
-
-
 BARE = {"id": 1, "source": SOURCE, "candidates": ["a", "b"]}
 LISTLESS = {"id": 1, "source": "s", "translation": "t", "index": 0, "score": 1.0, "size": 1, "stop": "stable"}
 BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
-    "no scores": ([BARE], {}, "in.jsonl, line 1: the pool has no scores to choose by"),
+    "no scores": ([BARE], {}, "in.jsonl, line 1: the pool has no scores"),
     "one candidate": (
         [pool(1, candidates=["A casa"], scores={"q": [1]})],
         {},
-        "none of 1 sources gave a row: 1 have one distinct candidate only",
+        "none of 1 sources gave a row: 1 have only one distinct candidate",
     ),
-    "all equal": ([pool(1, candidates=["A casa"] * 4)], {"format": "ranked"}, "1 have one distinct candidate only"),
+    "all equal": ([pool(1, candidates=["A casa"] * 4)], {"format": "ranked"}, "1 have only one distinct candidate"),
     "no source": ([pool(1, source=""), pool(2, source=" ")], {"format": "sft"}, "2 have no source"),
     "no languages": ([pool(1)], {"format": "sft", "chat": True, "prompt": "instruct"}, "must be told the languages"),
     "an unknown format": ([pool(1)], {"format": "dop"}, "unknown format 'dop' (did you mean 'dpo'?)"),
     "no list": ([LISTLESS], {}, "outcome 1 has no n-best list, which dpo needs (translate or rerank again with "),
-    "nothing": ([], {"format": "sft"}, "there is nothing in the input"),
-    "no pairs": ([pool(1)], {"pairs": 0}, "pairs must be a whole number of at least 1"),
-    "two files of pairs": ([pool(1)], {"targets": "x.pt"}, "targets goes with the format 'parallel'"),
+    "nothing": ([], {"format": "sft"}, "the input is empty"),
+    "no pairs": ([pool(1)], {"pairs": 0}, "pairs must be at least 1"),
+    "two files of pairs": ([pool(1)], {"targets": "x.pt"}, "targets needs the format 'parallel'"),
     "a bad line": ([{"id": 1, "candidates": [1]}], {}, "in.jsonl, line 1: candidate 0 is not a text"),
 }
 
@@ -196,24 +180,24 @@ def test_bad_input_leaves_no_output(what: str, output: str, tmp_path: Path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_the_name_of_the_output_says_what_it_is(pools: Path, tmp_path: Path) -> None:
-    with pytest.raises(QuitmtError, match="the name of the output must say what it is"):
+def test_the_outputs_name_determines_its_format(pools: Path, tmp_path: Path) -> None:
+    with pytest.raises(QuitmtError, match="the output's file name must show its format"):
         export(pools, tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize(
     ("line", "words", "message"),
     [
-        (pool(1), "--pairs 0", "--pairs must be a whole number of at least 1"),
+        (pool(1), "--pairs 0", "--pairs must be at least 1"),
         (
             BARE,
             "",
-            "line 1: the pool has no scores to choose by (to score it: quitmt rerank in.jsonl --rerank mbr:chrf "
+            "line 1: the pool has no scores (score it with: quitmt rerank in.jsonl --rerank mbr:chrf "
             "--stop full --keep-pools scored.jsonl)",
         ),
     ],
 )
-def test_the_command_line_says_it_in_one_sentence(
+def test_errors_on_the_command_line_are_one_sentence(
     line: dict[str, Any], words: str, message: str, quitmt: Quitmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -224,27 +208,25 @@ def test_the_command_line_says_it_in_one_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_what_exists_is_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("mine")
     (tmp_path / "out.pt").write_text("mine")
     before = pools.read_bytes()
     assert "exists" in quitmt("export", pools, "--as", "dpo", "-o", tmp_path / "out.jsonl").err
     two = ("-o", tmp_path / "out.en", "--targets", tmp_path / "out.pt")
-    assert "out.pt exists" in quitmt("export", pools, "--as", "parallel", *two).err
+    assert "out.pt already exists" in quitmt("export", pools, "--as", "parallel", *two).err
     assert "is an input" in quitmt("export", pools, "--as", "dpo", "-o", pools).err
     assert (tmp_path / "out.jsonl").read_text() == (tmp_path / "out.pt").read_text() == "mine"
     assert pools.read_bytes() == before and not (tmp_path / "out.en").exists()
 
 
-def test_standard_streams_and_async(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:
+def test_standard_output(quitmt: Quitmt, pools: Path) -> None:
     ran = quitmt("export", pools, "--as", "sft", "-o", "-", "-q")
     assert ran.code == 0 and ran.err == "" and len(ran.out.splitlines()) == 5
-    summary = asyncio.run(export_async(pools, tmp_path / "x.jsonl", format="sft"))
-    assert (summary.sources, summary.gave, summary.rows) == (5, 5, 5)
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held in memory does not grow with the file."""
+    """Memory doesn't grow with the file."""
     monkeypatch.setattr(writers, "GROUP_ROWS", 4)
     export(write(tmp_path / "p.jsonl", *map(pool, range(10))), tmp_path / "a.parquet", format="sft")
     file = parquet.ParquetFile(tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""What is no training data."""
+"""Filters of bad training data."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_names() -> None:
     assert filters.make(filters.parse("copied", None)).reason(ENGLISH, "Sim.") is None
     with pytest.raises(UsageError, match="did you mean 'copied'"):
         filters.parse("copyed", None)
-    with pytest.raises(UsageError, match="must be told the target language"):
+    with pytest.raises(UsageError, match="needs the target language"):
         filters.parse("language", None)
-    with pytest.raises(UsageError, match="does not know 'tlh'"):
+    with pytest.raises(UsageError, match="doesn't know 'tlh'"):
         filters.make(("language",), "tlh")
     with pytest.raises(UsageError, match="max_ratio must be at least 1"):
         filters.make((), None, 0.5)

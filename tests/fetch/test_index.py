@@ -54,7 +54,7 @@ def test_an_unknown_pair_is_answered_with_near_ones(server: ModelServer, small: 
     with pytest.raises(UsageError, match=r"published for xx-yy \(quitmt models list shows all\)"):
         get("xx-yy")
     for text in ("german", "", "../en-de", "en-de/..", "en–de", "EN-DE-"):
-        with pytest.raises(UsageError, match="is no pair of languages"):
+        with pytest.raises(UsageError, match="is not a language pair"):
             get(text)
 
 
@@ -83,7 +83,7 @@ def test_entries_of_another_form_are_left_out(server: ModelServer, small: Path) 
 )
 def test_what_is_no_index_is_said_to_be_none(server: ModelServer, content: bytes) -> None:
     server.files["/db/models.json"] = content
-    with pytest.raises(ModelError, match=r"is no index of models|is damaged"):
+    with pytest.raises(ModelError, match=r"is not an index of models|is damaged"):
         get("en-xx")
 
 

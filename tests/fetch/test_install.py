@@ -153,9 +153,9 @@ def test_a_wrong_hash_a_wrong_size_and_a_damaged_file(server: ModelServer, small
     refused("it has more than 10 bytes")
     described |= right
     server.files[path] = content[:-3000] + bytes(3000)
-    refused("cannot be unpacked|its SHA-256 is|bytes and should")
+    refused("cannot be decompressed|its SHA-256 is|bytes and should")
     server.files[path] = content[:-100]
-    refused("cannot be unpacked: Compressed file ended before")
+    refused("cannot be decompressed: Compressed file ended before")
     server.files[path] = content
     assert same_model(fetched().folder, small)
 

@@ -1,10 +1,7 @@
-"""The journal: what is damaged is done again, old ones are read, candidates of unfinished segments come back."""
+"""The journal: damaged lines are done again, and candidates of unfinished segments come back."""
 
 from __future__ import annotations
 
-import json
-import logging
-import re
 from pathlib import Path
 
 import pytest
@@ -103,7 +100,7 @@ def test_a_run_with_nothing_but_candidates_is_not_overwritten(tmp_path: Path) ->
     journal = begin(tmp_path / "j")
     add_drawn(journal, 0, 0, POOL, check=0)
     journal.close(done=False)
-    with pytest.raises(UsageError, match="holds 0 finished segments and candidates of 1 unfinished ones"):
+    with pytest.raises(UsageError, match="holds 0 finished segments and candidates of 1 unfinished segments"):
         begin(tmp_path / "j")
 
 
@@ -129,30 +126,6 @@ def test_every_flipped_bit_is_found(path: Path, caplog: pytest.LogCaptureFixture
         assert 1 <= lost <= 2  # two, if a line break was hit
         assert "damaged" in caplog.text or flipped[-1] != data[-1]
         journal.close(done=False)
-
-
-def test_journals_from_before_there_were_checksums(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    old = re.sub(rb', "crc": "[0-9a-f]{8}"}', b"}", path.read_bytes())
-    path.write_bytes(old)
-    journal = begin(path, resume=True)
-    assert journal.find(4, segment(4), 4) == finished(4)
-    journal.add(5, finished(5), 5)
-    journal.close(done=False)
-    again = begin(path, resume=True)
-    assert [again.find(p, segment(p), p) is not None for p in range(6)] == [True] * 6 and not caplog.records
-    again.close(done=False)
-
-
-def test_an_old_line_that_makes_no_sense_is_done_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lines = re.sub(rb', "crc": "[0-9a-f]{8}"}', b"}", path.read_bytes()).splitlines()
-    entry = json.loads(lines[1])
-    del entry["outcome"]["seconds"]
-    path.write_bytes(b"\n".join([lines[0], json.dumps(entry).encode(), *lines[2:], b""]))
-    with caplog.at_level(logging.WARNING):
-        journal = begin(path, resume=True)
-        assert journal.find(0, segment(0), 0) is None and journal.find(1, segment(1), 1) == finished(1)
-    assert "line 1 of the input is done again" in caplog.text
-    journal.close(done=False)
 
 
 def test_locked_before_it_is_read(path: Path) -> None:

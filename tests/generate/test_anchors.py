@@ -166,7 +166,7 @@ def test_its_signature_and_traits() -> None:
 
 
 def test_a_function_makes_none() -> None:
-    with pytest.raises(UsageError, match="function:own makes no anchors"):
+    with pytest.raises(UsageError, match="function:own cannot make anchors"):
         Anchored(FunctionGenerator(lambda *_: [], name="own"), parse("greedy"), BASE)
 
 
@@ -194,7 +194,7 @@ def test_the_others_take_all(spec: str) -> None:
 
 def test_functions_of_one_s_own_refuse_them() -> None:
     generate.check_anchors(f"{__name__}:sample", parse("none"))
-    with pytest.raises(UsageError, match="sample makes no anchors"):
+    with pytest.raises(UsageError, match="sample cannot make anchors"):
         generate.check_anchors(f"{__name__}:sample", parse("greedy"))
     with pytest.raises(UsageError, match="unknown model"):
         generate.check_anchors("nothing", parse("greedy"))

@@ -73,7 +73,7 @@ def test_every_server_gives_the_same(url: str, whole: dict[tuple[str, int], str]
 
 def test_how_an_ask_is_cut_does_not_matter(server: Server, whole: dict[tuple[str, int], str]) -> None:
     for size in (1, 3, 100):
-        assert texts(everything(generator(server.base_url, choices_a_request=size))) == whole
+        assert texts(everything(generator(server.base_url, choices_per_call=size))) == whole
 
 
 # What is asked
@@ -231,7 +231,7 @@ def test_log_probabilities_and_tokens(server: Server) -> None:
         found = draw(generator(server.base_url, api=api, logprobs=True), [Request(SEGMENTS[0], 0, 8)])
         assert {candidate.tokens for candidate in found.values()} == {8}
         assert {candidate.log_probability for candidate in found.values()} == {-18.0}
-    alone = draw(generator(server.base_url, choices_a_request=1), [Request(SEGMENTS[0], 0, 2)])
+    alone = draw(generator(server.base_url, choices_per_call=1), [Request(SEGMENTS[0], 0, 2)])
     assert {(candidate.tokens, candidate.log_probability) for candidate in alone.values()} == {(8, None)}
     together = draw(generator(server.base_url), [Request(SEGMENTS[0], 0, 2)])
     assert {candidate.tokens for candidate in together.values()} == {None}, "the usage is that of all"

@@ -123,7 +123,7 @@ def test_one_that_was_never_there_is_left_out(servers: list[Server], caplog: pyt
     ours = generator([missing, sound])
     asyncio.run(ours.check())
     assert drawn(ours) == drawn(generator(sound))
-    assert f"cannot reach the server at {missing}: Connection refused: it is left out until it is back" in caplog.text
+    assert f"cannot reach the server at {missing}: Connection refused: not used until it is back" in caplog.text
 
 
 async def _drawn(ours: OpenAIGenerator, segments: list[Segment]) -> list[Draw]:
@@ -139,7 +139,7 @@ def test_one_dies_midway_and_comes_back(servers: list[Server], caplog: pytest.Lo
             found = await _drawn(ours, MANY[:4])
             other.dead = True
             found += await _drawn(ours, MANY[4:8])
-            await until(lambda: f"{other.base_url}: the connection was dropped: it is left out" in caplog.text)
+            await until(lambda: f"{other.base_url}: the connection was dropped: not used until" in caplog.text)
             before = len(other.requests)
             found += await _drawn(ours, MANY[8:10])
             asked = [body.get("max_tokens") for body in other.requests[before:]]
@@ -288,7 +288,7 @@ def test_one_that_comes_to_refuse_is_named_and_left_out(
             assert len(other.requests) > before
 
     asyncio.run(work())
-    assert f"the server at {other.base_url} answers 404: The model `m` does not exist.: it is left out" in caplog.text
+    assert f"the server at {other.base_url} answers 404: The model `m` does not exist.: not used until" in caplog.text
 
 
 def test_what_all_refuse_is_an_error_at_once(servers: list[Server]) -> None:

@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from quitmt.files.durable import sealed
 from tests.comet.folders import MODELS, make_folder
 from tests.golden import commands
-from tests.golden.running import GOLDEN, INPUTS, outcomes, prepare, run
+from tests.golden.running import GOLDEN, INPUTS, PRESET, outcomes, prepare, run
 
 FORGED = "FROM THE JOURNAL"
 """Begins a translation that only the journal has: whoever starts over loses it."""
@@ -74,7 +75,7 @@ def make_signatures() -> None:
 def make_journals() -> None:
     """Runs that were really interrupted, with one translation that is not what quitmt would say again."""
     for name, words in commands.JOURNALS.items():
-        command = [sys.executable, "-m", "quitmt", *words.split()]
+        command = [sys.executable, "-m", "quitmt", *words.split(), *PRESET]
         source = Path({"translate": "sources.en", "rerank": "pools.jsonl"}[words.split()[0]]).read_bytes()
         lines = source.splitlines(keepends=True)
         path = Path("out.txt.journal")
@@ -89,8 +90,10 @@ def make_journals() -> None:
             os.kill(process.pid, signal.SIGINT)
             process.wait()
         header, first, *rest = path.read_text("utf-8").splitlines(keepends=True)
-        forged = first.replace('"translation": "', f'"translation": "{FORGED} ', 1)
-        path.write_text("".join([header, forged, *rest]), "utf-8")
+        forged = json.loads(first)
+        forged["outcome"]["translation"] = f"{FORGED} {forged['outcome']['translation']}"
+        del forged["crc"]
+        path.write_text("".join([header, sealed(forged).decode(), *rest]), "utf-8")
         shutil.copy(path, GOLDEN / f"{name}.journal")
         with Path("input").open("wb") as file:
             file.write(source)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from quitmt.calibrate import drawing
 from quitmt.errors import InputError, QuitmtError, UsageError
-from quitmt.lab import pipeline
+from quitmt.lab import drawing, pipeline
 from quitmt.lab.replay import runtime
-from quitmt.lab.report.agreement import agreements
 from quitmt.lab.report.publish import publish
+from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study, parse
 from quitmt.plan.build import build_reranker
@@ -200,7 +199,7 @@ def test_the_report_compares_all(results: Results, report: Path) -> None:
         assert (report / folder / "report.html").exists()
         own = cells(report / folder / "tables" / "options.csv")
         assert len({row["sampling"] for row in own}) == 2  # the baselines have none
-    assert "These are 5 segments. Fewer than 100 say little" in page
+    assert "The study has 5 segments. Fewer than 100 say little" in page
 
 
 def test_segments_show_the_anchor_that_was_chosen(results: Results, report: Path) -> None:

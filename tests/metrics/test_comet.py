@@ -96,7 +96,7 @@ PARTS = [
 
 @pytest.mark.parametrize("rows_a_tile", [1, 3, 64])
 def test_pairs_have_the_scorer_s_scores_in_every_part_of_the_square(comet, expected, rows_a_tile, monkeypatch):
-    monkeypatch.setattr(module, "ROWS_A_TILE", rows_a_tile)
+    monkeypatch.setattr(module, "ROWS_PER_TILE", rows_a_tile)
     utility, rng = CometUtility(comet), random.Random(5)
     arena = encoded(utility)
     others = [tuple(range(*sorted(rng.choices(range(12), k=2))) for _ in range(2)) for _ in range(30)]
@@ -124,7 +124,7 @@ def test_each_text_is_encoded_once_and_each_source_once_a_segment(comet, tokeniz
 @pytest.mark.parametrize(("rows_a_tile", "most"), [(1, 66), (4, 16 + 32 + 33)])
 def test_each_unordered_pair_goes_through_the_head_once(comet, rows_a_tile, most, monkeypatch):
     """Within a tile of rows, pairs come both ways round: 11 texts in tiles of 4 are 4×4 + 4×8 + 3×11 pairs."""
-    monkeypatch.setattr(module, "ROWS_A_TILE", rows_a_tile)
+    monkeypatch.setattr(module, "ROWS_PER_TILE", rows_a_tile)
     utility, sizes, inner = CometUtility(comet), [], comet.head.both
 
     def both(texts, parts, rows, columns):
@@ -141,7 +141,7 @@ def test_each_unordered_pair_goes_through_the_head_once(comet, rows_a_tile, most
 
 
 def test_tiles_bound_the_memory_of_the_head(comet, expected, monkeypatch):
-    monkeypatch.setattr(module, "PAIRS_A_TILE", 16)
+    monkeypatch.setattr(module, "PAIRS_PER_TILE", 16)
     utility, sizes, inner = CometUtility(comet), [], comet.head.both
     arena = encoded(utility)
     monkeypatch.setattr(comet.head, "both", lambda *args: sizes.append(len(args[2]) * len(args[3])) or inner(*args))
@@ -231,7 +231,7 @@ def test_other_failures_of_the_head_are_not_taken_for_a_lack_of_memory(comet, mo
     monkeypatch.setattr(comet.head, "both", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         utility.compare(arena, range(11), range(11))
-    assert utility.tiles.pairs == module.PAIRS_A_TILE
+    assert utility.tiles.pairs == module.PAIRS_PER_TILE
 
 
 def test_what_fails_to_encode_changes_no_arena(comet, monkeypatch):
@@ -378,7 +378,7 @@ def test_the_signature_names_model_weights_and_precision(comet):
 def test_a_reference_is_needed(comet, xcomet):
     with pytest.raises(UsageError, match="COMET needs a reference"):
         comet.score([Example("a", "b", "c"), Example("a", "b")])
-    with pytest.raises(UsageError, match=r"xCOMET needs a reference \(xcomet-qe does without\)"):
+    with pytest.raises(UsageError, match=r"xCOMET needs a reference \(xcomet-qe needs none\)"):
         xcomet.score([Example("a", "b")])
 
 

@@ -49,14 +49,22 @@ def utility(embedding):
 @pytest.fixture
 def sequences(embedding, monkeypatch):
     """How many sequences each call gave to the encoder."""
-    counts, inner = [], embedding.encoder.embed
-    monkeypatch.setattr(embedding.encoder, "embed", lambda ids, *a: counts.append(len(ids)) or inner(ids, *a))
+    counts, inner = [], embedding.embed
+    monkeypatch.setattr(embedding, "embed", lambda texts, *a: counts.append(len(texts)) or inner(texts, *a))
     return counts
 
 
-def cosines(embedding, texts):
-    """By numpy, from the encoder's vectors as they are."""
-    vectors = embedding.encoder.embed(embedding.encoder.tokenize(texts))
+@pytest.fixture(scope="module")
+def wanted(folder):
+    """The library's own vectors."""
+    from sentence_transformers import SentenceTransformer
+
+    library = SentenceTransformer(str(folder), device="cpu")
+    return lambda texts: library.encode(list(texts), normalize_embeddings=True).astype(np.float64)
+
+
+def cosines(wanted, texts):
+    vectors = wanted(texts)
     return vectors @ vectors.T
 
 
@@ -69,9 +77,9 @@ def encoded(utility, texts=TEXTS, segment=SEGMENT):
 # The utility
 
 
-def test_all_pairs_have_their_cosines(embedding, utility):
+def test_all_pairs_have_their_cosines(wanted, utility):
     forward, backward = utility.compare(encoded(utility), range(len(TEXTS)), range(len(TEXTS)))
-    np.testing.assert_allclose(forward, cosines(embedding, TEXTS), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(forward, cosines(wanted, TEXTS), rtol=0, atol=1e-6)
     np.testing.assert_array_equal(forward, forward.T)
     np.testing.assert_array_equal(backward, forward)
     np.testing.assert_allclose(np.diag(forward), 1.0, rtol=0, atol=1e-6)
@@ -112,9 +120,8 @@ def test_the_product_with_a_mean_is_the_mean_of_the_cosines(utility):
     np.testing.assert_array_equal(found[1], found[6])  # o gato, O Gato
 
 
-def test_vectors_are_those_of_the_texts(embedding, utility):
-    wanted = embedding.encoder.embed(embedding.encoder.tokenize(TEXTS))
-    np.testing.assert_allclose(utility.vectors(encoded(utility)), wanted, rtol=0, atol=1e-6)
+def test_vectors_are_those_of_the_library(wanted, utility):
+    np.testing.assert_allclose(utility.vectors(encoded(utility)), wanted(TEXTS), rtol=0, atol=1e-6)
 
 
 def test_texts_of_the_same_tokens_are_encoded_once_a_segment_and_call(utility, sequences):
@@ -134,7 +141,7 @@ def test_encoding_that_fails_leaves_everything_as_it_was(embedding, utility, mon
         raise ModelError("no memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(embedding.encoder, "embed", fail)
+        patch.setattr(embedding, "embed", fail)
         with pytest.raises(ModelError):
             utility.encode([(other, TEXTS[:1]), (arena, TEXTS[2:])])
     assert EmbeddingUtility.traits.encodes_whole and len(arena.vectors) == 2 and not other.known
@@ -184,11 +191,11 @@ def test_every_kind_of_mbr(folder, make_pool, variant):
 # As a metric
 
 
-def test_scores_are_cosines_and_texts_are_encoded_once(embedding, sequences):
+def test_scores_are_cosines_and_texts_are_encoded_once(embedding, wanted, sequences):
     examples = [Example("", row, column) for row in TEXTS[:5] for column in TEXTS]
     told: list[int] = []
     found = embedding.score(examples, told.append)
-    np.testing.assert_allclose(found.reshape(5, -1), cosines(embedding, TEXTS)[:5], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.reshape(5, -1), cosines(wanted, TEXTS)[:5], rtol=0, atol=1e-6)
     assert sequences[0] == len(TEXTS) - 1 and sum(told) == len(examples)  # o gato, O Gato
     assert embedding.score([]).shape == (0,)
     with pytest.raises(UsageError, match="compared with a reference's, and there is none"):
@@ -233,9 +240,9 @@ def test_by_its_name(folder):
         rerank.load("qe:embedding")
 
 
-def test_the_signature_names_model_weights_pooling_length_and_precision(folder, tmp_path):
+def test_the_signature_names_model_weights_length_and_precision(folder, tmp_path):
     first = Embedding(str(folder), CPU).signature
-    assert first == f"embedding|{folder}|w:{first.split('w:')[1][:8]}|pool:mean|tokens:{LONGEST}|float32"
+    assert first == f"embedding|{folder}|w:{first.split('w:')[1][:8]}|tokens:{LONGEST}|float32"
     assert Embedding(str(folder), Hardware(device="cpu", dtype="bfloat16")).signature.endswith("|bfloat16")
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     assert Embedding(str(copy), CPU).signature == first.replace(str(folder), str(copy))
@@ -243,7 +250,5 @@ def test_the_signature_names_model_weights_pooling_length_and_precision(folder, 
 
 def test_the_missing_extra(folder, monkeypatch):
     monkeypatch.setattr("quitmt.names.importlib.util.find_spec", lambda *_: None)
-    with pytest.raises(
-        MissingExtra, match=r"mbr:embedding:.* needs torch and transformers \(pip install 'quitmt\[comet\]'\)"
-    ):
+    with pytest.raises(MissingExtra, match=r"needs sentence_transformers \(pip install 'quitmt\[embedding\]'\)"):
         rerank.load(f"mbr:embedding:{folder}")

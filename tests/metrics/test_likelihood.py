@@ -56,7 +56,7 @@ def test_a_pair_scores_the_same_in_every_company(metric, monkeypatch):
     together = metric.score(PAIRS)
     np.testing.assert_array_equal([metric.score([pair])[0] for pair in PAIRS], together)
     np.testing.assert_array_equal(metric.score(PAIRS[::-1])[::-1], together)
-    monkeypatch.setattr(likelihood, "ROWS_A_BATCH", 40)
+    monkeypatch.setattr(likelihood, "ROWS_PER_BATCH", 40)
     np.testing.assert_array_equal(metric.score(PAIRS), together)
 
 

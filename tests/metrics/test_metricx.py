@@ -125,7 +125,7 @@ def test_progress_adds_up_to_the_number_of_examples(metric):
 
 
 def test_a_reference_is_needed(folder, metric):
-    with pytest.raises(UsageError, match=r"MetricX needs a reference \(metricx-qe does without\)"):
+    with pytest.raises(UsageError, match=r"MetricX needs a reference \(metricx-qe needs none\)"):
         metric.score([Example("a", "b")])
 
 

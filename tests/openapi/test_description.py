@@ -1,6 +1,6 @@
-"""Whatever the OpenAPI description allows, and what it does not: no 500, no traceback, no undocumented answer.
+"""Requests inside and outside the OpenAPI description never give a 500, a traceback or an undocumented response.
 
-Cases are made by schemathesis (``make test-serve``, in an environment of its own); ``CASES`` says how many.
+schemathesis generates the cases (``make test-serve``, in its own environment); ``CASES`` sets their number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from schemathesis import GenerationMode
 from tests.serve.conftest import Model, Running, functions, serving
 
 BODIES = 5
-"""Endpoints that take a body, among which the cases are shared; the others have hardly any."""
+"""Number of endpoints with a body, which share the cases; the others have few."""
 CASES = int(os.environ.get("CASES", "200"))
 SERVED = {"source": "en", "target": "pt", "source_lang": "EN", "target_lang": "PT", "src_lang": "en", "tgt_lang": "pt"}
 SERVED |= {"model": "quitmt-en-pt", "max_loss": 0.01, "max_cost": None, "deadline": 4.0, "glossary_id": None}
-"""Hypothesis would hardly hit on these."""
+"""Values that Hypothesis would rarely generate."""
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -44,7 +44,7 @@ def running() -> Iterator[Running]:
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_no_case_breaks_it(running: Running, mode: str) -> None:
-    """By Hypothesis itself: the plug-in for pytest is tied to versions of it."""
+    """Uses Hypothesis directly, because the pytest plug-in needs certain versions."""
     description = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
     checks = [getattr(schemathesis.checks, name) for name in CHECKS]
     seen: Counter[str] = Counter()

@@ -69,7 +69,7 @@ def test_where_there_are_none(values: dict[str, object], anchors: str | None) ->
         ({"model.anchors": "4@0"}, "not '4@0'"),
         ({"model.anchors": ""}, "not ''"),
         ({"model.name": "openai:x", "model.options.base_url": "http://x", "model.anchors": "beam:4"}, "no beam search"),
-        ({"model.name": "math:floor", "model.anchors": "greedy"}, "math:floor makes no anchors"),
+        ({"model.name": "math:floor", "model.anchors": "greedy"}, "math:floor cannot make anchors"),
         ({"rerank.support": "some"}, "support must be one of anchor, others, all, given, not 'some'"),
         ({"rerank.support": "anchor", "rerank.variant": "prune"}, "support='anchor' goes with exact MBR"),
         ({"model.min_p": 1.5}, "min_p must be at least 0 and at most 1"),

@@ -79,9 +79,9 @@ def filled(
 ) -> Cells[Any]:
     """The cells of a pool whose candidates are rows of a table."""
     cells: Cells[Any] = Cells(Segment(segment, "source"), utility, others=others)
-    cells.add([Candidate(str(number)) for number in order], [Candidate(str(number)) for number in anchors])
+    cells.extend([Candidate(str(number)) for number in order], [Candidate(str(number)) for number in anchors])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     return cells
 
 

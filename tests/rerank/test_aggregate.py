@@ -34,10 +34,10 @@ def estimates(texts: list[str], cuts: tuple[int, ...] = ()) -> list[float]:
     utility = Chrf()
     cells: Cells[Any] = Cells(Segment("s"), utility)
     for start, stop in zip((0, *cuts), (*cuts, len(texts)), strict=True):
-        cells.add([Candidate(text) for text in texts[start:stop]])
+        cells.extend([Candidate(text) for text in texts[start:stop]])
         if cells.new:
             utility.encode([(cells.arena, cells.new)])
-        cells.made_room()
+        cells.make_room()
         found = Aggregate(0).estimate(cells, stop)
     return [float(found[number]) for number in cells.order]
 
@@ -71,9 +71,9 @@ def test_growing_in_any_steps_changes_nothing(texts: list[str], data: st.DataObj
 def test_a_part_of_the_arena_is_the_support(make_pool: Pool) -> None:
     texts, utility = make_pool(5, 60), Chrf()
     cells: Cells[Any] = Cells(Segment("s"), utility)
-    cells.add([Candidate(text) for text in texts])
+    cells.extend([Candidate(text) for text in texts])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     found = Aggregate(0).estimate(cells, 25)
     expected = by_fastchrf(texts[:25])
     np.testing.assert_allclose([found[number] for number in cells.order[:25]], expected, rtol=0, atol=1e-12)
@@ -131,9 +131,9 @@ def test_comet_is_the_head_on_the_mean_vector(tmp_path: Any, make_pool: Pool) ->
     comet = Comet(str(make_folder(tmp_path, "regression")), Hardware(device="cpu"))
     utility, texts, source = CometUtility(comet), make_pool(1, 50), "The old cat slept near the house."
     cells: Cells[Any] = Cells(Segment("s", source), utility)
-    cells.add([Candidate(text) for text in texts])
+    cells.extend([Candidate(text) for text in texts])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     distinct = list(dict.fromkeys(texts))
     vectors, mean, its = comet.embed(distinct), comet.embed(texts).mean(dim=0), comet.embed([source])
     shape = (len(distinct), -1)

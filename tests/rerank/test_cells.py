@@ -76,9 +76,9 @@ def test_cells_stay_when_the_pool_grows() -> None:
     utility = QuickTable(noisy(2, 40))
     cells = filled(utility, range(5))
     cells.block(np.arange(5), range(5))
-    cells.add([Candidate(str(number)) for number in range(40)])
+    cells.extend([Candidate(str(number)) for number in range(40)])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     assert (cells.size, cells.encoded, cells.evaluations) == (45, 40, 25)
     np.testing.assert_array_equal(cells.block(np.arange(40), range(40)), utility.matrix)
     assert set(utility.requested.values()) == {1} and cells.evaluations == 1600
@@ -95,7 +95,7 @@ def test_a_mean_is_added_up_in_the_order_of_the_pool(rows: int) -> None:
     order = np.random.default_rng(1).integers(0, 30, 200)
     cells, table = filled(QuickTable(noisy(1, 30)), order), np.random.default_rng(2).random((rows, 30))
     numbers = np.array(cells.order)
-    means = cells.mean(table[:, : numbers.max() + 1], 200)
+    means = cells.mean(table[:, : numbers.max() + 1], 200, np.arange(rows) % 30)
     np.testing.assert_allclose(means, table[:, numbers].mean(axis=1), rtol=1e-12)
     if rows > 1:
         np.testing.assert_array_equal(means, table[:, numbers].cumsum(axis=1)[:, -1] / 200)

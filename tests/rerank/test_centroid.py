@@ -161,9 +161,9 @@ def test_comet_with_many_texts(spec: str, make_pool: Callable[[int, int], list[s
     reranker: Any = rerank.load(spec, hardware=Hardware(device="cpu"))
     utility: CometUtility = reranker.utility
     cells = filled(utility, [])
-    cells.add([Candidate(text) for text in texts])
+    cells.extend([Candidate(text) for text in texts])
     utility.encode([(cells.arena, cells.new)])
-    cells.made_room()
+    cells.make_room()
     exact = cells.mean(cells.block(np.arange(len(texts)), range(len(texts))), len(texts))
     estimates = Centroid(16, weighted=True).estimate(cells, len(texts))
     assert np.corrcoef(exact, estimates)[0, 1] > 0.95

@@ -157,9 +157,9 @@ def test_no_number_is_refused(kind: type[Table], bad: float) -> None:
         ({"confidence": 1.0}, "must lie between 0 and 1, not at 1"),
         ({"confidence": float("nan")}, "must lie between 0 and 1"),
         ({"resamples": 0}, "at least 1 resample, not 0"),
-        ({"schedule": ()}, "growing sizes"),
-        ({"schedule": (8, 8)}, "growing sizes"),
-        ({"schedule": (0, 8)}, "growing sizes"),
+        ({"schedule": ()}, "increasing sizes"),
+        ({"schedule": (8, 8)}, "increasing sizes"),
+        ({"schedule": (0, 8)}, "increasing sizes"),
         ({"seed": -1}, "a seed must be 0 or more, not -1"),
     ],
 )

@@ -62,7 +62,7 @@ def test_every_kind_that_is_listed_can_be_had() -> None:
         ),
         ("prune:confidence", "'confidence' is not a setting of prune MBR"),
         ("prune:schedule=8/x", "'schedule=8/x' is not a setting of prune MBR"),
-        ("prune:schedule=16/8", "the schedule of pruning must be growing sizes, such as 8/16/32/64"),
+        ("prune:schedule=16/8", "the schedule of pruning must be increasing sizes, such as 8/16/32/64"),
         ("prune:resamples=0", "pruning needs at least 1 resample, not 0"),
         ("prune:seed=-1", "a seed must be 0 or more, not -1"),
         ("prune:,", "unknown option of prune MBR ''"),

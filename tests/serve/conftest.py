@@ -1,4 +1,4 @@
-"""A server in this process, at a real port: with models that are functions, or with the embedded ones."""
+"""Servers in this process at real ports, with functions as models or the embedded models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDINGS = ("", "", "", "!", "…")
 
 
 class Gate:
-    """An event that a test sets and clears, and event loops of other threads wait for."""
+    """An event that tests set and clear, and that event loops in other threads can await."""
 
     def __init__(self) -> None:
         self._lock, self._open = threading.Lock(), True
@@ -67,13 +67,14 @@ class Gate:
 
 @dataclass
 class Model:
-    """Upper case from English to Portuguese, lower case back: candidates that nearly agree. It can be held up."""
+    """A model: upper case from English to Portuguese, lower case back. Its candidates nearly agree; its gate can hold
+    it up."""
 
     upper: bool
     open: Gate = field(default_factory=Gate)
     begun: list[str] = field(default_factory=list)
     stuck: threading.Event = field(default_factory=threading.Event)
-    """Set when an ENDLESS source has had its first window."""
+    """Set after the first window of an ENDLESS source."""
 
     async def __call__(self, source: str, start: int, stop: int) -> list[str]:
         if not start:
@@ -91,7 +92,7 @@ class Model:
 
 
 class Seeded(FunctionGenerator):
-    """Says that it takes seeds, for those tests that only look whether one may be sent."""
+    """Claims to take seeds, for tests that only check whether a seed is accepted."""
 
     from quitmt.protocols import GeneratorTraits
 
@@ -108,7 +109,7 @@ class Timer:
 
 
 class Clock:
-    """Stands still until a test moves it; deadlines ring in the server's event loop."""
+    """A clock that only tests advance; deadlines fire in the server's event loop."""
 
     def __init__(self) -> None:
         self.now, self.timers = 0.0, dict[Timer, float]()
@@ -133,7 +134,7 @@ class Clock:
 
 @dataclass
 class Running:
-    """A server that runs, and what a client needs."""
+    """A running server, with a small client."""
 
     url: str
     server: Server
@@ -143,7 +144,7 @@ class Running:
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, raw: bytes | None = None
     ) -> tuple[int, Any, dict[str, str]]:
-        """Status, body (read as JSON if it is) and headers of an answer."""
+        """Returns the status, the body (parsed if it is JSON) and the headers of a response."""
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
         request = urllib.request.Request(self.url + path, data, sent, method=method)
@@ -161,13 +162,13 @@ class Running:
         return self.send("GET", path, **more)[:2]
 
     def metric(self, name: str) -> float:
-        """The sum over all labels."""
+        """Sums a metric over all labels."""
         _, text, _ = self.send("GET", "/metrics")
         lines = [line for line in str(text).splitlines() if line.split("{")[0].split(" ")[0] == name]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     def until(self, found: Callable[[], Any]) -> None:
-        """Wait for what no event tells."""
+        """Polls for a condition that no event signals."""
         given_up = time.monotonic() + 120
         while not found():
             assert time.monotonic() < given_up, "it never came about"
@@ -183,7 +184,7 @@ def _read(body: bytes) -> Any:
 
 @cache
 def detector() -> Detector:
-    """Reads its data, which takes longer than all else in a server of functions."""
+    """Loads the detector's data, the slowest step of a server of functions."""
     return Detector(["en", "pt"])
 
 
@@ -212,7 +213,7 @@ def functions(models: tuple[Model, Model], clock: Clock | None = None) -> Servic
 
 @contextmanager
 def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settings: Any) -> Iterator[Running]:
-    """In a thread with an event loop of its own."""
+    """Runs a server in a thread with its own event loop."""
     chosen = running.ServeSettings(port=0, **settings)
     ready, told, log = threading.Event(), dict[str, Any](), io.StringIO()
 
@@ -240,7 +241,7 @@ def serving(loaded: Callable[[], Service], models: tuple[Model, Model], **settin
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Running]]:
-    """Starts servers with settings of the test's own."""
+    """Starts servers with a test's own settings."""
     from contextlib import ExitStack
 
     with ExitStack() as stack:
@@ -254,7 +255,7 @@ def start() -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Running]:
-    """One for all tests that change nothing."""
+    """One server for all tests that change nothing."""
     models = (Model(upper=True), Model(upper=False))
     with serving(lambda: functions(models), models) as found:
         yield found
@@ -273,7 +274,7 @@ KEY = "correct-horse"
 
 @pytest.fixture(scope="session")
 def locked() -> Iterator[Running]:
-    """One that needs a key."""
+    """A server that requires a key."""
     models = (Model(upper=True), Model(upper=False))
     with serving(
         lambda: functions(models), models, keys=Keys(["another-one", KEY]), cors=("https://a.example",)

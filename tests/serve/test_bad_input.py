@@ -21,7 +21,7 @@ TEXT = {"/api/translate": "text", "/translate": "q", "/v2/translate": "text"}
 
 
 def message(path: str, told: Any) -> str:
-    """In the shape of each API."""
+    """Extracts the message from each API's shape."""
     if path == "/translate":
         assert told.keys() == {"error"}
         found = told["error"]
@@ -53,17 +53,17 @@ def test_each_is_well_without_the_mistake(shared: Running, path: str) -> None:
 @pytest.mark.parametrize(
     "raw, told",
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"", "isn't JSON"),
+        (b"{", "isn't JSON"),
+        (b"\xff\xfe", "isn't UTF-8"),
         (b"[1]", "must be a JSON object"),
         (b"null", "must be a JSON object"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"text": NaN}', "not JSON"),
-        (b'{"a": ' + b"9" * 10_000 + b"}", "not JSON"),
+        (b'{"text": NaN}', "isn't JSON"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "isn't JSON"),
     ],
 )
-def test_what_is_no_json(shared: Running, raw: bytes, told: str) -> None:
+def test_invalid_json_is_refused(shared: Running, raw: bytes, told: str) -> None:
     status, found = shared.post("/api/translate", raw=raw)
     assert status == 400 and told in message("/api/translate", found)
 
@@ -88,12 +88,14 @@ def test_unknown_languages(shared: Running, code: str) -> None:
         assert status == 400
         told = message(path, found)
         if code == "xx":
-            assert "'xx' is not served; there is" in told and "en" in told and "pt" in told
+            assert "'xx' isn't served; available:" in told and "en" in told and "pt" in told
 
 
-def test_a_pair_that_is_not_served(shared: Running) -> None:
+def test_unserved_pairs_are_refused(shared: Running) -> None:
     status, found = shared.post("/api/translate", {**ASK, "source": "pt"})
-    assert status == 400 and message("/api/translate", found) == ("pt to pt is not served; there is en to pt, pt to en")
+    assert status == 400 and message("/api/translate", found) == (
+        "pt to pt isn't served; available: en to pt, pt to en"
+    )
 
 
 def test_an_empty_text(shared: Running, path: str) -> None:
@@ -109,12 +111,12 @@ def test_more_text_than_a_request_may_have(shared: Running, path: str) -> None:
     status, found = shared.post(path, put(path, "word " * 250_000))
     assert status == 413 and "send it in parts" in message(path, found)
     status, found = shared.post(path, put(path, "word " * 20_000))
-    assert status == 413 and "100000 characters are more than 50000" in message(path, found)
+    assert status == 413 and "100000 characters are more than the 50000" in message(path, found)
     status, found = shared.post(path, put(path, "One. " * 300))
     assert status == 413 and "300 sentences" in message(path, found)
 
 
-def test_what_is_no_text(shared: Running, path: str) -> None:
+def test_invalid_text_is_refused(shared: Running, path: str) -> None:
     for text, told in (("\x01\x1f", "control characters"), ("a\x00b", "NUL character"), ("a \ud83d", "surrogate")):
         status, found = shared.post(path, put(path, text))
         assert status == 400 and told in message(path, found)
@@ -169,7 +171,7 @@ def test_options_of_the_others_out_of_range(shared: Running) -> None:
 
 def test_an_unknown_model(shared: Running) -> None:
     status, found = shared.post("/v1/chat/completions", {**CHAT, "model": "gpt-9"})
-    assert status == 404 and "there is quitmt, quitmt-en-pt, quitmt-pt-en" in message("/v1/chat/completions", found)
+    assert status == 404 and "available: quitmt, quitmt-en-pt, quitmt-pt-en" in message("/v1/chat/completions", found)
 
 
 def test_no_key_and_a_wrong_one(locked: Running, path: str) -> None:
@@ -200,7 +202,7 @@ def test_everything_but_health_and_the_page_needs_a_key(locked: Running) -> None
 def test_paths_and_methods_that_do_not_exist(shared: Running) -> None:
     assert shared.get("/nothing")[0] == 404
     status, told, headers = shared.send("DELETE", "/translate")
-    assert status == 405 and "does not take DELETE" in told["error"]["message"] and headers["allow"] == "POST"
+    assert status == 405 and "doesn't support DELETE" in told["error"]["message"] and headers["allow"] == "POST"
 
 
 def test_a_form_with_a_file_or_nonsense(shared: Running) -> None:

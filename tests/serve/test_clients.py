@@ -61,12 +61,12 @@ class TestDeepL:
         usage = client.get_usage()
         assert usage.character is not None and usage.character.count == 0 and not usage.any_limit_reached
 
-    def test_keys_and_what_is_wrong(self, client: deepl.Translator, locked: Running) -> None:
+    def test_keys_and_errors(self, client: deepl.Translator, locked: Running) -> None:
         right = deepl.Translator(KEY, server_url=locked.url).translate_text(HELLO, target_lang="PT-PT")
         assert isinstance(right, deepl.TextResult) and right.text == SHOUTED
         with pytest.raises(deepl.AuthorizationException):
             deepl.Translator("wrong", server_url=locked.url).translate_text(HELLO, target_lang="PT-PT")
-        with pytest.raises(deepl.DeepLException, match="is not served"):
+        with pytest.raises(deepl.DeepLException, match="isn't served"):
             client.translate_text(HELLO, target_lang="DE")
 
 
@@ -92,12 +92,12 @@ class TestOpenAI:
         assert found.choices[0].finish_reason == "stop" and found.usage is not None
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens > 0
 
-    def test_n_are_the_n_best_and_differ(self, client: openai.OpenAI) -> None:
+    def test_n_returns_the_n_best_and_repeats_the_last(self, client: openai.OpenAI) -> None:
         found = client.chat.completions.create(
-            model="quitmt-en-pt", n=3, seed=7, messages=[{"role": "user", "content": HELLO}]
+            model="quitmt-en-pt", n=4, seed=7, messages=[{"role": "user", "content": HELLO}]
         )
         texts = [choice.message.content for choice in found.choices]
-        assert texts == [SHOUTED, SHOUTED + "!", SHOUTED + "…"]
+        assert texts == [SHOUTED, SHOUTED + "!", SHOUTED + "…", SHOUTED + "…"]
 
     def test_streams_add_up_to_the_whole(self, client: openai.OpenAI) -> None:
         text = "  One is here. Two is there.\n\nThree is nowhere. "
@@ -125,10 +125,10 @@ class TestOpenAI:
                 told = "".join(chunk.choices[0].delta.content or "" for chunk in found)
             assert told == text.upper()
 
-    def test_what_is_wrong_is_said_in_its_shape(self, client: openai.OpenAI, locked: Running) -> None:
-        with pytest.raises(openai.NotFoundError, match="is not served"):
+    def test_errors_have_openais_shape(self, client: openai.OpenAI, locked: Running) -> None:
+        with pytest.raises(openai.NotFoundError, match="isn't served"):
             client.chat.completions.create(model="gpt-4", messages=[{"role": "user", "content": HELLO}])
-        with pytest.raises(openai.BadRequestError, match="no message of the user"):
+        with pytest.raises(openai.BadRequestError, match="no user message"):
             client.chat.completions.create(model="quitmt", messages=[{"role": "system", "content": HELLO}])
         with pytest.raises(openai.AuthenticationError):
             openai.OpenAI(base_url=f"{locked.url}/v1", api_key="wrong").models.list()
@@ -143,6 +143,6 @@ class TestNeMo:
         assert shared.post("/translate", ask) == (200, {"translations": [SHOUTED, "", "TEA?"]})
         assert shared.post("/translate", {**ask, "texts": []}) == (200, {"translations": []})
 
-    def test_what_is_wrong(self, shared: Running) -> None:
+    def test_errors(self, shared: Running) -> None:
         status, told = shared.post("/translate", {"texts": ["a"], "src_lang": "en", "tgt_lang": "xx"})
-        assert status == 400 and "is not served" in told["error"]
+        assert status == 400 and "isn't served" in told["error"]

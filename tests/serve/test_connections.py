@@ -1,4 +1,4 @@
-"""Connections: how many are kept, how long a client is waited for, and what is logged about those who misbehave."""
+"""Connections: their number, their timeouts, and the log of misbehaving clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from tests.serve.conftest import KEY, Model, Running
 Start = Callable[..., Running]
 ASK = {"text": "Tea for two.", "source": "en", "target": "pt"}
 AT_ONCE = 0.02
-"""Seconds: a limit that is reached while the test waits for the connection to be closed."""
+"""A short timeout in seconds, which the test waits for."""
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def connect(clients: ExitStack, running: Running, sent: bytes = b"") -> socket.s
 
 
 def rest(client: socket.socket) -> bytes:
-    """All that comes until the server closes the connection."""
+    """Reads until the server closes the connection."""
     found = bytearray()
     try:
         while chunk := client.recv(65536):
@@ -71,7 +70,7 @@ def test_silent_clients_make_room_for_others(start: Start, clients: ExitStack) -
     assert running.get("/health")[0] == 200
     assert rest(slow[0]) == b""
     [line] = {line["message"] for line in map(json.loads, running.log.getvalue().splitlines()) if "id" not in line}
-    assert line == "all 4 connections are in use; the one that was idle longest was closed"
+    assert line == "all 4 connections are in use; closed the longest idle one"
 
 
 def test_no_client_that_is_worked_for_is_closed(start: Start, clients: ExitStack) -> None:
@@ -81,7 +80,7 @@ def test_no_client_that_is_worked_for_is_closed(start: Start, clients: ExitStack
         busy = [pool.submit(running.post, "/api/translate", ASK) for _ in range(2)]
         running.until(lambda: len(running.models[0].begun) == 2)
         waiting = pool.submit(running.get, "/health")
-        running.until(lambda: "a new client waits" in running.log.getvalue())
+        running.until(lambda: "a new client must wait" in running.log.getvalue())
         running.models[0].open.set()
         assert [one.result()[0] for one in (*busy, waiting)] == [200] * 3
 
@@ -120,7 +119,7 @@ def test_a_client_that_does_not_read_is_closed(start: Start, clients: ExitStack)
 
 
 class Exhausted(socket.socket):
-    """A listening socket of a process that has run out of open files, a few times."""
+    """A listening socket whose process runs out of open files a few times."""
 
     left = 3
 
@@ -189,7 +188,7 @@ def test_more_idle_clients_than_open_files(tmp_path: Path, clients: ExitStack) -
             line = server.stderr.readline()
             assert line, started
             started += line
-        assert "because of the limit of open files" in started
+        assert "by the limit of open files" in started
         url = started.split()[-1]
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         idle = [clients.enter_context(socket.create_connection(address)) for _ in range(120)]
@@ -214,7 +213,7 @@ SECRETS = (
 )
 
 
-def test_what_is_no_http_is_one_line_of_log_without_its_bytes(
+def test_invalid_http_is_logged_in_one_line_without_its_bytes(
     start: Start, clients: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = start()
@@ -237,9 +236,6 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
 @pytest.mark.parametrize(
     "sent",
     [
-        post(b"not gzip", "Content-Encoding: gzip"),
-        post(b"not deflate", "Content-Encoding: deflate"),
-        post(gzip.compress(JSON)[:-9], "Content-Encoding: gzip"),
         post(b"--x\r\n" + b"a: b\r\n" * 20_000 + b"\r\nhi\r\n--x--\r\n", PARTS),
         post(b"--x\r\na: " + b"b" * 200_000 + b"\r\n\r\nhi\r\n--x--\r\n", PARTS),
         post(b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nhi\r\n' * 2000 + b"--x--\r\n", PARTS),
@@ -250,24 +246,16 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
         post(b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--', PARTS),
         post(b"--x\r\n\r\nhi\r\n--x--", PARTS),
         post(b"q=&" * 2000, FORM),
-        post(b"q=a&target=pt", FORM + "; charset=punycode"),
+        post("q=Ação".encode("latin-1"), FORM),
     ],
 )
-def test_bodies_that_are_not_what_they_say_are_the_clients_mistake(
-    shared: Running, clients: ExitStack, sent: bytes
-) -> None:
+def test_malformed_bodies_are_the_clients_mistake(shared: Running, clients: ExitStack, sent: bytes) -> None:
     assert connect(clients, shared, sent).recv(65536).startswith(b"HTTP/1.1 400 ")
 
 
-def test_packed_bodies_are_read_up_to_the_limit(shared: Running, clients: ExitStack) -> None:
-    for status, packed, way in (
-        (b"200", gzip.compress(JSON), "gzip"),
-        (b"200", zlib.compress(JSON), "deflate"),
-        (b"413", gzip.compress(b" " * 5_000_000), "gzip"),
-        (b"415", JSON, "br"),
-    ):
-        told = connect(clients, shared, post(packed, f"Content-Encoding: {way}")).recv(65536)
-        assert told.startswith(b"HTTP/1.1 " + status)
+def test_compressed_bodies_are_refused(shared: Running, clients: ExitStack) -> None:
+    response = connect(clients, shared, post(gzip.compress(JSON), "Content-Encoding: gzip")).recv(65536)
+    assert response.startswith(b"HTTP/1.1 415 ")
 
 
 def test_a_form_in_parts_is_read(shared: Running) -> None:

@@ -1,4 +1,4 @@
-"""The embedded models behind it: the same as ``quitmt translate``, whatever else is in flight."""
+"""A server of the embedded models translates like ``quitmt translate``, whatever other requests are in progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = ["The house is old.", "I saw a dog near the river.\n\nNobody came."]
 SEED = 7
 
 
-def test_the_same_text_and_seed_give_what_translate_gives(
+def test_the_same_text_and_seed_give_the_same_as_translate(
     embedded: Running, quitmt: Callable[..., Any], tmp_path: Path
 ) -> None:
     expected = []

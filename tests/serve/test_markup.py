@@ -1,4 +1,4 @@
-"""Documents with tags: what is translated, what is kept, and where the tags of words go."""
+"""Documents with tags: translated text, preserved markup, and the places of inline tags."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def translated(
         ("<title>a <b> c</title>", "<title>A &lt;B&gt; C</title>"),
     ],
 )
-def test_markup_comes_out_as_it_went_in(text: str, told: str) -> None:
+def test_markup_is_preserved(text: str, told: str) -> None:
     assert translated(text) == told
 
 
@@ -166,7 +166,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_work_is_linear(name: str) -> None:
-    """By the lines of our own code that are run: twice the text takes about twice as many."""
+    """Counts executed lines of our code: twice the text takes about twice as many."""
 
     def steps(size: int) -> int:
         count = 0

@@ -1,4 +1,4 @@
-"""The API of our own: everything of an outcome, lists as lists, text kept as it is, and a stream of moments."""
+"""The native API: all fields of an outcome, lists, preserved text, and streams of moments."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_a_stream_that_fails_says_so(shared: Running) -> None:
     assert status == 400 and "nbest" in told["error"]["message"]
 
 
-def test_what_fails_is_one_sentence_and_others_go_on(shared: Running) -> None:
+def test_a_failure_is_one_sentence_and_others_continue(shared: Running) -> None:
     status, told = shared.post("/api/translate", {**ASK, "text": "BROKEN"})
     assert status == 502 and told["error"]["code"] == "translation_failed"
-    assert told["error"]["message"].startswith("translating failed: segment 1: sampling failed: ValueError")
+    assert told["error"]["message"].startswith("translation failed: segment 1: sampling failed: ValueError")
     assert shared.post("/api/translate", ASK)[0] == 200

@@ -1,4 +1,4 @@
-"""Time, load and operations: deadlines, full queues, clients that go away, metrics, logs, CORS."""
+"""Deadlines, full queues, disconnecting clients, metrics, logs and CORS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_when_time_is_up_the_best_so_far_is_the_answer(start: Start) -> None:
     assert told["translation"]["text"] == sentence["translation"] != ""
 
 
-def test_whoever_gets_nothing_in_time_is_told_when_to_come_back(start: Start) -> None:
+def test_a_timeout_says_when_to_try_again(start: Start) -> None:
     running = start(clock := Clock())
     model = running.models[0]
     model.open.clear()
@@ -104,7 +104,7 @@ def test_a_client_that_goes_away_frees_everything(start: Start, stream: bool) ->
     assert running.post("/api/translate", ASK)[0] == 200
 
 
-def test_metrics_count_what_was_done(start: Start) -> None:
+def test_metrics_count_finished_work(start: Start) -> None:
     running = start()
     assert running.post("/api/translate", {**ASK, "text": "One is here. Two is there."})[0] == 200
     assert running.post("/api/translate", {})[0] == 400
@@ -158,7 +158,7 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing_new(start: Start) -> 
         status, _, headers = running.send("POST", path, body)
         assert status == 503 and headers["retry-after"] == "5"
     status, told = running.get("/ready")
-    assert status == 503 and "about to stop" in told["error"]["message"]
+    assert status == 503 and "shutting down" in told["error"]["message"]
 
 
 def test_the_page_has_a_policy_and_is_cached_by_content(shared: Running) -> None:

@@ -1,4 +1,5 @@
-"""``quitmt serve`` as a process: it starts, says where, drains on SIGTERM, and ends at once when told twice."""
+"""``quitmt serve`` as a process: it starts, prints its address, drains on SIGTERM, and ends immediately on a second
+signal."""
 
 from __future__ import annotations
 
@@ -133,12 +134,12 @@ def test_when_the_time_to_finish_is_over_requests_are_given_up(folder: Path, mon
     with closing(listen(settings)) as listening, ThreadPoolExecutor(1) as pool:
         code, error = asyncio.run(work(listening, pool))
     assert code == 0 and error is not None
-    assert said[-2:] == ["1 requests did not finish in time", "stopped"]
+    assert said[-2:] == ["1 requests didn't finish in time", "stopped"]
 
 
 @pytest.mark.parametrize("rounds", range(5))
 def test_a_client_that_comes_as_the_server_ends_leaves_no_socket(rounds: int) -> None:
-    """pytest fails on what is left."""
+    """Collects garbage, so that pytest reports unclosed resources here."""
     chosen = ServeSettings(port=0, quiet=True)
 
     async def work(listening: socket.socket) -> None:

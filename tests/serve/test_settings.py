@@ -1,4 +1,4 @@
-"""What is wrong with a server's settings, recipes and keys, found before anything is served."""
+"""Mistakes in a server's settings, recipes and keys are found before it serves anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPE = '[model]\nname = "own_model:sample"\nsource_language = "en"\ntarget_lan
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current one, with a model in it and recipes that can be served, or not."""
+    """The current folder, with a model and with valid and invalid recipes."""
     (tmp_path / "own_model.py").write_text("def sample(source, start, stop):\n    return [source] * (stop - start)\n")
     for name, text in {
         "my.toml": RECIPE,
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["my.toml", "broken.toml"], "broken.toml cannot be served: bergamot:nowhere"),
         (["my.toml", "again.toml"], "my.toml and again.toml both translate en to pt"),
-        (["nowhere.toml"], "must be said (a server must know what it translates)"),
+        (["nowhere.toml"], "is required (a server must know its languages)"),
     ],
 )
 def test_recipes_that_cannot_be_served(folder: Path, names: list[str], told: str) -> None:
@@ -50,8 +50,8 @@ def test_recipes_that_cannot_be_served(folder: Path, names: list[str], told: str
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: ServeSettings(port=70000), "a port is a number from 0 to 65535, not 70000"),
-        (lambda: ServeSettings(drain=-1), "the time to finish must be from 0 to 3600 s, not -1"),
+        (lambda: ServeSettings(port=70000), "the port must be from 0 to 65535, not 70000"),
+        (lambda: ServeSettings(drain=-1), "the drain time must be from 0 to 3600 s, not -1"),
         (lambda: Limits(deadline=-1), "the deadline must be above 0 and at most a day, not -1 s"),
         (lambda: Limits(waiting=0), "the limit waiting must be at least 1, not 0"),
         (lambda: running.listen(ServeSettings(host="256.0.0.1")), "cannot listen at 256.0.0.1:8080"),
@@ -77,7 +77,7 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: p
     [
         (None, "cannot read the keys in .*: No such file or directory"),
         (b"# none\n", "has no keys"),
-        (b"\xff", "is not UTF-8"),
+        (b"\xff", "isn't UTF-8"),
         (b"one\ntwo words\n", "key 2 in .* has spaces in it"),
     ],
 )

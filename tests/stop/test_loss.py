@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from quitmt import stop
+from quitmt.errors import UsageError
 from quitmt.stop.loss import Loss, expected_shortfall
 from quitmt.types import Rivals, Snapshot, StopReason
 
@@ -102,3 +104,30 @@ def test_headroom_gives_up_early_where_little_is_left() -> None:
     assert watch.observe(Snapshot(16, 0, 0.9)) is StopReason.DECIDED
     assert watch.observe(Snapshot(16, 0, 0.8)) is None
     assert watch.observe(Snapshot(64, 0, 0.1)) is StopReason.BUDGET
+
+
+@pytest.mark.parametrize("name", ["k", "minimum", "looks", "n"])
+def test_counts_are_whole_numbers_within_bounds(name: str) -> None:
+    field = {"k": "step", "n": "budget"}.get(name, name)
+    largest: Any = Loss(**{field: 10_000_000})
+    assert getattr(largest, field) == 10_000_000
+    for bad in (0, True, 1.0, 10_000_001):
+        with pytest.raises(UsageError, match=f"^{name} must be "):
+            Loss(**{field: bad})  # type: ignore[arg-type]
+
+
+def test_a_tie_counts_in_proportion_to_its_error_and_a_sure_lead_counts_nothing() -> None:
+    mean, error = np.array([0.0, 8.01, -1.0, 1.0]), np.array([2.0, 1.0, 0.0, 0.0])
+    assert expected_shortfall(mean[:1], error[:1]) == pytest.approx(2 / math.sqrt(2 * math.pi))
+    assert expected_shortfall(mean[1:2], error[1:2]) == 0
+    assert expected_shortfall(mean[2:], error[2:]) == 1  # known differences: only the negative one is lost
+
+
+@pytest.mark.parametrize(("size", "following"), [(0, 16), (15, 16), (16, 24), (31, 32), (32, 48), (63, 64), (64, 96)])
+def test_looks_become_rarer_with_each_doubling(size: int, following: int) -> None:
+    assert Loss(step=8, minimum=16, looks=2, budget=512).horizon(size) == following
+
+
+def test_a_budget_ends_a_rule_even_where_its_signal_is_low() -> None:
+    rule = Loss(minimum=4, budget=16)
+    assert rule.observe(snapshot(16, against([1.0], [0.0], [0.5]))) is StopReason.BUDGET

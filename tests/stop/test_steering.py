@@ -281,3 +281,24 @@ def test_headroom_does_not_reach_for_what_is_out_of_reach(mean: float | None) ->
     assert rule.signal(snapshot) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
     assert (rule.observe(snapshot) is StopReason.DECIDED) == (mean is not None)
     assert "reach" not in Headroom().signature and "|reach:16|" in rule.signature
+
+
+@pytest.mark.parametrize(
+    ("length", "overspent", "expected"),
+    [
+        (None, 4.0, 1 - 4 / 40),  # the debt is spread over HORIZON segments
+        (None, -4.0, 1 + 4 / 40),
+        (None, 40.0, 0.6),  # at most SWING
+        (None, -40.0, 1.4),
+        (12, 1.0, 1 - (1.03 - 0.12) / 10),  # over the segments that are left, without half of the slack
+        (200, 4.0, 1 - (4.5 - 2) / 40),  # but over no more than HORIZON
+    ],
+)
+def test_overspending_is_made_up_for_gradually(length: int | None, overspent: float, expected: float) -> None:
+    steering = Steered(RULE, 40).steer()
+    steering.expect(length)
+    first = outcome(steering.next(0), 1)
+    steering.next(1)
+    steering.add(0, replace(first, anchors=round(40 * (1 + overspent)) - first.size))
+    steering.next(2)
+    assert steering._planned[-1] == (2, pytest.approx(expected))

@@ -1,8 +1,8 @@
-"""Many segments on many machines: files in, files out, on Ray.
+"""Translates files on many machines with Ray.
 
-    inputs → plan (numbered parts) → workers (one engine each, several parts at once) → a file for each part
+    inputs → plan (numbered parts) → workers (one engine each, several parts at once) → one file per part
 
-Invariants: the plan depends on the inputs and the settings alone; a part's file is written as a whole or not at all,
-and always with the same name. So whatever dies, running the same job again goes on with the parts that have no file,
-and nothing is lost or doubled. Only ``cluster`` and ``run`` know Ray.
+Invariants: the plan depends only on the inputs and the settings. A part's file is written completely or not at all, and
+always under the same name. So after any crash, rerunning the same job continues with the parts that have no file, and
+every row is translated exactly once. Only ``cluster``, ``actor`` and ``run`` know Ray.
 """

@@ -1,9 +1,9 @@
-"""Where workers say how far they are, for the one who started the job. Only what is shown depends on it, when a job is
-given up, and which rows are: those that end every process that translates them.
+"""Collects the workers' reports for the process that started the job.
 
-A part whose workers died several times is *suspect*: it is worked on alone, row by row, and each row is named here
-before it is begun. A row that was named last in several deaths is deadly. Other deaths hit it there by chance, but
-hardly so often.
+The reports serve three purposes: they are shown as progress, they decide when a job is given up, and they identify
+*deadly* rows, which kill every process that translates them. A part becomes *suspect* after its workers died several
+times. It is then worked on alone, row by row, and each row is reported before it begins. A row that was the last report
+before several deaths is deadly. Unrelated deaths may hit a harmless row, but rarely that often.
 """
 
 from __future__ import annotations
@@ -14,44 +14,45 @@ from typing import Any
 
 LEAST_STARTS = 8
 STARTS_EACH = 4
-"""Starts of workers without any finished part between them, before a job is given up."""
+"""Worker starts per worker without any finished part in between, before the job is given up."""
 SUSPECT_DEATHS = 3
-"""Of workers that had a part."""
+"""Deaths of workers that had the part."""
 DEADLY_DEATHS = 3
-"""Of workers that had just begun a row, alone."""
+"""Deaths of workers that had just begun the row alone."""
 
 
 @dataclass(slots=True)
 class State:
     under_way: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Tallies of parts so far; whoever begins a part anew begins its tally anew."""
+    """Current tallies of unfinished parts. A worker that takes over a part starts its tally again."""
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Tallies of parts that were finished since the last look."""
     starts: int = 0
-    """Of workers, since a part was finished."""
+    """Worker starts since a part was last finished."""
     error: str | None = None
-    """The last one that ended a worker."""
+    """The last error that ended a worker."""
     refusal: tuple[str, str | None] | None = None
-    """What a worker refuses whoever tries it, with a hint: Ray does not bring errors back as they are."""
+    """An error (message and hint) that every worker would raise. It is kept here because Ray doesn't return exceptions
+    unchanged."""
 
 
 @dataclass(slots=True)
 class History:
-    """Of a part that was begun and is not finished."""
+    """The history of an unfinished part."""
 
     begun: int = 0
     row: str | None = None
-    """The one that was begun last, if it is done row by row."""
+    """The row that was begun last, if the part is done row by row."""
     deaths: Counter[str] = field(default_factory=Counter)
-    """By the row that was begun last."""
+    """Deaths per row that was begun last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Why a part is to be done row by row."""
+    """Tells a worker to do a part row by row."""
 
     deadly: frozenset[str] = frozenset()
-    """Rows that are not to be tried again."""
+    """Rows to fail without another try."""
 
 
 class Board:
@@ -63,13 +64,13 @@ class Board:
         self._state.starts += 1
 
     def begin(self, number: int) -> Suspicion | None:
-        """Who begins a part anew has taken it over from one that died."""
+        """Notes that a worker begins a part. If the part was begun before, that worker has died."""
         history = self._histories.setdefault(number, History())
         history.begun += 1
         if history.row is not None:
             history.deaths[history.row] += 1
             if history.deaths[history.row] == DEADLY_DEATHS:
-                self._state.starts = 0  # one is found, so the job goes on
+                self._state.starts = 0  # finding a deadly row is progress
             history.row = None
         deadly = frozenset(row for row, deaths in history.deaths.items() if deaths >= DEADLY_DEATHS)
         return Suspicion(deadly) if history.begun > SUSPECT_DEATHS else None
@@ -99,5 +100,5 @@ class Board:
 
 
 def is_hopeless(state: State, workers: int) -> bool:
-    """Whether workers are started again and again, and nothing gets done."""
+    """Whether workers start again and again without finishing a part."""
     return state.starts > max(LEAST_STARTS, STARTS_EACH * workers)

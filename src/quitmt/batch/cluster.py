@@ -1,4 +1,4 @@
-"""Ray: here, or a cluster at an address; what there is of it, checked before anything is started on it."""
+"""Starts Ray on this machine or connects to a cluster, and checks its resources before any work starts."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from quitmt.batch.storage import INSTALL, told
+from quitmt.batch.storage import INSTALL, message_of
 from quitmt.cores import cores
 from quitmt.errors import InputError, MissingExtra, UsageError, counted, setting
 
 CONNECT_SECONDS = 5.0
 START_SECONDS = "300"
 STARTS = 3
-"""Tries to start a Ray of our own."""
+"""Attempts to start Ray on this machine."""
 OBJECT_STORE_BYTES = 100 << 20
-"""Here. Only numbers of parts and their tallies go through it."""
+"""Size of the object store on this machine, which only carries part numbers and tallies."""
 
 SHARES = 10_000
-"""Of a GPU or a CPU: the smallest that Ray knows."""
+"""Ray's smallest fractions of a GPU or a CPU."""
 
 PASSED = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-"""What engines read from the environment, and workers on other machines would lack."""
+"""Environment variables that engines read, passed to workers on other machines."""
 
 GREETING = b"Set ray log level from environment variable"
-"""Ray says so when it is told to say nothing."""
+"""A line that Ray prints even when its log is off."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """How many workers, and what each of them takes."""
+    """The number of workers and the resources of each."""
 
     least: int = 1
-    """0: as few as one, and they need not fit now; for a cluster that grows when it is asked for more."""
+    """Minimum number of workers. 0 means that none has to fit yet, for clusters that grow on demand."""
     most: int = 1
     gpus: float = 0.0
     cpus: float = 1.0
     address: str | None = None
     working_dir: str | None = None
-    """A folder with code of the user's, which Ray copies to every worker."""
-    dashboard: bool = False
+    """A folder with the user's code, which Ray copies to every worker."""
     debug: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most or self.most < 1:
-            raise UsageError(f"{setting('batch.workers')} must be a number from 1 on, or a range such as 2-8")
+            raise UsageError(f"{setting('batch.workers')} must be a number from 1 up or a range such as 2-8")
         for name, value in (("gpus_per_worker", self.gpus), ("cpus_per_worker", self.cpus)):
             if not 0 <= value < math.inf:
                 raise UsageError(f"{setting(f'batch.{name}')} must be 0 or more, not {value:g}")
@@ -62,25 +61,25 @@ class WorkerPool:
 
     @classmethod
     def sized(cls, workers: str, **more: Any) -> WorkerPool:
-        """From ``4`` or ``2-8``."""
-        found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", workers)
-        if not found:
+        """Parses a number (``4``) or a range (``2-8``)."""
+        sizes = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", workers)
+        if not sizes:
             raise UsageError(f"{setting('batch.workers')} must be a number or a range such as 2-8, not {workers!r}")
-        return cls(int(found[1]), int(found[2] or found[1]), **more)
+        return cls(int(sizes[1]), int(sizes[2] or sizes[1]), **more)
 
     def for_parts(self, parts: int) -> WorkerPool:
-        """Without workers that would have nothing to do."""
+        """Leaves out workers that would have nothing to do."""
         return replace(self, least=min(self.least, parts), most=min(self.most, parts))
 
 
 def check_installed() -> None:
-    """Before anything is read."""
+    """Called before any input is read."""
     if find_spec("ray") is None:
         raise MissingExtra("quitmt batch needs ray", hint=INSTALL)
 
 
 def ray_of() -> Any:
-    # Ray reads these when it is imported: no reports to its makers, no advice about zero GPUs, patience when busy.
+    # Ray reads these on import: no usage statistics, no warning about zero GPUs, a long start timeout.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", START_SECONDS)
@@ -93,51 +92,51 @@ def ray_of() -> Any:
 
 
 @contextmanager
-def connected(pool: WorkerPool) -> Iterator[tuple[Any, str | None]]:
-    """Ray, for as long as it is needed, and where its dashboard is."""
+def connected(pool: WorkerPool) -> Iterator[Any]:
+    """Yields the ray module while connected."""
     if pool.address is not None:
         _check_address(pool.address)
     ray = ray_of()
     level = logging.INFO if pool.debug else logging.ERROR
-    if not pool.debug:  # Ray's C++ part warns of what Ray Data does by itself
+    if not pool.debug:  # Ray's C++ code warns about Ray Data's normal behaviour
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     more: dict[str, Any] = {"logging_level": level, "log_to_driver": pool.debug}
     if environment := _runtime_env(pool):
         more["runtime_env"] = environment
     try:
         if pool.address is None:
-            # One more than the workers take, so that whatever else Ray runs is never starved by them.
+            # One more CPU than the workers take, so that they never starve Ray's other tasks.
             cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
-            more |= {"num_cpus": cpus, "include_dashboard": pool.dashboard, "object_store_memory": OBJECT_STORE_BYTES}
-        # Here always a new one, also where a cluster runs on this machine or RAY_ADDRESS names one.
-        found = _started(ray, STARTS if pool.address is None else 1, address=pool.address or "local", **more)
-    except Exception as error:  # Ray has many, and some are plain exceptions
-        where = f"no Ray at {pool.address}" if pool.address else "Ray does not start here"
-        hint = None if pool.address else "on a very busy machine it may take longer than Ray waits: try again"
-        raise UsageError(f"{where}: {told(error).partition('. ')[0].rstrip('.')}", hint=hint) from None
+            more |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+        # Without an address always start a new Ray, even if this machine or RAY_ADDRESS has one.
+        _start(ray, STARTS if pool.address is None else 1, address=pool.address or "local", **more)
+    except Exception as error:  # Ray raises many kinds of exceptions
+        where = f"no Ray at {pool.address}" if pool.address else "Ray doesn't start on this machine"
+        hint = None if pool.address else "try again: on a very busy machine Ray may time out"
+        raise UsageError(f"{where}: {message_of(error).partition('. ')[0].rstrip('.')}", hint=hint) from None
     logging.getLogger("ray.data").setLevel(level)
     try:
         _check_room(pool, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        yield ray, found.dashboard_url
+        yield ray
     finally:
         ray.shutdown()
 
 
-def _started(ray: Any, tries: int, **settings: Any) -> Any:
-    """Ray waits 30 seconds for its own processes, whatever the settings: too little on a very busy machine."""
+def _start(ray: Any, tries: int, **settings: Any) -> None:
+    """Ray waits only 30 seconds for its own processes, which is too short on a very busy machine."""
     for left in reversed(range(tries)):
         try:
             with _without(GREETING):
-                return ray.init(**settings)
+                ray.init(**settings)
+                return
         except Exception:
             ray.shutdown()
             if not left:
                 raise
-    raise AssertionError("tries must be at least 1")
 
 
 def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
-    """What Ray gives to workers. Those of this machine have its environment anyway."""
+    """The environment that Ray sets up for workers. Workers on this machine inherit the environment variables."""
     found: dict[str, Any] = {}
     if pool.working_dir is not None:
         found["working_dir"] = pool.working_dir
@@ -148,7 +147,7 @@ def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
 
 
 def _passing(values: Mapping[str, str]) -> Callable[[], None]:
-    """A function that every worker calls first. Not Ray's ``env_vars``: it writes those to its logs, keys too."""
+    """Makes a function that every worker calls first. Ray's ``env_vars`` would write the keys to its logs."""
 
     def pass_environment() -> None:
         os.environ.update(values)
@@ -158,7 +157,7 @@ def _passing(values: Mapping[str, str]) -> Callable[[], None]:
 
 @contextmanager
 def _without(unwanted: bytes) -> Iterator[None]:
-    """What C++ code writes to standard error meanwhile is passed on in the end, without these lines."""
+    """Captures what C++ code writes to standard error and passes it on at the end, except for these lines."""
     with tempfile.TemporaryFile() as caught:
         real = os.dup(2)
         os.dup2(caught.fileno(), 2)
@@ -172,27 +171,30 @@ def _without(unwanted: bytes) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Ray itself tries for a minute, and says a page."""
+    """Checks quickly whether an address answers; Ray would try for a minute."""
     if address.startswith("ray://"):
-        hint = f"run it on a machine of the cluster, with {setting('batch.address', 'auto')}"
-        raise UsageError("Ray Data does not work by way of Ray's client", hint=hint)
+        hint = f"run the command on a machine of the cluster with {setting('batch.address', 'auto')}"
+        raise UsageError("Ray Data doesn't support Ray's client", hint=hint)
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,9}", port):
-        raise UsageError(f"{setting('batch.address')} must be HOST:PORT, or auto for the cluster of this machine")
+        raise UsageError(f"{setting('batch.address')} must be HOST:PORT, or auto for this machine's cluster")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        raise UsageError(f"there is no Ray at {address}: {told(error)}", hint="ray status says where it is") from None
+        raise UsageError(
+            f"there is no Ray at {address}: {message_of(error)}", hint="ray status shows the address"
+        ) from None
 
 
 def _check_room(pool: WorkerPool, nodes: Sequence[Mapping[str, float]]) -> None:
-    """That so many workers fit as there must be, each on one machine. Here nothing grows, so one must."""
+    """Checks that the minimum number of workers fits, each on one machine. A local Ray never grows, so at least one
+    must fit."""
     here = pool.address is None
     nodes = [{**node, "CPU": cores()} for node in nodes] if here else nodes
     least = max(pool.least, 1) if here else pool.least
-    grows = "" if here else ", or workers from 0 on where a cluster grows"
+    grows = "" if here else "; start the range of workers at 0 if the cluster grows on demand"
     needs = [("gpus_per_worker", "GPU", pool.gpus), ("cpus_per_worker", "CPU", pool.cpus)]
     for name, kind, each in needs:
         needed, found = least * each, sum(node.get(kind, 0.0) for node in nodes)
@@ -200,7 +202,7 @@ def _check_room(pool: WorkerPool, nodes: Sequence[Mapping[str, float]]) -> None:
             who = f"{counted(least, 'worker')} with {setting(f'batch.{name}', f'{each:g}')}"
             raise UsageError(
                 f"there is no room for {who}: {kind}s needed {needed:g}, found {found:g}",
-                hint=f"fewer workers, or a smaller {setting(f'batch.{name}')}{grows}",
+                hint=f"use fewer workers or a smaller {setting(f'batch.{name}')}{grows}",
             )
     taken = {kind: each for _, kind, each in needs if each}
     fitting = sum(min(_times(node.get(kind, 0.0), each) for kind, each in taken.items()) for node in nodes if taken)
@@ -208,10 +210,10 @@ def _check_room(pool: WorkerPool, nodes: Sequence[Mapping[str, float]]) -> None:
         what = " and ".join(f"{each:g} {kind}s" for kind, each in taken.items())
         raise UsageError(
             f"there is no room for {counted(least, 'worker')} with {what} on one machine each: {fitting} would fit",
-            hint=f"fewer workers, or smaller ones{grows}",
+            hint=f"use fewer or smaller workers{grows}",
         )
 
 
 def _times(there: float, each: float) -> int:
-    """How often it fits; Ray counts in ten-thousandths."""
+    """How many workers fit; Ray counts in ten-thousandths."""
     return round(there * SHARES) // max(1, round(each * SHARES))

@@ -1,6 +1,6 @@
-"""After the work: outcomes of distinct rows are given to all rows that are equal, and plain lines are written.
+"""Steps after the translation: copies outcomes to equal rows (``distinct``) and writes plain lines (``--text``).
 
-Linear in the rows, in memory that does not grow with them: outcomes that are needed again wait in a data base on disk.
+Takes linear time. Memory doesn't grow with the rows, because outcomes that are needed again wait in a database on disk.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from quitmt.files.outputs import Output, one_line
 
 
 def fill(folder: Folder, plan: Plan, nbest: int) -> None:
-    """Write the results of a job with ``distinct``. Those that are there are left alone, unless some rows were done
-    again since: whoever begins with that leaves a mark, so that it is known also if nobody lives to come here."""
+    """Writes the results of a job with ``distinct``. Existing results are kept unless the ``refill`` mark says that
+    some rows were translated again. The mark is set before that work, so it survives a crash."""
     there = set() if folder.refill.exists() else folder.place.names()
     missing = [part for part in range(len(plan.parts)) if folder.name(part) not in there]
     if missing:
@@ -49,7 +49,7 @@ def _remember(base: sqlite3.Connection, folder: Folder, part: int) -> None:
 
 
 def _firsts(folder: Folder, part: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The keys of the rows of a part that were translated, and their outcomes."""
+    """Yields the key and the outcome of each row of a part that was translated."""
     place = folder.worked(part)
     records = columns.from_bytes(place.read(), folder.output_format, place.url)
     rows = [row for row in unpack(folder.rows(part).read()) if row.first]
@@ -57,10 +57,10 @@ def _firsts(folder: Folder, part: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int, others: Mapping[str, str]) -> None:
-    own = dict(_firsts(folder, part))
+    known = dict(_firsts(folder, part))
     records = []
     for row in unpack(folder.rows(part).read()):
-        fields = own.get(row.key)
+        fields = known.get(row.key)
         if fields is None:
             [text] = base.execute("SELECT fields FROM known WHERE key = ?", (row.key,)).fetchone()
             fields = json.loads(text)
@@ -70,7 +70,7 @@ def _write(base: sqlite3.Connection, folder: Folder, part: int, nbest: int, othe
 
 
 def check_text(path: str, inputs: Sequence[InputFile]) -> None:
-    """That plain lines can be written there, before any work is done."""
+    """Checks before any work that plain lines can be written to this path."""
     place = Location(path)
     if place.path in {one.place.path for one in inputs}:
         raise UsageError(f"{path} is an input of this job and would be overwritten", hint="write to another file")
@@ -79,7 +79,7 @@ def check_text(path: str, inputs: Sequence[InputFile]) -> None:
 
 
 def write_text(folder: Folder, plan: Plan, path: str) -> None:
-    """The translations as plain lines in the order of the input; a failed row is a blank line."""
+    """Writes the translations as plain lines in the order of the input. A failed row is a blank line."""
     place = Location(path)
     if place.is_local:
         with closing(Output(path)) as output:

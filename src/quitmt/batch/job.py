@@ -1,13 +1,13 @@
-"""A job: what is translated by which recipe and where to, and the manifest that keeps two jobs out of one folder.
+"""A job (inputs, recipe, output) and the manifest that keeps two jobs out of one folder.
 
-The folder of a job holds its results, ``part-000000.parquet`` and so on, and in ``_quitmt`` what it needs to go on:
+The output folder of a job holds the results, ``part-000000.parquet`` and so on. Its subfolder ``_quitmt`` holds what a
+rerun needs:
 
-    manifest.json         the settings and the inputs, with a fingerprint of each
-    plan.json             how many rows each part has; written when the whole input was read and found good
+    manifest.json         the settings, and a fingerprint of each input
+    plan.json             the rows per part; written once the whole input was read without errors
     input/                the rows of each part
-    distinct/             with ``distinct``: the outcomes of the distinct rows, before they are given to all
-    refill                with ``distinct``: results are older than these outcomes, and must be written again
-    total.json            with ``distinct``: what the job came to, once all the above is not needed any more
+    distinct/             with ``distinct``: the outcomes of the distinct rows
+    refill                with ``distinct``: a mark that results are older than these outcomes
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from quitmt.files.settings import as_read_back, difference
 from quitmt.plan import Recipe, resolve
 
 ROWS_PER_FILE = 1000
-OWN = "_quitmt"
+STATE_FOLDER = "_quitmt"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
     inputs: tuple[str, ...]
-    """Paths, addresses and patterns of either."""
+    """Paths, addresses and patterns."""
     output: str
     recipe: Recipe = field(default_factory=Recipe)
     columns: InputColumns = field(default_factory=InputColumns)
@@ -43,21 +43,20 @@ class BatchJob:
     output_format: str = "parquet"
     rows_per_file: int = ROWS_PER_FILE
     distinct: bool = False
-    """Whether a source that occurs several times is translated once."""
+    """Whether each distinct source is translated only once."""
 
     def __post_init__(self) -> None:
         if self.output_format not in SUFFIXES:
             raise unknown("output format", self.output_format, SUFFIXES)
         if self.rows_per_file < 1:
-            told = f"must be a whole number of at least 1, not {self.rows_per_file}"
-            raise UsageError(f"{setting('batch.rows_per_file')} {told}")
+            raise UsageError(f"{setting('batch.rows_per_file')} must be at least 1, not {self.rows_per_file}")
         if self.recipe.run.run_deadline is not None:
-            hint = "a job goes on where it ended, so end it when you like"
-            raise UsageError(f"{setting('run.run_deadline')} does not go with a job of many workers", hint=hint)
+            hint = "stop the job whenever you like; the same command continues it"
+            raise UsageError(f"batch jobs don't support {setting('run.run_deadline')}", hint=hint)
 
     @property
     def nbest(self) -> int:
-        """How many of the best candidates each row of the output has."""
+        """Number of best candidates in each row of the output."""
         return self.recipe.run.nbest or 0
 
     @property
@@ -65,27 +64,27 @@ class BatchJob:
         return Folder(self.output, self.output_format, self.distinct)
 
     def files(self) -> tuple[list[InputFile], str]:
-        """The inputs and their format; refused where ids by file and line would not be unique."""
+        """Lists the inputs and their format. Inputs whose ids by file and line would not be unique are refused."""
         found = [file for pattern in self.inputs for file in matches(pattern)]
         names: dict[str, str] = {}
         places: set[str] = set()
         for file in found:
             if file.place.url in places:
-                raise UsageError(f"{file.place.url} is an input twice")
+                raise UsageError(f"{file.place.url} is given as an input twice")
             places.add(file.place.url)
             if names.setdefault(file.name, file.place.url) != file.place.url and self.columns.id is None:
-                hint = "name both by one pattern, such as 'data/*/*.txt', or name a column with ids"
-                raise UsageError(f"two inputs are called {file.name}, so that ids would not be unique", hint=hint)
+                hint = "match both with one pattern, such as 'data/*/*.txt', or name a column with ids"
+                raise UsageError(f"two inputs are called {file.name}, so ids would not be unique", hint=hint)
         return found, rows.format_of(found, self.input_format)
 
     def settings(self) -> dict[str, Any]:
-        """What the results depend on, by names of settings."""
+        """All settings that the results depend on, by name."""
         recipe = {
             f"{section}.{name}": value
             for section, fields in resolve(self.recipe, installed=False).recipe.of_results().items()
             for name, value in fields.items()
         }
-        own = {
+        batch = {
             "rows_per_file": self.rows_per_file,
             "output_format": self.output_format,
             "distinct": self.distinct,
@@ -96,12 +95,12 @@ class BatchJob:
         recipe["run.nbest"] = self.nbest
         if self.recipe.stop.profile is not None:
             recipe["the checksum of the profile"] = zlib.crc32(Path(self.recipe.stop.profile).read_bytes())
-        return as_read_back({**recipe, **{f"batch.{name}": one for name, one in own.items()}, "version": __version__})
+        return as_read_back({**recipe, **{f"batch.{name}": one for name, one in batch.items()}, "version": __version__})
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where everything of a job lies. Travels to the workers."""
+    """The locations of a job's files. Sent to the workers."""
 
     output: str
     output_format: str
@@ -112,8 +111,8 @@ class Folder:
         return Location(self.output)
 
     @property
-    def own(self) -> Location:
-        return self.place / OWN
+    def state(self) -> Location:
+        return self.place / STATE_FOLDER
 
     def name(self, part: int) -> str:
         return f"part-{part:06d}{SUFFIXES[self.output_format]}"
@@ -124,43 +123,39 @@ class Folder:
     @property
     def finished(self) -> Location:
         """The folder that workers write to."""
-        return self.own / "distinct" if self.distinct else self.place
+        return self.state / "distinct" if self.distinct else self.place
 
     def worked(self, part: int) -> Location:
         return self.finished / self.name(part)
 
     def rows(self, part: int) -> Location:
-        return self.own / "input" / f"part-{part:06d}.parquet"
+        return self.state / "input" / f"part-{part:06d}.parquet"
 
     @property
     def refill(self) -> Location:
-        return self.own / "refill"
-
-    @property
-    def total(self) -> Location:
-        return self.own / "total.json"
+        return self.state / "refill"
 
     def make(self) -> None:
-        """Everything that will be written to is there after it, and can be."""
-        for folder in (self.place, self.own, self.own / "input", self.finished):
+        """Makes all folders that the job writes to."""
+        for folder in (self.place, self.state, self.state / "input", self.finished):
             folder.make_folder()
 
 
 def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
-    """Make the folder this job's: refused if it holds another one, or files of others.
+    """Makes the folder this job's own. A folder that holds another job or unrelated results is refused.
 
-    A job whose input was refused never began: whoever has mended the input, or the settings, may start over.
+    If the input of an earlier job in the folder was refused, that job never began, so any job may take the folder over.
     """
     folder, now = job.folder, job.settings()
     prints = {file.name: _fingerprint(file) for file in files}
-    manifest = folder.own / "manifest.json"
+    manifest = folder.state / "manifest.json"
     results = [name for name in folder.place.names() if name.startswith("part-")]
-    if manifest.exists() and (results or (folder.own / "plan.json").exists()):
+    if manifest.exists() and (results or (folder.state / "plan.json").exists()):
         _refuse_other(job, _manifest(manifest), now, prints)
         return
     if results:
         hint = "choose another folder, or empty it"
-        raise UsageError(f"{job.output} holds {min(results)}, which is no result of this job", hint=hint)
+        raise UsageError(f"{job.output} holds {min(results)}, which isn't from this job", hint=hint)
     folder.make()
     manifest.write(json.dumps({"settings": now, "inputs": prints}, ensure_ascii=False, indent=1).encode())
 
@@ -179,18 +174,18 @@ def _manifest(place: Location) -> Mapping[str, Any]:
 def _refuse_other(job: BatchJob, before: Mapping[str, Any], now: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
     if other := difference(before["settings"], now):
         raise UsageError(
-            f"cannot go on: {other.since(f'the job that {job.output} holds')}",
+            f"cannot continue: {other.since(f'the job that {job.output} holds')}",
             hint="give the same settings, or another output",
         )
     if changed := difference(before["inputs"], prints):
         was, is_now = changed.was, changed.now
-        what = "is new" if was is None else "is missing" if is_now is None else "has changed"
+        change = "is new" if was is None else "is missing" if is_now is None else "has changed"
         raise InputError(
-            f"cannot go on: the input {changed.name} {what} since the job that {job.output} holds was begun",
+            f"cannot continue: the input {changed.name} {change} since the job in {job.output} began",
             hint="give the same inputs, or another output",
         )
 
 
 def _fingerprint(file: InputFile) -> list[int]:
-    """Of its length, its beginning and its end: cheap, whatever the size."""
+    """The size and a checksum of the beginning and the end: cheap for files of any size."""
     return [file.place.size(), zlib.crc32(file.place.edges())]

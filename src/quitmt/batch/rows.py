@@ -1,7 +1,7 @@
-"""Rows of input files, one after the other and in constant memory: Parquet, JSON lines, CSV, TSV and plain text.
+"""Reads rows from input files in constant memory: Parquet, JSON lines, CSV, TSV and plain text.
 
-Plain or compressed by gzip or zstd, which is told by the first bytes. A row's number counts from 1 within its file:
-lines of text and of JSON, records and blank lines of CSV and TSV after the header, rows of Parquet.
+Files may be compressed by gzip or zstd, which the first bytes show. Row numbers count from 1 in each file: lines of
+text and JSON, records and blank lines of CSV and TSV after the header, rows of Parquet.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from quitmt.batch import kept
-from quitmt.batch.columns import OUTPUT_FIELDS
-from quitmt.batch.storage import InputFile, told, unreadable
+from quitmt.batch.columns import renamed
+from quitmt.batch.storage import InputFile, message_of, unreadable
 from quitmt.errors import InputError, QuitmtError, UsageError, setting, unknown
 from quitmt.files.durable import is_writable
 
@@ -26,7 +25,7 @@ FORMATS: Mapping[str, tuple[str, ...]] = {
     "tsv": ("tsv",),
     "text": (),
 }
-"""With the ends of names by which they are told; all others are plain text."""
+"""Formats and their file name extensions. All other files are plain text."""
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED = ("gz", "gzip", "zst", "zstd")
 CHUNK_BYTES = 1 << 18
@@ -35,58 +34,54 @@ LARGEST_FIELD = 1 << 24
 SETTINGS = {
     "source": "source_column",
     "id": "id_column",
-    "source_language": "src_column",
-    "target_language": "tgt_column",
     "context": "context_column",
 }
-"""From what a column is for to the setting that names it."""
+"""Maps the purpose of a column to the setting that names it."""
 UNCLOSED = "unexpected end of data"
-"""What Python says of a quote that is open at the end of a file."""
+"""Python's error for an unclosed quote at the end of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputColumns:
-    """The names of columns. Plain text has only a source."""
+    """Names of the input columns. Plain text has only a source."""
 
     source: str = "source"
     id: str | None = None
-    source_language: str | None = None
-    target_language: str | None = None
     context: str | None = None
     header: bool = True
-    """Of CSV and TSV: whether the first line has names. If not, columns are called 1, 2, 3, …"""
+    """Whether the first line of CSV and TSV has the names. If not, columns are called 1, 2, 3, …"""
 
     @property
     def wanted(self) -> dict[str, str]:
-        """From what it is for to its name, of those that are named."""
+        """Maps the purpose of each named column to its name."""
         return {use: name for use in SETTINGS if (name := getattr(self, use)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """A row of the input. ``id`` is None where the files have none."""
+    """A row of the input. ``id`` is None if the files have no ids."""
 
     number: int
     source: str
     id: str | None = None
-    source_language: str | None = None
-    target_language: str | None = None
     context: str = ""
     others: Mapping[str, Any] = field(default_factory=dict)
-    """The columns that the job itself doesn't use, by the names they have in the output."""
+    """The columns that the job doesn't use, by their names in the output."""
 
 
-def format_of(files: Sequence[InputFile], given: str | None = None) -> str:
-    """The one format of all files."""
-    if given is not None:
-        if given not in FORMATS:
-            raise unknown("format", given, FORMATS)
-        return given
+def format_of(files: Sequence[InputFile], wanted: str | None = None) -> str:
+    """Returns the format that all files share."""
+    if wanted is not None:
+        if wanted not in FORMATS:
+            raise unknown("format", wanted, FORMATS)
+        return wanted
     first = _by_name(files[0].name)
     for file in files:
         if (other := _by_name(file.name)) != first:
-            told = f"{files[0].name} is {first} and {file.name} is {other}"
-            raise UsageError(f"inputs of one job have one format, but {told}", hint="name those of one format")
+            raise UsageError(
+                f"all inputs of a job must have one format, but {files[0].name} is {first} and {file.name} is {other}",
+                hint="run one job per format",
+            )
     return first
 
 
@@ -96,7 +91,7 @@ def _by_name(name: str) -> str:
 
 
 def read(file: InputFile, format_name: str, columns: InputColumns) -> Iterator[InputRow]:
-    """The rows of a file; whatever is wrong with it is an ``InputError`` that names it."""
+    """Yields the rows of a file. Every problem with the file is an ``InputError`` that names it."""
     if format_name == "text":
         if extra := [use for use in columns.wanted if use != "source"]:
             raise UsageError(f"{file.name} is plain text, which has no column for the {extra[0].replace('_', ' ')}")
@@ -113,14 +108,11 @@ def _rows(
 ) -> Iterator[InputRow]:
     wanted = columns.wanted
     for number, record in records:
-        found = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
-        if "id" in wanted and not found["id"]:
+        cells = {use: _text(record.get(name), use, name, file, number) for use, name in wanted.items()}
+        if "id" in wanted and not cells["id"]:
             raise InputError(f"{file.name}, row {number}: there is no id in {columns.id!r}")
-        found["source"], found["context"] = found["source"] or "", found.get("context") or ""
-        for language in ("source_language", "target_language"):
-            found[language] = found.get(language) or None  # an empty cell means the recipe's, as no cell does
-        others = kept.renamed(record, (columns.source, columns.id), OUTPUT_FIELDS)
-        yield InputRow(number, **found, others=others)  # type: ignore[arg-type]
+        others = renamed(record, (columns.source, columns.id))
+        yield InputRow(number, cells["source"] or "", cells.get("id"), cells.get("context") or "", others)
 
 
 def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str | None:
@@ -128,8 +120,8 @@ def _text(value: Any, use: str, name: str, file: InputFile, number: int) -> str 
         return str(value)
     if value is None or (isinstance(value, str) and is_writable(value)):
         return value
-    kind = "no Unicode text" if isinstance(value, str) else f"{type(value).__name__} and no text"
-    raise InputError(f"{file.name}, row {number}: {name!r} holds {kind}")
+    kind = "invalid Unicode" if isinstance(value, str) else type(value).__name__
+    raise InputError(f"{file.name}, row {number}: {name!r} must be text, not {kind}")
 
 
 def _check_columns(there: Sequence[str], file: InputFile, columns: InputColumns) -> None:
@@ -160,7 +152,8 @@ def _parquet(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapp
 
 
 def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Every record has a source, and an id if ids are wanted. What else is wanted, at least one record has."""
+    """Every record must have a source, and an id if ids are wanted. Other wanted columns must be in at least one
+    record."""
     first: list[str] = []
     missing: set[str] | None = None
     for number, line in _lines(file):
@@ -169,9 +162,9 @@ def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{file.name}, line {number}: not JSON: {told(error)}") from None
+            raise InputError(f"{file.name}, line {number}: not JSON: {message_of(error)}") from None
         if not isinstance(record, dict):
-            raise InputError(f"{file.name}, line {number}: an object is wanted, not {type(record).__name__}")
+            raise InputError(f"{file.name}, line {number}: must be an object, not {type(record).__name__}")
         if columns.source not in record or (columns.id is not None and columns.id not in record):
             _check_columns(list(record), file, InputColumns(columns.source, columns.id))
         if missing is None:
@@ -179,7 +172,7 @@ def _json(file: InputFile, columns: InputColumns) -> Iterator[tuple[int, Mapping
         if missing:
             missing -= record.keys()
         yield number, record
-    if missing:  # a name that no record has is misspelt
+    if missing:  # a name that no record has is probably misspelt
         _check_columns(first, file, columns)
 
 
@@ -187,7 +180,7 @@ def _separated(file: InputFile, columns: InputColumns, separator: str) -> Iterat
     names: list[str] = []
     number = 0
     for values in _records(file, separator):
-        if not names and _is_blank(values):  # nobody knows yet how many columns there are
+        if not names and _is_blank(values):  # the number of columns isn't known yet
             number += 1
             continue
         if not names:
@@ -204,8 +197,7 @@ def _separated(file: InputFile, columns: InputColumns, separator: str) -> Iterat
         elif _is_blank(values):
             continue
         if len(values) != len(names):
-            told_of = f"{len(values)} columns in place of {len(names)}"
-            raise InputError(f"{file.name}, row {number}: {told_of}")
+            raise InputError(f"{file.name}, row {number}: {len(values)} columns instead of {len(names)}")
         yield number, dict(zip(names, values, strict=True))
 
 
@@ -214,8 +206,8 @@ def _is_blank(values: Sequence[str]) -> bool:
 
 
 def _records(file: InputFile, separator: str) -> Iterator[list[str]]:
-    """TSV knows no quotes, as the tools of the field write it. In CSV they are checked: a quote that is not closed
-    would make one record of many."""
+    """TSV has no quotes, as in the field's tools. Quotes in CSV are checked, because an unclosed quote would merge many
+    records into one."""
     csv.field_size_limit(LARGEST_FIELD)
     lines = (f"{line}\n" for _, line in _lines(file))
     plain: dict[str, Any] = {"delimiter": separator, "quoting": csv.QUOTE_NONE}
@@ -228,12 +220,12 @@ def _records(file: InputFile, separator: str) -> Iterator[list[str]]:
     except csv.Error as error:
         where = f"{file.name}, line {begins}"
         if str(error) == UNCLOSED:
-            raise InputError(f"{where}: a quote is opened and never closed", hint="close it, or double it") from None
-        raise InputError(f"{where}: {told(error)}") from None
+            raise InputError(f"{where}: a quote is never closed", hint="close it, or double it") from None
+        raise InputError(f"{where}: {message_of(error)}") from None
 
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
-    """As ``quitmt.files.lines`` reads them: UTF-8, and a line ends with a line feed and nothing else."""
+    """Reads lines like ``quitmt.files.lines``: in UTF-8, ended by a line feed only."""
     number, pieces = 0, list[bytes]()
     for chunk in _chunks(file):
         *lines, rest = chunk.split(b"\n")
@@ -278,8 +270,8 @@ def _chunks(file: InputFile) -> Iterator[bytes]:
 
 
 def _unusable(file: InputFile, kind: str | None, error: Exception) -> InputError:
-    """What reading failed by: pyarrow says that data are damaged, a file system may raise whatever it likes."""
+    """Makes the error for an unusable file. pyarrow reports damaged data; a file system may raise anything."""
     import pyarrow
 
     is_damaged = kind is not None and isinstance(error, (pyarrow.ArrowException, OSError))
-    return InputError(f"{file.name}: {f'damaged {kind}' if is_damaged else 'cannot be read'}: {told(error)}")
+    return InputError(f"{file.name}: {f'damaged {kind}' if is_damaged else 'cannot be read'}: {message_of(error)}")

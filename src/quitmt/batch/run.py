@@ -1,4 +1,4 @@
-"""A job from its beginning to its end: plan, work on Ray, results. Whatever ends it, the same call goes on with it."""
+"""Runs a job: plan, work on Ray, results. After any interruption the same call continues it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
-from quitmt.batch.worker import Work, for_pair
-from quitmt.errors import InputError, ModelError, UsageError, setting
+from quitmt.batch.worker import Work
+from quitmt.errors import ModelError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
 from quitmt.plan.plan import refuse_texts
@@ -32,12 +32,12 @@ from quitmt.plan.resolve import resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
-"""Without any worker, before it is said what is waited for."""
+"""Seconds without any worker before the user is told what the job waits for."""
 READERS = 8
 
 
 class Reporter(Protocol):
-    """Whoever wants to know how far a job is."""
+    """Shows the progress of a job."""
 
     def say(self, message: str) -> None: ...
 
@@ -50,47 +50,48 @@ class Reporter(Protocol):
 class BatchSummary:
     plan: Plan
     total: PartTally
-    """Of the whole job, whenever its parts were done."""
+    """The tally of the whole job, including earlier runs."""
     seconds: float
-    """From when Ray was there, in this run; 0 if there was nothing to do."""
+    """Seconds of work in this run, after Ray started; 0 if there was nothing to do."""
     start_seconds: float = 0.0
-    """Until Ray was there."""
+    """Seconds until Ray had started."""
     workers: int = 0
-    """That were there at most in this run."""
+    """Maximum number of workers in this run."""
 
 
 @dataclass(slots=True)
 class _Course:
-    """What is done, what is to do, and what it came to."""
+    """The progress of a run: finished parts, parts to retry, and their tally."""
 
     budget: int
     done: set[int] = field(default_factory=set)
     retried: list[int] = field(default_factory=list)
     sum: PartTally = field(default_factory=PartTally)
     first_error: float = math.inf
-    """The part that the error of the sum is of."""
+    """The part that the error in ``sum`` comes from."""
 
     def add(self, part: int, tally: PartTally) -> None:
-        """Each part counts once, whoever tells of it. The error is that of the first part, whichever ended first."""
+        """Adds a part. Repeated reports are ignored, and the error of the lowest part is kept, whichever finished
+        first."""
         if part not in self.done:
             self.done.add(part)
             self.sum.merge(tally)
             if tally.error and part < self.first_error:
                 self.first_error, self.sum.error = part, tally.error
 
-    def with_those(self, under_way: dict[int, dict[str, Any]]) -> PartTally:
-        found = PartTally()
-        found.merge(self.sum)
+    def with_unfinished(self, under_way: dict[int, dict[str, Any]]) -> PartTally:
+        total = PartTally()
+        total.merge(self.sum)
         for part, fields in under_way.items():
             if part not in self.done:
-                found.merge(PartTally.from_fields(fields))
-        return found
+                total.merge(PartTally.from_fields(fields))
+        return total
 
 
 def run(
     job: BatchJob, pool: WorkerPool, reporter: Reporter, *, retry_failed: bool = False, text: str | None = None
 ) -> BatchSummary:
-    """Everything is checked that can be before Ray is started."""
+    """Runs a job. All checks that don't need Ray are made before it is started."""
     cluster.check_installed()
     with importable(*([pool.working_dir] if pool.working_dir else [])):
         return _run(job, pool, reporter, retry_failed, text)
@@ -105,7 +106,6 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
     with _alone(job.folder):
         claim(job, files)
         plan = prepare(job, files, format_name)
-        _check_pairs(job, plan, installed=pool.address is None)
         course = _course(job, plan, retry_failed=retry_failed)
         reporter.planned(plan, course.sum)
         summary = BatchSummary(plan, PartTally(), 0.0)
@@ -120,63 +120,46 @@ def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool
         if text is not None:
             write_text(job.folder, plan, text)
         summary.total = course.sum
-        if not summary.total.failed:  # they are not needed any more
-            if job.distinct and (job.folder.own / "input").names():  # else equal rows may be counted in it
-                job.folder.total.write(json.dumps(course.sum.to_fields()).encode())
-            (job.folder.own / "input").remove()
+        if not summary.total.failed:  # a rerun needs only the results
+            (job.folder.state / "input").remove()
             if job.distinct:
-                (job.folder.own / "distinct").remove()
+                (job.folder.state / "distinct").remove()
         return summary
 
 
 @contextmanager
 def _alone(folder: Folder) -> Iterator[None]:
-    """No two runs of one job at once, where the file system has locks."""
+    """Prevents two runs of one job at once, if the file system has locks."""
     if not folder.place.is_local:
         yield
         return
-    folder.own.make_folder()
-    with unwritable(folder.own.url):
-        descriptor = open_alone(Path(folder.own.path) / "lock", os.O_RDWR)
+    folder.state.make_folder()
+    with unwritable(folder.state.url):
+        descriptor = open_alone(Path(folder.state.path) / "lock", os.O_RDWR)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _check_pairs(job: BatchJob, plan: Plan, *, installed: bool) -> None:
-    """That there is a model for all languages that rows name."""
-    name = (job.recipe.model.name or "").partition(":")[0]
-    if len(plan.pairs) > 1 and name == "vllm":
-        raise UsageError(
-            "one vLLM engine per worker, and the input has several language pairs", hint="make a job for each"
-        )
-    for pair in plan.pairs:
-        if pair != (None, None):
-            resolve(for_pair(job.recipe, pair), installed=installed)
-
-
-def _tell_rule(job: BatchJob, reporter: Reporter) -> None:
-    """Say which rule the job stops by, unless the user chose it. A guarantee isn't repeated here, because only workers
-    know whether it holds for their model."""
-    own = job.recipe.stop
-    if own.rule is None and not own.of_quit:
+def _report_rule(job: BatchJob, reporter: Reporter) -> None:
+    """Reports the stopping rule unless the user chose it. A guarantee isn't reported, because only workers know whether
+    it holds for their model."""
+    stop = job.recipe.stop
+    if stop.rule is None and not stop.of_quit:
         resolved = resolve(job.recipe, installed=False)
-        default = "" if own.targets else f", the default for {resolved.recipe.rerank.name}"
+        default = "" if stop.targets else f", the default for {resolved.recipe.rerank.name}"
         rule = resolved.choice.spec if resolved.choice else resolved.recipe.stop.rule
         reporter.say(f"stopping by {rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(resolve(job.recipe, installed=False).budget)
-    # A job with distinct rows that is done and clean has only its results left, where equal rows count again.
-    only_results = job.distinct and not (folder.own / "input").names()
+    # A finished job with distinct rows has only its results left, where equal rows count again.
+    only_results = job.distinct and not (folder.state / "input").names()
     source = folder.place if only_results else folder.finished
     there = source.names()
     done = [part for part in range(len(plan.parts)) if folder.name(part) in there]
-    if only_results and len(done) == len(plan.parts) and (total := _kept_total(folder)) is not None:
-        course.done, course.sum = {*done}, total
-        return course
 
     def tally(part: int) -> PartTally:
         place = source / folder.name(part)
@@ -191,24 +174,14 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     return course
 
 
-def _kept_total(folder: Folder) -> PartTally | None:
-    """What a job that is done came to; None if that was not kept."""
-    try:
-        return PartTally.from_fields(json.loads(folder.total.read())) if folder.total.exists() else None
-    except (InputError, ValueError, TypeError, AttributeError):  # the results tell almost the same
-        return None
-
-
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
     begun = time.monotonic()
     profile = job.recipe.stop.profile
     content = Path(profile).read_bytes() if profile else None
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)
-    with connected(pool) as (ray, dashboard):
+    with connected(pool) as ray:
         ready = time.monotonic()
-        _tell_rule(job, reporter)
-        if pool.dashboard and dashboard:
-            reporter.say(f"Ray's dashboard is at http://{dashboard} (if it wants a token: ray get-auth-token)")
+        _report_rule(job, reporter)
         seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
         retried = {*course.retried}
         parts = [(part, part in retried) for part in range(len(plan.parts)) if part not in course.done]
@@ -220,8 +193,8 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
 
 
 def _at_once(job: BatchJob, parts: int, workers: int) -> int:
-    """Parts that a worker has at once: one that is ending, and enough others to fill its engine; of few parts its
-    share, or the first worker that is there would take them all."""
+    """Number of parts that a worker has at once: one that is ending, plus enough others to fill its engine. If there
+    are few parts, each worker gets its share, so that the first worker doesn't take all of them."""
     in_flight = resolve(job.recipe, installed=False).in_flight
     return min(1 + math.ceil(in_flight / job.rows_per_file), math.ceil(parts / workers))
 
@@ -235,7 +208,7 @@ def _consume(
     parts: list[tuple[int, bool]],
     results: queue.Queue[Any],
 ) -> None:
-    """Ray Data does the rest: which worker gets which part, how many wait, what is done again when a worker dies."""
+    """Lets Ray Data do the rest: it assigns parts to workers, queues them, and repeats them when a worker dies."""
     try:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -269,7 +242,7 @@ def _follow(
         with suppress(queue.Empty):
             found = results.get(timeout=max(0.0, next_look - time.monotonic()))
             if isinstance(found, BaseException):
-                raise _ours(found, _look(ray, seen)) from None
+                raise _worker_error(found, _look(ray, seen)) from None
             if found is None:
                 reporter.progress(course.sum)
                 return
@@ -285,7 +258,7 @@ def _follow(
             waiting_since = None
         for part, fields in state.finished.items():
             course.add(part, PartTally.from_fields(fields))
-        reporter.progress(course.with_those(state.under_way))
+        reporter.progress(course.with_unfinished(state.under_way))
         if board.is_hopeless(state, pool.most):
             raise ModelError(_hopeless(state)) from None
 
@@ -293,21 +266,21 @@ def _follow(
 def _look(ray: Any, seen: Any) -> board.State:
     try:
         return ray.get(seen.look.remote(), timeout=30)  # type: ignore[no-any-return]
-    except Exception:  # it is only shown; a board that was lost comes back
+    except Exception:  # only progress depends on it; Ray restarts a lost board
         return board.State()
 
 
 def _hopeless(state: board.State) -> str:
-    why = f"the last one ended with: {state.error}" if state.error else "their processes ended without a word"
-    return f"workers were started {state.starts} times and no part was finished since: {why}"
+    why = f"the last one ended with: {state.error}" if state.error else "their processes ended without an error message"
+    return f"workers were started {state.starts} times without finishing a part: {why}"
 
 
-def _ours(error: BaseException, state: board.State) -> BaseException:
-    """What a worker said, without what Ray says around it."""
+def _worker_error(error: BaseException, state: board.State) -> BaseException:
+    """Returns the worker's own error without Ray's wrapping."""
     if isinstance(error, KeyboardInterrupt):
         return error
     if state.refusal:
         return ModelError(state.refusal[0], hint=state.refusal[1])
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    hint = f"{setting('batch.debug')} shows everything that Ray says"
+    hint = f"{setting('batch.debug')} shows Ray's full log"
     return ModelError(f"Ray gave up: {lines[-1]}", hint=hint)

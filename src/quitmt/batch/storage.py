@@ -1,8 +1,8 @@
-"""Files wherever they are: local paths, and addresses such as s3://bucket/folder, by fsspec or by pyarrow.
+"""Reads and writes files at local paths and at addresses such as s3://bucket/folder, through fsspec or pyarrow.
 
-Invariants: ``write`` leaves a whole file or none, also when the process or the machine dies in the middle of it. Two
-that write the same file at once leave that of one of them. Whatever a file system raises, what leaves this module is
-one sentence that names the place and the reason.
+Invariants: ``write`` leaves a complete file or none, even if the process or the machine dies halfway. If two processes
+write the same file at once, one of the two versions remains. Every error that leaves this module is one sentence with
+the place and the reason.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from quitmt.errors import InputError, MissingExtra, OutputError, QuitmtError, Us
 
 INSTALL = "pip install 'quitmt[batch]'"
 WHOLE_WRITES = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))
-"""Stores in which a file appears when it is complete, and cannot be renamed cheaply."""
+"""Stores that show a file only once it is complete, and cannot rename cheaply."""
 MAGIC = "*?["
 
 
 @dataclass(frozen=True)
 class Location:
-    """A file or a folder, by a path or an address. Can be sent to other processes."""
+    """A file or a folder, by a path or an address. Can be pickled."""
 
     url: str
 
@@ -41,12 +41,12 @@ class Location:
 
     @property
     def path(self) -> str:
-        """As the file system has it."""
+        """The path within its file system."""
         return self._found[1]
 
     @property
     def real_path(self) -> str:
-        """The same for all ways to write it, as far as that can be known."""
+        """A canonical path, as far as it can be known."""
         return os.path.realpath(self.path) if self.is_local else self.path.rstrip("/")
 
     @property
@@ -60,7 +60,7 @@ class Location:
         return Location, (self.url,)
 
     def kind(self) -> str | None:
-        """``file`` or ``directory``, or None if it is not there. (fsspec's ``exists`` is also False of what cannot be
+        """Returns ``file``, ``directory`` or None. (fsspec's ``exists`` also returns False for places that cannot be
         reached.)"""
         with unreadable(self.url):
             try:
@@ -72,7 +72,7 @@ class Location:
         return self.kind() is not None
 
     def names(self) -> set[str]:
-        """Of the files in a folder; none if there is no such folder."""
+        """Lists the names in a folder; empty if the folder doesn't exist."""
         with unreadable(self.url):
             self.system.invalidate_cache()
             try:
@@ -94,7 +94,7 @@ class Location:
             return int(self.system.size(self.path) or 0)
 
     def edges(self, length: int = 1 << 16) -> bytes:
-        """How it begins and ends."""
+        """The beginning and the end of the file."""
         with unreadable(self.url), self.system.open(self.path, "rb") as file:
             head = file.read(length)
             file.seek(max(len(head), self.size() - length))
@@ -119,10 +119,10 @@ class Location:
             self.system.pipe_file(temporary, data)
             try:
                 self.system.mv(temporary, self.path)
-            except Exception:  # each has its own for a file that is there already
+            except Exception:  # each file system has its own error for an existing file
                 if not self.exists():
                     raise
-                # HDFS does not replace. Whoever dies between these two leaves none, and none is written again.
+                # HDFS doesn't replace files. A crash between these two lines leaves no file; a rerun writes it.
                 self.system.rm_file(self.path)
                 self.system.mv(temporary, self.path)
         except BaseException:
@@ -131,13 +131,13 @@ class Location:
             raise
 
     def remove(self) -> None:
-        """A file, or a folder with all that is in it; no matter if it is not there."""
+        """Removes a file or a whole folder, if it exists."""
         with unwritable(self.url), suppress(FileNotFoundError):
             self.system.rm(self.path, recursive=True)
 
 
 def _temporary(path: str) -> str:
-    """Hidden, so that whoever reads the folder meanwhile leaves it out."""
+    """A hidden name, so that readers of the folder ignore the file."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}.{name}.{uuid.uuid4().hex}.tmp"
 
@@ -157,7 +157,7 @@ def _write_local(path: Path, data: bytes) -> None:
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """An fsspec file system and the path within it. Where fsspec lacks a package for an address, pyarrow may do."""
+    """Finds an fsspec file system and the path within it; pyarrow is tried if fsspec lacks a package."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -168,9 +168,9 @@ def file_system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         return _arrow(url, str(error))
     except ValueError as error:
-        raise UsageError(f"{url}: {error}", hint="name a path, or an address such as s3://bucket/folder") from None
-    except Exception as error:  # some log in here
-        raise UsageError(f"{url} cannot be reached: {told(error)}") from None
+        raise UsageError(f"{url}: {error}", hint="give a path, or an address such as s3://bucket/folder") from None
+    except Exception as error:  # some file systems log in here
+        raise UsageError(f"{url} cannot be reached: {message_of(error)}") from None
 
 
 def _arrow(url: str, lacking: str) -> tuple[Any, str]:
@@ -190,11 +190,12 @@ class InputFile:
 
     place: Location
     name: str
-    """Its path below the folder that the pattern begins with: part of the ids of its rows."""
+    """The path below the folder that the pattern begins with. Row ids contain it."""
 
 
 def matches(pattern: str) -> list[InputFile]:
-    """The files that a path, an address or a pattern means, in alphabetical order; a folder means all in it."""
+    """Lists the files that a path, an address or a pattern means, in alphabetical order. A folder means all files in
+    it."""
     place = Location(pattern)
     system, path = place.system, place.path
     if not _is_pattern(pattern):
@@ -203,28 +204,28 @@ def matches(pattern: str) -> list[InputFile]:
         if kind != "directory":
             return [InputFile(place, path.rpartition("/")[2])]
         path = f"{path.rstrip('/')}/**"
-    fixed = _fixed(path)
+    root = _root(path)
     with unreadable(pattern):
         found = sorted(one for one in system.glob(path) if not system.isdir(one))
-        visible = [one for one in found if not _is_hidden(one[len(fixed) :])]
+        visible = [one for one in found if not _is_hidden(one[len(root) :])]
     if not visible:
-        Location(_address(place, fixed)).names()  # a folder that cannot be read gives no matches; this says why
+        Location(_address(place, root)).names()  # raises the reason if the folder is unreadable
         raise InputError(f"no file matches {pattern}", hint="quote a pattern, so that the shell leaves it alone")
-    return [InputFile(Location(_address(place, one)), one[len(fixed) :]) for one in visible]
+    return [InputFile(Location(_address(place, one)), one[len(root) :]) for one in visible]
 
 
 def covers(pattern: str, folder: Location, name: str) -> bool:
-    """Whether a pattern, or a folder, takes in a file of this name in another folder, once it is there."""
+    """Whether a pattern or a folder would include a file of this name in another folder."""
     from fsspec.utils import glob_translate
 
-    own = Location(pattern)
-    if type(own.system) is not type(folder.system):
+    place = Location(pattern)
+    if type(place.system) is not type(folder.system):
         return False
-    path, inner = own.real_path, folder.real_path
+    path, inner = place.real_path, folder.real_path
     if not _is_pattern(pattern):
         return f"{inner}/".startswith(f"{path}/") and (inner == path or not _is_hidden(inner[len(path) + 1 :]))
     file = f"{inner}/{name}"
-    return bool(re.match(glob_translate(path), file)) and not _is_hidden(file[len(_fixed(path)) :])
+    return bool(re.match(glob_translate(path), file)) and not _is_hidden(file[len(_root(path)) :])
 
 
 def _is_pattern(text: str) -> bool:
@@ -235,8 +236,8 @@ def _is_hidden(path: str) -> bool:
     return any(part[:1] in "._" for part in path.split("/"))
 
 
-def _fixed(path: str) -> str:
-    """The folder that a pattern begins with, before anything that matches."""
+def _root(path: str) -> str:
+    """The folder that a pattern begins with, before its first wildcard."""
     first = min(index for index in (path.find(sign) for sign in MAGIC) if index >= 0)
     return path[: path.rfind("/", 0, first) + 1]
 
@@ -251,8 +252,8 @@ def unreadable(url: str) -> Iterator[None]:
         yield
     except QuitmtError:
         raise
-    except Exception as error:  # every file system has errors of its own
-        raise InputError(f"cannot read {url}: {told(error)}") from None
+    except Exception as error:  # every file system has its own errors
+        raise InputError(f"cannot read {url}: {message_of(error)}") from None
 
 
 @contextmanager
@@ -262,10 +263,10 @@ def unwritable(url: str) -> Iterator[None]:
     except QuitmtError:
         raise
     except Exception as error:
-        raise OutputError(f"cannot write {url}: {told(error)}") from None
+        raise OutputError(f"cannot write {url}: {message_of(error)}") from None
 
 
-def told(error: BaseException) -> str:
-    """What an error of others says, on one line."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(said).split())
+def message_of(error: BaseException) -> str:
+    """The message of a foreign error, on one line."""
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(message).split())

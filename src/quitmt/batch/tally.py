@@ -1,4 +1,4 @@
-"""What a part, or a whole job, came to: segments, candidates, what full budgets would have cost, and failures."""
+"""Counts of a part or a whole job: segments, candidates, the candidates of full budgets, and failures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from quitmt.batch.columns import is_failed
 from quitmt.warnings import kind
 
 USED = ("source", "size", "budget", "stop", "anchors", "warnings", "signature", "error")
-"""The columns that it is counted from."""
+"""The columns that a tally is counted from."""
 
 
 @dataclass(slots=True)
 class PartTally:
     rows: int = 0
     segments: int = 0
-    """Those that were begun or failed: a blank row costs nothing and says nothing about costs."""
+    """Rows that were begun or failed. Blank rows cost nothing, so they don't count here."""
     candidates: int = 0
     possible: int = 0
-    """Candidates of full budgets."""
+    """Candidates that full budgets would have taken."""
     failed: int = 0
     stops: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     signatures: Counter[str] = field(default_factory=Counter)
     error: str | None = None
-    """The first one that was added."""
+    """The first error that was added."""
 
     def add(self, fields: Mapping[str, Any], budget: int) -> None:
-        """A row of the output; ``budget`` is that of a segment that does not know its own."""
+        """Adds a row of the output. ``budget`` is used for segments that don't have their own."""
         self.rows += 1
         self.warnings.update(map(kind, fields.get("warnings") or ()))
         cost = fields["size"] + (fields.get("anchors") or 0)
@@ -38,7 +38,7 @@ class PartTally:
             return
         self.segments += 1
         self.candidates += cost
-        failed = is_failed(fields)  # what it did not take was not saved
+        failed = is_failed(fields)  # a failed segment saves nothing
         self.possible += cost if failed else (fields.get("budget") or budget) + (fields.get("anchors") or 0)
         self.failed += failed
         self.stops[fields["stop"]] += 1
@@ -55,7 +55,7 @@ class PartTally:
 
     @property
     def saved(self) -> float:
-        """The share of the candidates of full budgets that was not needed."""
+        """The share of full budgets that wasn't needed."""
         return 1 - self.candidates / self.possible if self.possible else 0.0
 
     def to_fields(self) -> dict[str, Any]:
@@ -63,12 +63,12 @@ class PartTally:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> PartTally:
-        known: dict[str, Any] = {name: Counter(one) if isinstance(one, dict) else one for name, one in fields.items()}
-        return cls(**known)
+        values: dict[str, Any] = {name: Counter(one) if isinstance(one, dict) else one for name, one in fields.items()}
+        return cls(**values)
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], budget: int) -> PartTally:
-        found = cls()
+        tally = cls()
         for one in records:
-            found.add(one, budget)
-        return found
+            tally.add(one, budget)
+        return tally

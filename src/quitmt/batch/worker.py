@@ -1,8 +1,8 @@
-"""A worker: one engine for each language pair, and any number of parts at once that share it.
+"""A worker: one engine, shared by any number of parts at once.
 
-Invariants: a part's file is written when all its rows have an outcome, as a whole. A row that fails is an outcome with
-its error. An engine that fails whatever it is given is broken (``Broken``): no file is written, and whoever runs the
-worker must end its process and start another one.
+Invariants: a part's file is written as a whole once all its rows have an outcome. A failed row is an outcome with its
+error. An engine that fails on every input is broken: the worker raises ``Broken`` and writes no file, and its process
+must be replaced.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from quitmt.batch import columns
 from quitmt.batch.board import DEADLY_DEATHS, Suspicion
 from quitmt.batch.job import Folder
-from quitmt.batch.plan import Pair, Planned, unpack
+from quitmt.batch.plan import Planned, unpack
 from quitmt.batch.tally import PartTally
 from quitmt.defaults import BUDGET
 from quitmt.engine.session import Session
@@ -32,63 +32,42 @@ from quitmt.plan.resolve import resolve
 from quitmt.types import Finished, Segment, StopReason
 
 FAILURES_IN_A_ROW = 16
-"""So many, and the engine is tried with a sentence that should work."""
+"""After this many failures in a row, the engine is tested with a sentence that should work."""
 TRIAL = Segment("trial", "Good morning.")
 REPORT_SECONDS = 1.0
 
 
 class Broken(Exception):
-    """The engine of this worker is of no use any more."""
+    """The engine of this worker cannot be used any longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker must know. Travels to it."""
+    """All that a worker must know. Sent to it."""
 
     folder: Folder
     recipe: Mapping[str, Any]
     nbest: int = 0
     profile: bytes | None = None
-    """The file that the recipe names, which is not on the worker's machine."""
+    """The content of the recipe's profile, whose file isn't on the worker's machine."""
     others: Mapping[str, str] = field(default_factory=dict)
-    """The user's own columns, with their types."""
+    """The user's other columns and their types."""
     elsewhere: bool = False
-    """Whether workers are on other machines than whoever started the job: what fails on one may work on another."""
-
-    def recipe_for(self, pair: Pair) -> Recipe:
-        return for_pair(Recipe.from_fields(self.recipe), pair)
+    """Whether workers run on other machines: then an error on one machine may not occur on another."""
 
 
-def for_pair(recipe: Recipe, pair: Pair) -> Recipe:
-    """With the languages that rows name."""
-    names = ("model.source_language", "model.target_language")
-    return recipe.changed({name: code for name, code in zip(names, pair, strict=True) if code})
-
-
-class Observer(Protocol):
-    """Looks on while parts are worked on."""
-
-    def row(self, fields: Mapping[str, Any], budget: int) -> None: ...
-
-    def part(self, number: int, tally: PartTally) -> None: ...
-
-    async def begin_row(self, number: int, row: str) -> None:
-        """Of a part that is done row by row."""
-
-
-class Nobody:
-    def row(self, fields: Mapping[str, Any], budget: int) -> None:
-        """Nobody looks."""
+class Observer:
+    """Receives a worker's progress; this one ignores it."""
 
     def part(self, number: int, tally: PartTally) -> None:
-        """Nobody looks."""
+        """Called about once per second for each part."""
 
     async def begin_row(self, number: int, row: str) -> None:
-        """Nobody looks."""
+        """Called before each row of a part that is done row by row."""
 
 
 class _Room:
-    """For any number of parts at once, or for one that must be alone; that one goes first."""
+    """Admits any number of parts at once, or a single part that must be alone. The latter goes first."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -115,26 +94,24 @@ class _Room:
 class _Loaded:
     session: Session
     slots: asyncio.Semaphore
-    """As many as the engine works on at once. The time of whoever waits for one is not running yet."""
+    """Limits the rows in the engine. A row's deadline starts only once it has a slot."""
     budget: int
     deadline: float | None
-    failures: int = 0
-    """In a row."""
-    error: str = ""
-    """Of the last failure."""
-    worked: Segment = TRIAL
-    """The last one that did not fail."""
-    trying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failures_in_a_row: int = 0
+    last_error: str = ""
+    last_good: Segment = TRIAL
+    """The last segment that didn't fail."""
+    testing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PartWorker:
     def __init__(self, work: Work, observer: Observer | None = None) -> None:
-        self._work, self._observer = work, observer or Nobody()
-        self._engines: dict[Pair, asyncio.Task[_Loaded]] = {}
+        self._work, self._observer = work, observer or Observer()
+        self._engine: asyncio.Task[_Loaded] | None = None
         self._room = _Room()
 
     async def do(self, part: int, suspicion: Suspicion | None = None, *, retry: bool = False) -> PartTally:
-        """Work on a part, and write its file. With ``retry`` only what failed is done again."""
+        """Works on a part and writes its file. With ``retry`` only failed rows are translated again."""
         async with self._room.enter(alone=suspicion is not None):
             return await self._do(part, suspicion, retry=retry)
 
@@ -143,13 +120,15 @@ class PartWorker:
         earlier: dict[str, dict[str, Any]] = {}
         if await asyncio.to_thread(place.exists):
             records = columns.from_bytes(await asyncio.to_thread(place.read), kind, place.url)
-            if not retry:  # whoever did it died before it could say so
+            if not retry:  # the worker that wrote it died before it could report it
                 return PartTally.of(records, self._work.recipe.get("stop", {}).get("n") or BUDGET)
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
         firsts = [row for row in rows if row.first]
         found, tally = await self._rows(part, firsts, earlier, suspicion)
-        await self._try_all({row.pair for row in firsts})
+        engine = await self._loaded()
+        if engine.failures_in_a_row:  # errors of a broken engine must not be written as outcomes
+            await self._test(engine, 1)
         data = columns.to_bytes(found, kind, columns.names(self._work.nbest), self._work.others)
         await asyncio.to_thread(place.write, data)
         return tally
@@ -161,13 +140,12 @@ class PartWorker:
 
         async def one(row: Planned) -> dict[str, Any]:
             nonlocal reported
-            engine = await self._engine(row.pair)
+            engine = await self._loaded()
             fields = earlier.get(row.id)
             if fields is None:
                 deadly = suspicion is not None and row.id in suspicion.deadly
                 finished = _deadly(engine, row) if deadly else await self._translated(engine, row)
                 fields = columns.record(finished, row.id, self._work.nbest) | json.loads(row.others)
-                self._observer.row(fields, engine.budget)
             tally.add(fields, engine.budget)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
@@ -177,14 +155,16 @@ class PartWorker:
         if suspicion is not None:
             found = []
             for row in rows:
-                await self._engine(row.pair)  # whoever dies of loading it did not die of the row
+                await self._loaded()  # a death while loading isn't the row's fault
                 await self._observer.begin_row(part, row.id)
                 found.append(await one(row))
             return found, tally
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
             found = [await task for task in tasks]
-            tally.error = next((fields["error"] for fields in found if fields.get("error")), None)  # in order of rows
+            tally.error = next(
+                (fields["error"] for fields in found if fields.get("error")), None
+            )  # the first in row order
             return found, tally
         finally:
             for task in tasks:
@@ -198,42 +178,36 @@ class PartWorker:
         async with engine.slots:
             finished = await self._submitted(engine, segment)
         if finished.outcome.stop is not StopReason.FAILED:
-            engine.failures, engine.worked = 0, segment
+            engine.failures_in_a_row, engine.last_good = 0, segment
         else:
-            engine.failures += 1
-            engine.error = finished.outcome.error or ""
-            if engine.session.failure or engine.failures >= FAILURES_IN_A_ROW:
-                await self._try(engine, FAILURES_IN_A_ROW)
+            engine.failures_in_a_row += 1
+            engine.last_error = finished.outcome.error or ""
+            if engine.session.failure or engine.failures_in_a_row >= FAILURES_IN_A_ROW:
+                await self._test(engine, FAILURES_IN_A_ROW)
         return finished
 
     async def _submitted(self, engine: _Loaded, segment: Segment) -> Finished:
         return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
 
-    async def _try_all(self, pairs: Iterable[Pair]) -> None:
-        """Before failures are written: those of a broken engine are not the segments' own."""
-        for pair in pairs:
-            if (engine := await self._engine(pair)).failures:
-                await self._try(engine, 1)
-
-    async def _try(self, engine: _Loaded, least: int) -> None:
-        """Find out whether it is the segments that fail, or the engine, if so many failed in a row."""
-        async with engine.trying:
+    async def _test(self, engine: _Loaded, least: int) -> None:
+        """Finds out whether the segments fail or the engine does, if at least this many failed in a row."""
+        async with engine.testing:
             if engine.session.failure:
                 raise Broken(engine.session.failure)
-            if engine.failures < least:  # it was tried while this one waited
+            if engine.failures_in_a_row < least:  # another row has tested it meanwhile
                 return
-            tried = await self._submitted(engine, engine.worked)
-            if tried.outcome.stop is StopReason.FAILED:
-                raise Broken(f"{engine.failures} segments in a row failed, the last with: {engine.error}")
-            engine.failures = 0
+            tested = await self._submitted(engine, engine.last_good)
+            if tested.outcome.stop is StopReason.FAILED:
+                raise Broken(f"{engine.failures_in_a_row} segments in a row failed, the last with: {engine.last_error}")
+            engine.failures_in_a_row = 0
 
-    def _engine(self, pair: Pair) -> asyncio.Task[_Loaded]:
-        if pair not in self._engines:
-            self._engines[pair] = asyncio.ensure_future(self._load(pair))
-        return self._engines[pair]
+    def _loaded(self) -> asyncio.Task[_Loaded]:
+        if self._engine is None:
+            self._engine = asyncio.ensure_future(self._load())
+        return self._engine
 
-    async def _load(self, pair: Pair) -> _Loaded:
-        recipe = self._work.recipe_for(pair)
+    async def _load(self) -> _Loaded:
+        recipe = Recipe.from_fields(self._work.recipe)
         with tempfile.TemporaryDirectory(prefix="quitmt-") as folder:
             if self._work.profile is not None:
                 path = Path(folder) / "profile.json"
@@ -246,29 +220,29 @@ class PartWorker:
                 await session.start()
             except Exception as error:
                 if self._work.elsewhere:
-                    raise Broken(f"the engine does not start: {error}") from error
+                    raise Broken(f"the engine doesn't start: {error}") from error
                 raise
         return _Loaded(session, asyncio.Semaphore(plan.in_flight), built.rule.budget, recipe.run.deadline)
 
     async def close(self) -> None:
-        for task in self._engines.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
-                await task.result().session.close()
+        task = self._engine
+        if task is not None and task.done() and not task.cancelled() and task.exception() is None:
+            await task.result().session.close()
 
 
 def _deadly(engine: _Loaded, row: Planned) -> Finished:
-    """The outcome of a row that is not tried any more."""
-    told = GenerationError(f"the worker's process ended {DEADLY_DEATHS} times while this row was translated")
-    return Finished.without_candidates(row.as_segment(), StopReason.FAILED, engine.session.signature, told)
+    """Makes the outcome of a row that isn't tried again."""
+    error = GenerationError(f"the worker's process ended {DEADLY_DEATHS} times while this row was translated")
+    return Finished.without_candidates(row.as_segment(), StopReason.FAILED, engine.session.signature, error)
 
 
 def resolved_here(recipe: Recipe) -> Plan:
-    """The recipe was found good where the job was started: what is wrong with it here is wrong with this machine."""
+    """Resolves the recipe on this machine. It was valid where the job was started, so any problem is this machine's."""
     try:
         return resolve(recipe)
     except QuitmtError as error:
         ship = setting("batch.working_dir", "FOLDER")
-        hint = f"install what it needs on every machine, or ship your own code with {ship}"
+        hint = f"install its packages on every machine, or ship your own code with {ship}"
         if isinstance(error, MissingExtra):
             hint = f"{error.hint} on every machine"
         raise UsageError(f"a worker cannot use the recipe: {error.args[0]}", hint=hint) from None

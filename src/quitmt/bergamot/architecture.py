@@ -1,4 +1,4 @@
-"""What a model file says of its own network, checked: what this reader cannot compute is refused by name.
+"""Reads the architecture from a model file, and refuses unsupported options by name.
 
 Supported: Marian transformers with an SSRU decoder, which is what Firefox's and Bergamot's student models are, of any
 depth, width and number of heads, with tied or separate embeddings, normalised before or after each part.
@@ -34,7 +34,7 @@ _MUST_BE_OFF = (
     "lemma-dim-emb",
     "input-types",
 )
-"""Options that would change the network, and that no published Firefox model switches on."""
+"""Options that would change the network; no published Firefox model uses them."""
 _OPERATIONS = {
     "transformer-preprocess": "dn",
     "transformer-postprocess": "dan",
@@ -124,7 +124,7 @@ def _is_size(value: Any) -> TypeGuard[int]:
 
 
 def _depth(file: ModelFile, option: str) -> int:
-    """Layers that the file can have; each has tensors of its own, so the names of more need not be made."""
+    """The number of layers. Each has its own tensors, so a file with fewer tensors than layers is damaged."""
     depth, tensors = _size(file, option), len(file.tensors)
     if depth > tensors:
         raise ModelError(f"{file.path} is damaged: it has {tensors} tensors, too few for {option} {depth}")

@@ -1,9 +1,9 @@
-"""Beam search: the hypotheses of many segments, a step of all of them in one batch.
+"""Beam search for many segments: one batch per step.
 
-It is Marian's. A step keeps the best continuations of a segment's hypotheses, by log-probability, as many as are still
-wanted. One that ends leaves the beam and is not replaced, so that a beam of size k finds k of them. At the end they are
-sorted by log-probability divided by their number of tokens, the end mark among them: ``normalize: 1``, with which
-Firefox's models are published. What is cut off at the limit of tokens is a hypothesis too.
+It follows Marian. A step keeps the continuations of a segment's hypotheses with the highest log-probability, as many as
+are still wanted. A hypothesis that ends leaves the beam and isn't replaced, so that a beam of size k finds k of them.
+At the end they are sorted by log-probability divided by their number of tokens, including the end mark: ``normalize:
+1``, the setting that Firefox's models are published with. Hypotheses cut off at the token limit count too.
 
 The best continuations are found without looking at all of them. The output layer gives the largest logit of each block
 of the vocabulary (see ``output``). Each (hypothesis, block) has a continuation as good as that, so the best k of all
@@ -30,11 +30,11 @@ from quitmt.bergamot.sources import EncodedSource, Sources
 from quitmt.types import Candidate, Request, Segment
 
 ROWS_A_STEP = 192
-"""Enough to keep the output layer efficient; few enough that a new ask soon joins."""
+"""Large enough for an efficient output layer, and small enough for new requests to join soon."""
 SEARCHES_KEPT = 4096
-"""Of finished ones, for callers who never close."""
+"""Maximum finished searches, for callers who never close segments."""
 _IMPOSSIBLE = -1e8
-"""What is below was never to be chosen: see the bias of the output layer."""
+"""Scores below this belong to suppressed tokens; see the output layer's bias."""
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Found:
-    """An ask that is answered. Nothing comes after its candidates if it is ``ended``."""
+    """A completed request. ``ended`` means that the segment has no further candidates."""
 
     request: Request
     candidates: list[Candidate | None]
@@ -97,7 +97,7 @@ class Search:
 
 
 class BeamSearch:
-    """Finds the hypotheses of one model, as candidates 0 and on. Not for several threads at once."""
+    """Searches with one model; the candidates are the hypotheses in descending order. Not thread-safe."""
 
     def __init__(self, model: Model, beam: int, sources: Sources | None = None) -> None:
         self._model, self._beam = model, beam
@@ -111,7 +111,7 @@ class BeamSearch:
         return bool(self._requests)
 
     def admit(self, request: Request) -> int:
-        """Start an ask; the number is its name in what ``step`` returns."""
+        """Start a request; return its number, which ``step`` returns later."""
         if request.segment not in self._searches:
             started, architecture = time.perf_counter(), self._model.network.architecture
             cells = np.zeros((architecture.decoder_layers, 1, architecture.width), np.float32)
@@ -128,7 +128,7 @@ class BeamSearch:
             self._searches.pop(segment, None)
 
     def abort(self, numbers: Iterable[int]) -> None:
-        """End these asks without their candidates."""
+        """Abandon these requests."""
         for number in numbers:
             self._requests.pop(number, None)
         requested = self._requested()
@@ -138,7 +138,7 @@ class BeamSearch:
             del self._searches[segment]
 
     def step(self) -> list[tuple[int, Found]]:
-        """One more token of the oldest searches; the asks that are complete."""
+        """Extend the oldest searches by a token; return the completed requests."""
         under_way, rows = list[Search](), 0
         for search in self._searches.values():
             if search.result is None and (not rows or rows + len(search.scores) <= ROWS_A_STEP):

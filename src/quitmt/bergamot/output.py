@@ -33,7 +33,7 @@ BLOCK = 256
 _PANELS = BLOCK // PANEL
 _FLOAT = 4
 _NEVER = np.float32(-1e9)
-"""The logit of what must not be chosen."""
+"""The logit of suppressed tokens."""
 _LOWEST = np.float32(-3e38)
 
 Integers = npt.NDArray[np.integer]
@@ -177,7 +177,7 @@ def _open(
 
 
 class OutputLayer:
-    """The embeddings of the target vocabulary as an output layer; ``suppressed`` is a token that is never given."""
+    """The embeddings of the target vocabulary as an output layer; ``suppressed`` is a token that is never generated."""
 
     def __init__(self, weights: Weights, architecture: Architecture, suppressed: int | None) -> None:
         width, self.vocabulary = architecture.width, architecture.target_vocabulary
@@ -208,9 +208,9 @@ class OutputLayer:
     def summarise(
         self, x: Floats, rate: float, *, logits: bool = False, parts: int | None = None
     ) -> tuple[Floats, Floats]:
-        """(largest logit, sum, tempered sum) for every block of prepared rows; and the logits, if they are wanted.
+        """(largest logit, sum, tempered sum) for every block of prepared rows; and the logits, if requested.
 
-        Threads compute so many ``parts`` of the vocabulary, one each unless given, which changes no result.
+        Threads compute ``parts`` of the vocabulary [default: one per thread]; the number doesn't change the result.
         """
         rows = len(x)
         padded = -(-rows // ROWS) * ROWS
@@ -228,7 +228,7 @@ class OutputLayer:
         return sums[:rows], whole[:rows]
 
     def logits(self, x: Floats, tokens: Integers) -> npt.NDArray[np.float64]:
-        """The logit of one token a prepared row."""
+        """The logit of one token per prepared row."""
         panels = self.panels.reshape(-1, x.shape[1], PANEL)
         columns = panels[tokens // PANEL, :, tokens % PANEL].astype(np.float64)
         return np.asarray((x.astype(np.float64) * columns).sum(axis=1) + self.bias.reshape(-1)[tokens])

@@ -1,11 +1,10 @@
-"""The sampler: any number of asks under way at once, one decoder row for each distinct prefix.
+"""The sampler: handles any number of requests at once, with one decoder row per distinct prefix.
 
-A *walker* is a candidate under way: it stands on a node and moves to a child as soon as the node has been computed. A
-step computes the nodes that walkers wait for, of all asks together, and moves every walker as far as it can go.
+A *walker* is a candidate under way, on a node of the trie; it moves to a child once its node has been computed. A step
+computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
 
-Invariants: which token a walker takes follows from its prefix and its own random number (seed, segment, index,
-position) and from nothing else, so candidates are the same in whatever pieces, company and order they are asked for;
-older asks go first.
+Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position), so
+candidates don't depend on the pieces, batches and order in which they are requested; older requests go first.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from quitmt.streams import stream, uniforms
 from quitmt.types import Candidate, Request, Segment
 
 ROWS_A_STEP = 192
-"""Enough to keep the output layer efficient; few enough that a new ask soon joins."""
+"""Large enough for an efficient output layer, and small enough for new requests to join soon."""
 BYTES_KEPT = 1 << 29
-"""Beyond this, prefixes of segments that nobody is drawing from are forgotten, the least recently asked first."""
+"""Above this limit, prefixes of segments without requests are forgotten, the least recently used first."""
 
 
 @dataclass(slots=True)
 class Task:
-    """An ask under way."""
+    """A request under way."""
 
     request: Request
     trie: Trie
@@ -42,22 +41,22 @@ class Task:
     missing: int
     seconds: float = 0.0
     ended: bool = False
-    """Never: there are always more samples."""
+    """Always false: a segment's samples never end."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was computed, for benchmarks."""
+    """Counts of computations, for benchmarks."""
 
     rows: int = 0
     tokens: int = 0
     output_seconds: float = 0.0
-    """Of processor time, in the output layer."""
+    """Processor time in the output layer."""
 
 
 @dataclass(slots=True)
 class Walkers:
-    """The candidates under way, as columns; older asks first."""
+    """The candidates under way, as columns; those of older requests first."""
 
     task: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     index: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -77,7 +76,7 @@ class Walkers:
 
 
 class Sampler:
-    """Draws candidates from one model. Not for several threads at once."""
+    """Draws candidates from one model. Not thread-safe."""
 
     def __init__(
         self, model: Model, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
@@ -99,7 +98,7 @@ class Sampler:
         return bool(self._tasks)
 
     def admit(self, request: Request) -> int:
-        """Start an ask for at least one candidate; the number is its name in what ``step`` returns."""
+        """Start a request for at least one candidate; return its number, which ``step`` returns later."""
         started = time.perf_counter()
         trie = self._trie(request.segment)
         number = self._next()
@@ -115,14 +114,14 @@ class Sampler:
             self._forget(segment)
 
     def abort(self, numbers: list[int]) -> None:
-        """End these asks without their candidates."""
+        """Abandon these requests."""
         for number in numbers:
             if task := self._tasks.pop(number, None):
                 task.trie.walkers -= task.missing
         self._walkers.keep(~np.isin(self._walkers.task, numbers))
 
     def step(self) -> list[tuple[int, Task]]:
-        """Compute one batch of rows, move the walkers, and give the asks that are complete."""
+        """Compute one batch of rows and move the walkers; return the completed requests."""
         waiting = np.flatnonzero(~self._nodes.ready[self._walkers.node])
         slots, first = np.unique(self._walkers.node[waiting], return_index=True)
         oldest = np.argsort(first, kind="stable")[:ROWS_A_STEP]
@@ -163,7 +162,7 @@ class Sampler:
             self._forget(idle)
 
     def _charge(self, tasks: npt.NDArray[np.int64], seconds: float) -> None:
-        """Share time among asks by how often each occurs."""
+        """Divide time among requests in proportion to their number of walkers."""
         numbers, counts = np.unique(tasks, return_counts=True)
         for number, share in zip(numbers.tolist(), counts / len(tasks) * seconds, strict=True):
             self._tasks[number].seconds += float(share)
@@ -188,7 +187,7 @@ class Sampler:
         nodes.learn(slots, cells, vectors, shapes)
 
     def _walk(self) -> None:
-        """Move every walker until it ends, or waits for a node to be computed."""
+        """Move every walker until it ends or reaches a node that isn't computed yet."""
         walkers, nodes, end = self._walkers, self._nodes, self._model.target.end
         moving = np.flatnonzero(nodes.ready[walkers.node])
         ended = np.zeros(len(walkers.node), np.bool_)
@@ -224,7 +223,7 @@ class Sampler:
         return np.array([self._by_number[owner].source.limit for owner in owners.tolist()])[which]
 
     def _children(self, slots: Slots, tokens: Slots, log_probabilities: npt.NDArray[np.float64]) -> Slots:
-        """The nodes that these tokens lead to, made where there are none yet."""
+        """The child nodes for these tokens; missing ones are created."""
         nodes, vocabulary = self._nodes, self._model.output.vocabulary
         keys, first, which = np.unique(slots * vocabulary + tokens, return_index=True, return_inverse=True)
         reached = np.empty(len(keys), np.int64)

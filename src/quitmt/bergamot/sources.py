@@ -1,6 +1,6 @@
-"""What the decoder sees of a source: encoded once, for all who decode it at the same time.
+"""Encoded sources, shared by all samplers and searches that decode them at the same time.
 
-Invariant: an encoded source lives as long as somebody decodes it, so that nothing has to be forgotten here.
+Invariant: an encoded source lives as long as it is in use, so nothing has to be freed explicitly.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from quitmt.errors import GenerationError
 from quitmt.types import Segment
 
 SOURCE_TOKENS = 4096
-"""A longer source would hold up all others for minutes, and such a model makes nothing of it."""
+"""Maximum tokens per source. A longer one would delay all others for minutes, and these models can't translate it."""
 LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
-"""A candidate is cut off at 3 tokens for each of the source's, and 10."""
+"""Maximum tokens per candidate: 3 times the source's plus 10."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -25,11 +25,11 @@ class EncodedSource:
 
     memory: Memory
     limit: int
-    """The most tokens that a candidate may have."""
+    """Maximum tokens per candidate."""
 
 
 class Sources:
-    """The sources that are being decoded. Not for several threads at once."""
+    """The sources that are being decoded. Not thread-safe."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

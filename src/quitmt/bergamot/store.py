@@ -1,13 +1,14 @@
-"""Where fetched models lie: one folder for each pair of languages, in the user's cache. Nothing here uses the network.
+"""The store of fetched models: one folder per language pair in the user's cache. Nothing here uses the network.
 
     CACHE/models/en-de/      model.bin, vocab.spm (or srcvocab.spm and trgvocab.spm), quitmt.json
 
-``quitmt.fetch`` fills it. Files that somebody put there by hand count as well. They have no quitmt.json, which only
-says where a model came from.
+``quitmt.fetch`` fills it. Models that the user put there by hand are valid too. They have no quitmt.json, which records
+only a model's origin.
 
-While a model is replaced, its old one is set aside for a moment (``.en-de.old``). It counts until the new one is there.
+While a model is replaced, the old one is set aside for a moment (``.en-de.old``) and used until the new one is in
+place.
 
-Invariant: a folder that was fetched has its final name only when everything in it was checked.
+Invariant: a fetched folder gets its final name only after everything in it was checked.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 from quitmt.errors import UsageError, unknown
 
 EMBEDDED = ("en-pt", "pt-en")
-"""Pairs that come with quitmt: small models, of the architecture that Mozilla calls tiny."""
+"""Pairs included in quitmt: small models, of the architecture that Mozilla calls tiny."""
 VARIABLE = "QUITMT_CACHE"
-"""The environment variable that names another cache."""
+"""The environment variable for another cache folder."""
 MANIFEST = "quitmt.json"
 _LANGUAGE = "[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})*"
 _PAIR = re.compile(f"{_LANGUAGE}-{_LANGUAGE}")
@@ -32,7 +33,7 @@ _PAIR = re.compile(f"{_LANGUAGE}-{_LANGUAGE}")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Where a model came from, as the index of its publisher had it."""
+    """A model's origin, according to the publisher's index."""
 
     architecture: str = ""
     status: str = ""
@@ -44,7 +45,7 @@ class Manifest:
 
 
 def root() -> Path:
-    """The folder with all pairs. It need not exist."""
+    """The folder of all pairs; it may not exist."""
     if given := os.environ.get(VARIABLE):
         return Path(given).expanduser() / "models"
     from platformdirs import user_cache_path  # not for commands that need no fetched model
@@ -58,17 +59,17 @@ def is_pair(text: str) -> bool:
 
 
 def place(pair: str) -> Path:
-    """Where the model of a pair belongs."""
+    """The final folder of a pair's model."""
     return root() / pair
 
 
 def aside(pair: str) -> Path:
-    """Where it is set aside while another one takes its place."""
+    """The folder of a pair's old model while it is replaced."""
     return root() / f".{pair}.old"
 
 
 def folder(pair: str) -> Path:
-    """Where the model of a pair is, or will be."""
+    """The folder that a pair's model is in, or will be in."""
     own = place(pair)
     return aside(pair) if aside(pair).is_dir() and not own.is_dir() else own
 
@@ -86,7 +87,7 @@ def pairs() -> list[str]:
 
 
 def manifest(pair: str) -> Manifest | None:
-    """None for files that were put there by hand."""
+    """A model's manifest; None if the model was put there by hand."""
     try:
         found = json.loads((folder(pair) / MANIFEST).read_text("utf-8"))
         return Manifest(**found) if isinstance(found, dict) else None
@@ -100,7 +101,7 @@ def written(manifest: Manifest) -> str:
 
 
 def require(name: str) -> None:
-    """Raise if there is no model ``embedded:PAIR`` here; say how to get it."""
+    """Raise, with instructions, if the model ``embedded:PAIR`` isn't installed."""
     kind, _, pair = name.partition(":")
     if kind == "embedded" and (pair in EMBEDDED or has(pair)):
         return

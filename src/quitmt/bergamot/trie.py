@@ -1,7 +1,7 @@
 """The prefixes that candidates share, each computed once.
 
 ``Nodes`` is one store for the prefixes of all segments, so that rows of any of them go into one batch; a ``Trie`` is
-what one segment owns of it. A node costs some 3.5 KB for the small models: the decoder's state after the prefix, the
+the part of one segment. A node takes about 3.5 KB for the small models: the decoder's state after the prefix, the
 vector that predicts the next token, and the masses of the vocabulary's blocks (see ``output``), but no probabilities.
 
 Invariants: a node's numbers follow from its prefix alone, so that forgetting it and computing it again changes nothing;
@@ -39,18 +39,18 @@ class Trie:
     children: dict[int, int] = field(default_factory=dict)
     slots: list[int] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
-    """Of the prefixes that were complete candidates."""
+    """Texts of prefixes that are complete candidates."""
     walkers: int = 0
-    """Candidates under way: a trie with any cannot be forgotten."""
+    """Number of candidates under way; a trie that has any can't be forgotten."""
 
 
 def bytes_a_node(architecture: Architecture, blocks: int) -> int:
-    """What a slot takes, all but the few numbers that are not arrays themselves."""
+    """Bytes per slot, without the scalars."""
     return 4 * (architecture.width * (architecture.decoder_layers + 1) + blocks)
 
 
 class Nodes:
-    """The store: arrays with one entry a slot. Memory is only touched, and so only taken, as slots are first used."""
+    """The store: arrays with one entry per slot. Memory is allocated as slots are first used."""
 
     def __init__(self, architecture: Architecture, blocks: int, slots: int) -> None:
         width, layers = architecture.width, architecture.decoder_layers
@@ -60,7 +60,7 @@ class Nodes:
         self.peaks, self.floors = np.empty(slots, np.float32), np.empty(slots, np.float32)
         self.normalisers = np.empty(slots, np.float64)
         self.log_probabilities = np.empty(slots, np.float64)
-        """Of the prefix, at temperature 1."""
+        """Log-probability of the prefix at temperature 1."""
         self.parents, self.tokens = np.empty(slots, np.int64), np.empty(slots, np.int64)
         self.depths, self.owners = np.empty(slots, np.int64), np.empty(slots, np.int64)
         self.ready = np.empty(slots, np.bool_)
@@ -83,7 +83,7 @@ class Nodes:
         return slot
 
     def _fresh(self) -> int:
-        """A slot that was never used; when there is none, the arrays are doubled."""
+        """An unused slot; doubles the arrays if there is none."""
         if self._touched == len(self.ready):
             for name, value in vars(self).items():
                 if isinstance(value, np.ndarray):
@@ -103,7 +103,7 @@ class Nodes:
     def learn(
         self, slots: Slots, cells: npt.NDArray[np.float32], vectors: npt.NDArray[np.float32], shape: Shape
     ) -> None:
-        """These nodes are computed."""
+        """Store the results of computed nodes."""
         self.cells[slots], self.vectors[slots] = cells.transpose(1, 0, 2), vectors
         self.masses[slots], self.peaks[slots], self.floors[slots] = shape.masses, shape.peaks, shape.floors
         self.normalisers[slots] = shape.normalisers

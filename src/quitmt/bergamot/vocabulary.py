@@ -33,7 +33,7 @@ class Vocabulary:
         return [*self._pieces.encode(text), self.end]
 
     def lacks(self, text: str) -> bool:
-        """Whether a text has anything that no piece stands for."""
+        """Whether the vocabulary lacks a character of the text."""
         return self.unknown >= 0 and self.unknown in self._pieces.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:

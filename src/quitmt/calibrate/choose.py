@@ -1,4 +1,4 @@
-"""From observed pools to a profile: replay every rule, test which keep the guarantee, take the cheapest of those."""
+"""From observed pools to a profile: replay every rule, test which ones keep the guarantee, and take the cheapest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from quitmt.rerank import specs
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
-"""The rules that won, and the one that knows nothing."""
-STEPS_A_DOUBLING = 8
+"""The rules that won our comparisons (docs/rules.md), and the same number for every segment."""
+STEPS_PER_DOUBLING = 8
 
 
 def default_rules(reranker: str) -> tuple[str, ...]:
-    """For a reranker as ``--rerank`` has it."""
+    """The default rules for a reranker as ``--rerank`` names it."""
     if reranker.startswith("mbr:"):
         return MBR_RULES
     entry = specs.entry_of(reranker)
@@ -36,7 +36,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LossRequest:
-    """What is asked for. ``max_loss`` is in units of the score."""
+    """A requested guarantee about losses; ``max_loss`` is in units of the score."""
 
     max_loss: float
     risk: float
@@ -62,14 +62,14 @@ class LossRequest:
         return rule_without_threshold(spec, self.step, self.budget)
 
     def thresholds(self, rule: Threshold) -> Floats:
-        """Known before any data are: thresholds around the loss that is allowed, or from its share of the budget on. A
-        perfect score may be many times that loss away and shared by few candidates, so shares go further up."""
+        """Fixed before any data are seen: thresholds around the allowed loss, or from its share of the budget on. The
+        gap to a perfect score may be many times that loss, divided by few candidates, so shares go further up."""
         unit, up = (self.max_loss / rule.budget, 16) if rule.limit == "share" else (self.max_loss, 6)
         return doublings(unit, -12, up)
 
 
-class Asked(Protocol):
-    """What a replay has to know of a request."""
+class Request(Protocol):
+    """The part of a request that a replay needs."""
 
     @property
     def step(self) -> int: ...
@@ -81,30 +81,30 @@ class Asked(Protocol):
     def rules(self) -> tuple[str, ...]: ...
 
     def rule(self, spec: str) -> Threshold:
-        """The rule of a kind that has thresholds, at whatever threshold."""
+        """A rule of a kind with thresholds, at any threshold."""
         ...
 
     def thresholds(self, rule: Threshold) -> Floats:
-        """Which of them are tried, growing. They may not depend on the pools."""
+        """The thresholds to try, ascending. They must not depend on the pools."""
         ...
 
 
 def rule_without_threshold(spec: str, step: int, budget: int) -> Threshold:
     found = stop.load_threshold(spec, k=step, n=budget)
     if f"{found.limit}=" in spec:
-        raise UsageError(f"{spec} has a threshold already, which is what calibration chooses")
+        raise UsageError(f"{spec} has a threshold, but calibration chooses it")
     return found
 
 
 def doublings(unit: float, low: int, high: int) -> Floats:
-    """Around a unit, evenly on a logarithmic scale."""
-    powers = np.arange(low * STEPS_A_DOUBLING, high * STEPS_A_DOUBLING + 1) / STEPS_A_DOUBLING
+    """Numbers around a unit, evenly spaced on a logarithmic scale."""
+    powers = np.arange(low * STEPS_PER_DOUBLING, high * STEPS_PER_DOUBLING + 1) / STEPS_PER_DOUBLING
     return np.asarray(unit * 2.0**powers)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the pools come from."""
+    """The origin of the pools."""
 
     generator: str
     reranker: str
@@ -114,7 +114,7 @@ class Source:
 
 
 class TooSmall(UsageError):
-    """No rule can be trusted with so few segments."""
+    """Too few segments to prove the guarantee for any rule."""
 
 
 def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source) -> Profile:
@@ -141,13 +141,13 @@ def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source
 
 
 def spread(observed: Sequence[Observed]) -> float:
-    """The standard deviation over segments of the whole pool's best score; 0 of one segment."""
+    """The standard deviation of the whole pool's best score over segments; 0 for one segment."""
     best = np.array([one.final[one.best[-1]] for one in observed])
-    best = best[np.isfinite(best)]  # a sample alone has no judge, and so no score
+    best = best[np.isfinite(best)]  # a single sample has no judge and so no score
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
-def replayed(observed: Sequence[Observed], request: Asked) -> list[Family]:
+def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
     """All rules of a request on all pools."""
     pools = np.array([len(one.best) for one in observed], np.int64)
     found = []
@@ -168,7 +168,7 @@ def tested(found: Sequence[Family], losses: Floats, request: LossRequest) -> tup
         exceeds = lost > request.max_loss
         if request.confidence is not None:
             passed = risk.learn_then_test(exceeds, request.risk, (1 - request.confidence) / len(found))
-        else:  # one family, chosen before seeing the data: its guarantee would not survive a choice among several
+        else:  # only the first family: the guarantee would not survive a choice among several
             passed = risk.conformal(exceeds, request.risk) if place == 0 else 0
         rows = zip(family.specs, family.sizes.mean(axis=1), lost.mean(axis=1), exceeds.mean(axis=1), strict=True)
         points = [

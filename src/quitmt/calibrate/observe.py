@@ -1,6 +1,6 @@
-"""What rules would have seen on a recorded pool: the winner after each candidate, and signals wherever they look.
+"""The observations of rules on a recorded pool: the winner after each candidate, and the signals at their looks.
 
-A replay of any rule needs nothing else, and no reranker any more.
+A replay of any rule needs only these, and no reranker.
 """
 
 from __future__ import annotations
@@ -34,23 +34,20 @@ class Observed:
     score: Floats
     """[n]: the winner's score there."""
     final: Floats
-    """[n + anchors]: each candidate's score on the whole pool, the anchors after the samples and in reverse: an index
-    of either kind finds its own."""
+    """[n + anchors]: each candidate's score on the whole pool. Anchors come after the samples in reverse, so that their
+    negative indices find them."""
     snapshots: Sequence[Snapshot]
     """After each candidate, for signals."""
-    pairs: dict[str, Any] = field(default_factory=dict)
-    """Of MBR, if they are wanted: ``utilities`` of distinct texts and the ``order`` of their candidates."""
-
     known: Mapping[str, Floats] = field(default_factory=dict)
-    """Signals that were computed before the snapshots were dropped."""
+    """Signals computed before the snapshots were dropped, by kind of rule."""
 
     def without_snapshots(self, rules: Sequence[Threshold]) -> Observed:
-        """With the signals of these rules only: snapshots keep all that MBR compared."""
+        """A copy with only the signals of these rules; snapshots would keep everything that MBR compared in memory."""
         known = {_kind(rule): self.signals(rule) for rule in rules}
         return replace(self, snapshots=(), known=known)
 
     def signals(self, rule: Threshold) -> Floats:
-        """What a rule sees at its looks. At its budget it does not look, and a pool that ends earlier is its budget."""
+        """A rule's signals at its looks. It does not look at its budget, or at the end of a pool that ends earlier."""
         if _kind(rule) in self.known:
             return self.known[_kind(rule)]
         rule = stop.within(rule, len(self.snapshots))
@@ -59,12 +56,12 @@ class Observed:
 
 
 def _kind(rule: Threshold) -> str:
-    """A rule whatever its threshold: the signals are the same."""
+    """The same text for rules that differ only in their threshold, which have the same signals."""
     return rule.at(0.0).signature
 
 
 class Observable(Protocol):
-    """A pool, wherever it is from."""
+    """A pool of any origin."""
 
     @property
     def segment(self) -> Segment: ...
@@ -76,21 +73,14 @@ class Observable(Protocol):
     def anchors(self) -> Sequence[Candidate]: ...
 
 
-def observe(
-    reranker: Reranker[Any],
-    pools: Sequence[Observable],
-    *,
-    keep_pairs: bool = False,
-) -> list[Observed]:
-    """Several pools in one call, for the sake of an encoder's batches."""
+def observe(reranker: Reranker[Any], pools: Sequence[Observable]) -> list[Observed]:
+    """Several pools in one call, so that an encoder's batches are full."""
     observable = check(reranker)
-    if isinstance(observable, Mbr):
-        return _observe_mbr(observable, pools, keep_pairs=keep_pairs)
-    return _observe_qe(observable, pools)
+    return _observe_mbr(observable, pools) if isinstance(observable, Mbr) else _observe_qe(observable, pools)
 
 
 def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
-    """Raise if rules cannot be replayed on a reranker."""
+    """Raise an error if rules cannot be replayed on a reranker."""
     if isinstance(reranker, Mbr | Qe):
         return reranker
     raise UsageError(
@@ -99,27 +89,17 @@ def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
     )
 
 
-def _observe_mbr(
-    reranker: Mbr[Any],
-    pools: Sequence[Observable],
-    *,
-    keep_pairs: bool,
-) -> list[Observed]:
+def _observe_mbr(reranker: Mbr[Any], pools: Sequence[Observable]) -> list[Observed]:
     states = [reranker.open(pool.segment) for pool in pools]
     updates = [Update(state, pool.candidates, 1, pool.anchors) for state, pool in zip(states, pools, strict=True)]
     found = []
     for state, snapshots in zip(states, reranker.extend(updates), strict=True):
         if isinstance(snapshots, QuitmtError):
             raise snapshots
-        pairs: dict[str, Any] = {}
-        if keep_pairs:  # [hypothesis, reference] of distinct texts, and the text of each candidate
-            texts = len(state.pairs.first)
-            pairs["order"] = state.order[: state.size].astype(np.int32)
-            pairs["utilities"] = state.pairs.utilities[:texts, :texts].T.astype(np.float32).ravel()
         best = np.array([one.best for one in snapshots], np.int64)
         score = np.array([one.score for one in snapshots])
         final = state.scores(state.size, len(state.pairs.first))[[*state.order[: state.size], *state.anchors[::-1]]]
-        found.append(Observed(best, score, final, snapshots, pairs))
+        found.append(Observed(best, score, final, snapshots))
     return found
 
 

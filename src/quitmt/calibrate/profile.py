@@ -1,4 +1,4 @@
-"""A profile: the rule that keeps a guarantee, what the guarantee is, and for what it was proven. A file of JSON."""
+"""A profile: a rule that keeps a guarantee, the guarantee, and the conditions it was proven for. A JSON file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -19,9 +19,8 @@ from quitmt.stop import RULES
 log = logging.getLogger(__name__)
 
 VERSION = 2
-FIRST = 1
-"""Of profiles that do not say what the loss rule took for granted then."""
-FORMER = {"new": "0.1", "scale": "1", "minimum": "32"}
+LARGEST = 1 << 24
+"""Most characters of a file: a profile has a line per rule that was tried, and other files may never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +30,16 @@ class Point:
     rule: str
     """As ``--stop`` takes it."""
     mean_size: float
-    """Candidates a segment."""
+    """Candidates per segment."""
     mean_loss: float
     """In units of the score."""
     exceeding: float | None
-    """The share of segments that lose more than the guarantee allows; None where it is about quality."""
+    """The share of segments that lose more than the guarantee allows; None for a guarantee about quality."""
     proven: bool
     quality: dict[str, float] | None = None
-    """Of a guarantee about quality, by metric: rule − whole pool in σ, positive where the rule is better."""
+    """For a guarantee about quality, by metric: rule − whole pool in σ, positive where the rule is better."""
     segments: int | None = None
-    """About how many segments the proof would take; None if the guarantee is not even kept on
-    these."""
+    """About how many segments the proof needs; None if these segments break the guarantee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,9 @@ class Guarantee:
     max_loss: float
     """In units of the score."""
     risk: float
-    """At most this share of segments loses more."""
+    """The largest share of segments that may lose more."""
     confidence: float | None
-    """With this confidence; None: on average over calibration sets."""
+    """None for a guarantee that holds on average over calibration sets."""
     segments: int
 
     def __str__(self) -> str:
@@ -62,18 +60,18 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class QualityGuarantee:
-    """The mean quality is that of the whole pool, within a margin."""
+    """The mean quality equals that of the whole pool within a margin."""
 
     margin: float
-    """In standard deviations over segments of the whole pool's quality."""
+    """In standard deviations of the whole pool's quality over segments."""
     not_worse: bool
-    """Only not worse; else equivalent."""
+    """True for "not worse", False for "equivalent"."""
     confidence: float
     segments: int
     test: str
-    """``t`` or ``bounded``: what is taken for granted (``tost``)."""
+    """``t`` or ``bounded``, which differ in their assumptions (``tost``)."""
     metrics: dict[str, float]
-    """By metric: that standard deviation."""
+    """By metric: the standard deviation of the whole pool's quality."""
     signatures: dict[str, str]
     """By metric."""
 
@@ -89,22 +87,22 @@ class QualityGuarantee:
 @dataclass(frozen=True, slots=True)
 class Profile:
     rule: str
-    """The cheapest one that keeps the guarantee."""
+    """The cheapest rule that keeps the guarantee."""
     step: int
     budget: int
     generator: str
-    """Signature of what the pools were sampled with, without its seed; empty if that is not known."""
+    """Signature of the generator of the pools, without its seed; empty if unknown."""
     reranker: str
     """Signature."""
     source_language: str | None
     target_language: str | None
     guarantee: Guarantee | QualityGuarantee
     spread: float
-    """Standard deviation over segments of the whole pool's best score: the sd of ``--max-loss 0.02sd``."""
+    """Standard deviation of the whole pool's best score over segments: the sd of ``--max-loss 0.02sd``."""
     curve: tuple[Point, ...]
-    """Every rule that was looked at."""
+    """Every rule that was tried."""
     recipe: dict[str, Any] | None = None
-    """Of the calibration, as far as results depend on it."""
+    """The recipe of the calibration, except settings that do not affect results."""
 
     def check_fits(
         self,
@@ -115,9 +113,9 @@ class Profile:
         *,
         own: bool = True,
     ) -> None:
-        """Refuse another reranker than it was made for: its thresholds are in that one's units. Warn of all else that
-        differs. ``generator`` is None for recorded pools, which are taken as they are; ``own`` is False for figures
-        that come with quitmt, which nobody named."""
+        """Refuse another reranker, because thresholds are in the units of its scores. Warn about all other differences.
+        ``generator`` is None for recorded pools, which are not checked. ``own`` is False for the profiles that come
+        with quitmt."""
         if own and self.reranker != reranker:
             raise UsageError(
                 f"{setting('stop.profile')} was made for {setting('rerank.name')} {self.reranker}, not for {reranker}",
@@ -129,9 +127,9 @@ class Profile:
     def differences(
         self, generator: str | None, languages: tuple[str | None, str | None], shape: tuple[int, int]
     ) -> Iterator[str]:
-        """What the guarantee does not hold for, in words."""
+        """Differences between a run and the calibration, in words."""
         if generator is not None and not self.generator:
-            yield "they do not say which model their pools came from"
+            yield "they do not say which model sampled their pools"
         elif generator is not None and not self.is_of(generator):
             yield f"they are for the candidates of {self.generator}, not of {seedless(generator)}"
         own = self.source_language, self.target_language
@@ -144,21 +142,23 @@ class Profile:
             yield f"they are for {made}, not for {requested}"
 
     def is_of(self, generator: str) -> bool:
-        """Whether its pools came from a generator with this signature, whatever the seed."""
+        """Whether its pools came from a generator with this signature, with any seed."""
         return _weighed(self.generator) == _weighed(seedless(generator))
 
     def within_loss(self, max_loss: float) -> Point | None:
-        """The cheapest rule whose mean loss on the calibration set is at most that."""
-        return min((one for one in self.curve if one.mean_loss <= max_loss), key=_cost, default=None)
+        """The cheapest rule whose mean loss on the calibration set is at most ``max_loss``."""
+        return min(
+            (one for one in self.curve if one.mean_loss <= max_loss), key=lambda one: one.mean_size, default=None
+        )
 
     def within_cost(self, max_cost: float) -> Point | None:
-        """The rule that loses least with at most so many candidates a segment, on average."""
+        """The rule that loses least with at most ``max_cost`` candidates per segment on average."""
         found = [one for one in self.curve if one.mean_size <= max_cost]
         return min(found, key=lambda one: (one.mean_loss, one.mean_size), default=None)
 
     @property
     def functions(self) -> list[str]:
-        """Those of its rules that are somebody's own: whoever reads it from a file must allow them."""
+        """The rules that are user functions; reading them from a file must be allowed explicitly."""
         rules = (self.rule, *(point.rule for point in self.curve))
         return [rule for rule in rules if is_function(rule, RULES)]
 
@@ -169,17 +169,13 @@ class Profile:
         return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
 
-def _cost(point: Point) -> float:
-    return point.mean_size
-
-
 def seedless(generator: str) -> str:
-    """A generator's signature without its seed: other samples of the same distribution keep the guarantee as well."""
+    """A generator's signature without its seed: samples with another seed keep the guarantee as well."""
     return re.sub(r"[|,]seed:[^|,]*", "", generator)
 
 
 def _weighed(generator: str) -> str:
-    """A signature without the name of a model whose weights it tells: one folder may be spelled in several ways."""
+    """A signature without the model's name if it identifies the weights: one folder may have several spellings."""
     name, mark, rest = generator.partition("|w:")
     return f"{name.partition(':')[0]}{mark}{rest}" if mark else generator
 
@@ -191,12 +187,8 @@ def write(profile: Profile, path: str) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from None
 
 
-LARGEST = 1 << 24
-"""Characters. A profile has a line for each rule that was tried; what has more is none, and may never end."""
-
-
 def read(path: str, *, allow_functions: bool = False) -> Profile:
-    """One whose rules are functions is refused, unless they are allowed."""
+    """A profile whose rules are functions is refused, unless they are allowed."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             found = parse(file.read(LARGEST))
@@ -211,26 +203,14 @@ def read(path: str, *, allow_functions: bool = False) -> Profile:
 
 def parse(text: str) -> Profile:
     fields: dict[str, Any] = json.loads(text)
-    version = fields.pop("profile")
-    if version not in (FIRST, VERSION):
+    if fields.pop("profile") != VERSION:
         raise ValueError("another version")
     guaranteed = fields.pop("guarantee")
     guarantee = (
         _checked(QualityGuarantee(**guaranteed)) if "metrics" in guaranteed else _checked(Guarantee(**guaranteed))
     )
     curve = tuple(_checked(Point(**point)) for point in fields.pop("curve"))
-    found = _checked(Profile(guarantee=guarantee, curve=curve, **fields))
-    if version == VERSION:
-        return found
-    curve = tuple(replace(point, rule=_explicit(point.rule)) for point in found.curve)
-    return replace(found, rule=_explicit(found.rule), curve=curve)
-
-
-def _explicit(rule: str) -> str:
-    """A rule of the first version, with what it meant without saying so."""
-    name, _, options = rule.partition(":")
-    missing = [f"{option}={value}" for option, value in FORMER.items() if f"{option}=" not in options]
-    return f"{name}:{','.join([*missing, *filter(None, [options])])}" if name == "loss" else rule
+    return _checked(Profile(guarantee=guarantee, curve=curve, **fields))
 
 
 Part = TypeVar("Part", Profile, Guarantee, QualityGuarantee, Point)
@@ -240,7 +220,7 @@ HINTS: dict[type, dict[str, Any]] = {
 
 
 def _checked(part: Part) -> Part:
-    """A file may hold anything: every field must be of its type, and no number NaN or infinite."""
+    """Check a part that was read from a file: every field has its type, and no number is NaN or infinite."""
     hints = HINTS[type(part)]
     for name, wanted in hints.items():
         value = getattr(part, name)

@@ -1,10 +1,10 @@
 """Guarantees about quality: the cheapest rule whose translations are as good as the whole pool's by every named metric.
 
-Rules of a kind are a chain, from the most careful to the cheapest, in an order that is known before any data are. They
-are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the guarantee, the first
-such rule of its chain must pass its own test, which happens with probability e at most. So each chain errs with
-probability e, and several chains share the error: e = (1 − confidence) / chains. Whatever is chosen among the rules
-that passed, the guarantee holds with the confidence asked for, as far as the test's own assumption does (``tost``).
+Rules of a kind form a chain, from the most careful to the cheapest, in an order that is fixed before any data are seen.
+They are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the guarantee, the
+first such rule of its chain must pass its own test, which happens with probability e at most. So each chain errs with
+probability e, and several chains share the error: e = (1 − confidence) / chains. The guarantee then holds with the
+requested confidence for any rule that passed, as far as the test's assumption holds (``tost``).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from quitmt.stop.threshold import Threshold
 
 UNIT = "sd"
 SAVES = 0.99
-"""A rule that uses more than this share of the whole pools saves nothing."""
+"""A rule that uses more than this share of the whole pools counts as saving nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class QualityRequest:
-    """What is asked for."""
+    """A requested guarantee about quality."""
 
     margin: float
     """In standard deviations of the whole pool's quality."""
     not_worse: bool = False
-    """Better is no failure."""
+    """Whether the rule may be better than the margin; otherwise it must be equivalent."""
     confidence: float = 0.95
     test: str = tost.T
     step: int = STEP
@@ -58,23 +58,23 @@ class QualityRequest:
 
     @property
     def error(self) -> float:
-        """Of each chain."""
+        """The error of each chain."""
         return (1 - self.confidence) / len(self.rules)
 
     def rule(self, spec: str) -> Threshold:
         return choose.rule_without_threshold(spec, self.step, self.budget)
 
     def thresholds(self, rule: Threshold) -> Floats:
-        """Around the rule's usual one; a share of a perfect score may be of any scale."""
+        """Around the rule's default; a share of a perfect score may be of any scale."""
         return choose.doublings(rule.threshold, -8, 16 if rule.limit == "share" else 8)
 
     def margin_by(self, span: float | None) -> QualityMargin:
-        """``span`` is how far two scores of a metric can be apart."""
+        """``span`` is the largest difference between two scores of a metric."""
         return QualityMargin(self.margin, not self.not_worse, self.test, span)
 
 
 def margin_in(text: str, name: str) -> float:
-    """What ``--equivalent`` or ``--not-worse`` means, in standard deviations."""
+    """The margin of ``--equivalent`` or ``--not-worse``, in standard deviations."""
     number = text.removesuffix(UNIT)
     try:
         value = float(number)
@@ -90,31 +90,31 @@ def margin_in(text: str, name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """All rules of a family."""
+    """The test of all rules of a family."""
 
     passed: int
-    """How many of them, the first ones."""
+    """How many rules passed, from the first."""
     differences: dict[str, Floats]
     """By metric, [rules]: rule − whole pool in σ, positive where the rule is better."""
     needed: Floats
-    """[rules]: about how many segments it would take until the chain reaches it, were all segments as these; infinite
-    if the guarantee is not even kept on these."""
+    """[rules]: about how many segments like these the chain needs to reach the rule; infinite if these segments break
+    the guarantee."""
 
 
 def tested(judged: Sequence[JudgedRules], spans: Sequence[float | None], request: QualityRequest) -> list[Tested]:
-    """Every family's rules, by every metric."""
+    """The tests of every family's rules by every metric together."""
     found = []
     for place in range(len(judged[0].chosen)):
-        p_values, needed, told = list[Floats](), list[Floats](), dict[str, Floats]()
+        p_values, needed, by_metric = list[Floats](), list[Floats](), dict[str, Floats]()
         for one, span in zip(judged, spans, strict=True):
-            margin, apart = request.margin_by(span), one.chosen[place] - one.whole
-            p_values.append(tost.p_values(apart, one.whole, margin))
-            needed.append(tost.segments_needed(apart, one.whole, margin, request.error))
-            told[one.metric] = apart.mean(axis=1) / one.whole.std(ddof=0)
+            margin, differences = request.margin_by(span), one.chosen[place] - one.whole
+            p_values.append(tost.p_values(differences, one.whole, margin))
+            needed.append(tost.segments_needed(differences, one.whole, margin, request.error))
+            by_metric[one.metric] = differences.mean(axis=1) / one.whole.std(ddof=0)
         fails = np.flatnonzero(np.maximum.reduce(p_values) > request.error)
         passed = int(fails[0]) if len(fails) else len(p_values[0])
         reached = np.maximum.accumulate(np.maximum.reduce(needed))
-        found.append(Tested(passed, told, reached))
+        found.append(Tested(passed, by_metric, reached))
     return found
 
 
@@ -126,15 +126,17 @@ def calibrate(
     request: QualityRequest,
     source: Source,
 ) -> Profile:
-    """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments without a score by some metric are left
+    """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that some metric could not score are left
     out."""
     scored = ~np.logical_or.reduce([np.isnan(one.whole) | _unknown(one) for one in judged])
     found = [Family(one.name, one.specs, one.sizes[:, scored]) for one in found]
-    judged = [_of(one, scored) for one in judged]
+    judged = [one.of_segments(scored) for one in judged]
     _check(judged)
     if request.test == tost.T and scored.sum() < LEAST:
-        told = f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
-        raise TooSmall(told, hint="give more pools")
+        problem = (
+            f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
+        )
+        raise TooSmall(problem, hint="give more pools")
     losses = families.losses(observed)[scored]
     curve = list[Point]()
     for family, one in zip(found, tested(judged, spans, request), strict=True):
@@ -179,20 +181,20 @@ def calibrate(
 
 
 def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | None:
-    """Of the rules that use no more than this share of the whole pools, the one that takes the fewest segments."""
+    """The rule that needs the fewest segments, among those that use no more than this share of the whole pools."""
     known = [point for point in curve if point.segments is not None and point.mean_size <= share * whole]
     return min(known, key=lambda point: (point.segments or 0, point.mean_size), default=None)
 
 
 def _too_small(curve: Sequence[Point], segments: int, whole: float, request: QualityRequest) -> TooSmall:
     requested = setting("not_worse" if request.not_worse else "equivalent")
-    told = f"{segments} segments are too few to prove that of any rule that saves something"
+    problem = f"{segments} segments are too few to prove this for any rule that saves something"
     for share in (0.5, SAVES):
         point = within_reach(curve, share, whole)
         if point is not None:
-            needed = f"{point.rule}, with {point.mean_size:.0f} of {whole:.0f} candidates, would take about"
+            needed = f"{point.rule}, with {point.mean_size:.0f} of {whole:.0f} candidates, would need about"
             more = f"give more pools, or a larger {requested}"
-            return TooSmall(f"{told}: {needed} {point.segments:,}", hint=more)
+            return TooSmall(f"{problem}: {needed} {point.segments:,}", hint=more)
     hint = f"give a larger {requested}, or other rules with {setting('rule')}"
     return TooSmall(f"no rule that saves something keeps this guarantee on these {segments} segments", hint=hint)
 
@@ -201,13 +203,9 @@ def _unknown(one: JudgedRules) -> Flags:
     return np.asarray(np.logical_or.reduce([np.isnan(values).any(axis=0) for values in one.chosen]))
 
 
-def _of(one: JudgedRules, kept: Flags) -> JudgedRules:
-    return JudgedRules(one.metric, one.signature, one.whole[kept], tuple(values[:, kept] for values in one.chosen))
-
-
 def _check(judged: Sequence[JudgedRules]) -> None:
     for one in judged:
         if not len(one.whole):
             raise InputError(f"{one.metric} has no score for any segment")
         if one.whole.std(ddof=0) == 0:
-            raise InputError(f"{one.metric} gives all segments the same score, so there is no margin in sd")
+            raise InputError(f"{one.metric} gives all segments the same score, so sd is 0 and there is no margin")

@@ -1,15 +1,15 @@
-"""Guarantees that hold for finite samples: no rule is trusted because it looked good on the calibration set.
+"""Guarantees that hold for finite samples, instead of trusting rules that looked good on the calibration set.
 
-A segment *exceeds* if the rule loses more on it than is allowed; the risk of a rule is the share of all segments (of
-the kind the calibration set is a random sample of) that exceed.
+A segment *exceeds* if the rule loses more on it than is allowed. The risk of a rule is the share of segments that
+exceed in the population that the calibration set is a random sample of.
 
 - **Learn then test** (Angelopoulos et al. 2021): the rules of a family are tested from the most careful to the
-  cheapest, each against "its risk is above A" by the exact binomial test, until one fails. Whatever is chosen among
-  those that passed, its risk is at most A with the guaranteed confidence. Several families share the error.
+  cheapest, each against "its risk is above A" by the exact binomial test, until one fails. Any rule that passed has a
+  risk of at most A with the guaranteed confidence, however it is chosen. Several families share the error.
 - **Conformal risk control** (Angelopoulos et al. 2022): the cheapest rule for which (exceeding + 1)/(segments + 1) is
-  at most A, where a segment counts as exceeding from the first rule on that exceeds, so that the count only grows. The
-  risk is then at most A on average over calibration sets: a weaker guarantee that costs less. For QE the loss only
-  grows as a rule gets cheaper, and nothing is added by that counting; for MBR, whose loss may fall again, it is.
+  at most A. A segment counts as exceeding from the first rule on that exceeds, so that the count only grows. The risk
+  is then at most A on average over calibration sets: a weaker guarantee that costs less. With QE this counting changes
+  nothing, because the loss only grows as a rule gets cheaper; with MBR the loss may fall again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def binomial_tail(count: int, segments: int, risk: float) -> float:
 
 
 def least_segments(risk: float, error: float) -> int:
-    """With fewer, not even a rule that never exceeds could be trusted: (1 − risk)^n must be at most ``error``."""
+    """With fewer segments, even a rule that never exceeds would not pass: (1 − risk)^n must be at most ``error``."""
     return math.ceil(math.log(error) / math.log1p(-risk))
 
 
 def learn_then_test(exceeds: Flags, risk: float, error: float) -> int:
-    """How many rules pass, the first ones; [rules, segments], the most careful rule first."""
+    """The number of rules that pass, from the first. ``exceeds``: [rules, segments], the most careful rule first."""
     segments = exceeds.shape[1]
     for passed, count in enumerate(exceeds.sum(axis=1).tolist()):
         if binomial_tail(count, segments, risk) > error:
@@ -52,6 +52,6 @@ def learn_then_test(exceeds: Flags, risk: float, error: float) -> int:
 
 
 def conformal(exceeds: Flags, risk: float) -> int:
-    """How many rules pass, the first ones."""
+    """The number of rules that pass, from the first."""
     counts = np.logical_or.accumulate(exceeds, axis=0).sum(axis=1)
     return int(((counts + 1) / (exceeds.shape[1] + 1) <= risk).sum())

@@ -1,5 +1,5 @@
-"""The quality of what rules choose, against references. Each distinct translation of a segment is scored once by each
-metric, and only translations that some rule chooses are."""
+"""The quality of the rules' choices, against references. Each metric scores only translations that some rule chooses,
+and each distinct translation of a segment once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Ints, Observed
@@ -17,33 +18,37 @@ from quitmt.types import RecordedPool, at
 
 @dataclass(frozen=True, slots=True)
 class JudgedRules:
-    """What one metric says; the higher the better, also where the metric's own scale is the other way round."""
+    """One metric's scores of the rules' choices; higher is better, even if the metric's own scale is reversed."""
 
     metric: str
     signature: str
     whole: Floats
-    """[segments]: of the whole pool's winner."""
+    """[segments]: the scores of the whole pool's winners."""
     chosen: tuple[Floats, ...]
-    """Of each family, [rules, segments]."""
+    """For each family, [rules, segments]."""
+
+    def of_segments(self, kept: npt.NDArray[np.bool_]) -> JudgedRules:
+        """The same for some of the segments."""
+        return JudgedRules(self.metric, self.signature, self.whole[kept], tuple(own[:, kept] for own in self.chosen))
 
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    """Which translations the rules choose."""
+    """The translations that the rules choose."""
 
     sources: tuple[str, ...]
     texts: tuple[str, ...]
     segments: Ints
-    """Of each text."""
+    """The segment of each text."""
     whole: Ints
-    """[segments]: the place of the whole pool's winner among the texts."""
+    """[segments]: the index of the whole pool's winner among the texts."""
     chosen: tuple[Ints, ...]
-    """Of each family, [rules, segments]: places."""
+    """For each family, [rules, segments]: indices of texts."""
 
     def judged(
         self, metric: Metric, references: Sequence[Sequence[str]], progress: Progress | None = None
     ) -> JudgedRules:
-        """``references`` are sets of segments."""
+        """``references`` are sets with one text per segment."""
         sets = tuple(tuple(texts[segment] for segment in self.segments) for texts in references)
         [scores] = metric.evaluate(TestSet(self.sources, sets), [self.texts], progress)
         values = -scores.segments if metric.lower_is_better else scores.segments
@@ -72,7 +77,7 @@ def winners(observed: Sequence[Observed], pools: Sequence[RecordedPool], found: 
 
 
 def in_order_of(pools: Sequence[RecordedPool], references: Sequence[str], path: str) -> list[str]:
-    """One reference for each pool: by the ids, if these are the numbers of the lines, else by the order."""
+    """One reference per pool: by id if the ids are line numbers, otherwise by order."""
     if len(references) != len(pools):
         raise InputError(
             f"{path} has {len(references)} lines, but there are {len(pools)} pools", hint="one reference for each pool"

@@ -1,4 +1,4 @@
-"""``quitmt batch``: files in, files out, on one machine or many."""
+"""``quitmt batch``: translates files on one or many machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from quitmt.batch.job import ROWS_PER_FILE  # which loads nothing that batch would need an extra for
+from quitmt.batch.job import ROWS_PER_FILE  # needs no extra
 from quitmt.cli import options
 from quitmt.errors import MissingExtra, counted
 from quitmt.types import StopReason
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from quitmt.batch.tally import PartTally
 
 DESCRIPTION = """\
-Translate files of any size with Ray, here or on a cluster: Parquet, JSON lines, CSV, TSV or plain text in, Parquet or
-JSON lines out. Each worker has an engine of its own. Whatever is killed, the same command goes on where it ended, and
-nothing is lost or doubled. For a file that fits one machine, quitmt translate is simpler."""
+Translate files of any size with Ray, on this machine or a cluster. Reads Parquet, JSON lines, CSV, TSV and plain text;
+writes Parquet or JSON lines. Each worker has its own engine. After any interruption, rerun the same command to
+continue: every row is translated exactly once. For one machine and one file, quitmt translate is simpler."""
 
 EXAMPLES = """\
 examples:
   quitmt batch 'corpus/*.txt.gz' --output out --workers 2
   quitmt batch 'corpus/*.parquet' --source-column text --id-column doc --output out --recipe my.toml
-  quitmt batch 'corpus/*.txt' --output out --distinct --text corpus.pt     # equal lines once; plain lines too
+  quitmt batch 'corpus/*.txt' --output out --distinct --text corpus.pt     # each distinct line once; also plain text
   quitmt batch 's3://bucket/en/*.parquet' --output s3://bucket/pt --address auto --workers 2-8 --gpus-per-worker 1
-  quitmt batch 'corpus/*.txt' --output out --retry-failed                  # take up what failed"""
+  quitmt batch 'corpus/*.txt' --output out --retry-failed                  # translate failed rows again"""
 
-TELL_SECONDS = 30.0
-"""Between lines of progress where there is no terminal."""
+LINE_SECONDS = 30.0
+"""Seconds between progress lines if standard error isn't a terminal."""
 LEAST_HOURS = 0.01
-"""That are told."""
+"""Smaller costs aren't shown."""
 
 
 def add_parser(commands: Any) -> None:
@@ -49,74 +49,67 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT", help="files, folders, addresses such as s3://…, or patterns of them"
     )
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder for the results")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for the results")
     _add_columns(parser)
     _add_results(parser)
     _add_workers(parser)
     options.add_recipe(parser, "model", "rerank", "stop", "run")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress and no summary")
     parser.set_defaults(act=act)
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("input")
     group.add_argument(
-        "--input-format", metavar="FORMAT", help="parquet, jsonl, csv, tsv or text (by the ends of the files' names)"
-    )
-    group.add_argument("--source-column", default="source", metavar="NAME", help="of the texts (source)")
-    group.add_argument("--id-column", metavar="NAME", help="of ids that are unique in all files (FILE:LINE)")
-    group.add_argument("--src-column", metavar="NAME", help="of each row's source language (the recipe's)")
-    group.add_argument("--tgt-column", metavar="NAME", help="of each row's target language (the recipe's)")
-    group.add_argument("--context-column", metavar="NAME", help="chat models: of what stands before the text")
-    group.add_argument("--no-header", action="store_true", help="csv and tsv: columns are called 1, 2, 3, …")
+        "--input-format", metavar="FORMAT",
+        help="parquet, jsonl, csv, tsv or text [default: by the file name extensions]",
+    )  # fmt: skip
     group.add_argument(
-        "--distinct", action="store_true", help="translate each distinct text once, and give it to all its rows"
+        "--source-column", default="source", metavar="NAME", help="column of the texts [default: source]"
     )
+    group.add_argument(
+        "--id-column", metavar="NAME", help="column of ids, unique in all files [default: FILE:LINE as the id]"
+    )
+    group.add_argument("--context-column", metavar="NAME", help="column of the preceding text, for chat models")
+    group.add_argument("--no-header", action="store_true", help="csv and tsv without a header; columns are 1, 2, 3, …")
+    group.add_argument("--distinct", action="store_true", help="translate each distinct text only once")
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("results")
-    group.add_argument("--output-format", default="parquet", metavar="FORMAT", help="parquet or jsonl (parquet)")
     group.add_argument(
-        "--rows-per-file",
-        type=int,
-        default=ROWS_PER_FILE,
-        metavar="N",
-        help=f"rows of a file, and of what a kill may cost ({ROWS_PER_FILE})",
+        "--output-format", default="parquet", metavar="FORMAT", help="parquet or jsonl [default: parquet]"
     )
-    group.add_argument("--text", metavar="FILE", help="the translations as plain lines too, in the order of the input")
-    group.add_argument("--retry-failed", action="store_true", help="take up the segments again that failed")
+    group.add_argument(
+        "--rows-per-file", type=int, default=ROWS_PER_FILE, metavar="N",
+        help=f"rows per output file; fewer rows mean less rework after a crash [default: {ROWS_PER_FILE}]",
+    )  # fmt: skip
+    group.add_argument("--text", metavar="FILE", help="also write plain translations to FILE, in the input's order")
+    group.add_argument("--retry-failed", action="store_true", help="translate failed rows again")
 
 
 def _add_workers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("workers")
     group.add_argument(
-        "--workers", default="1", metavar="N", help="how many, or a range such as 2-8 within which Ray chooses (1)"
+        "--workers", default="1", metavar="N", help="number of workers, or a range for Ray such as 2-8 [default: 1]"
     )
     group.add_argument(
-        "--gpus-per-worker",
-        type=float,
-        default=0.0,
-        metavar="G",
-        help="GPUs of each worker; with 0.5, two share one (0)",
-    )
+        "--gpus-per-worker", type=float, default=0.0, metavar="G",
+        help="GPUs per worker; 0.5 lets two workers share a GPU [default: 0]",
+    )  # fmt: skip
     group.add_argument(
-        "--cpus-per-worker",
-        type=float,
-        default=1.0,
-        metavar="C",
-        help="cores of each worker; 0.25 if it mostly waits for servers (1)",
-    )
-    group.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; auto is that of this machine (none)")
+        "--cpus-per-worker", type=float, default=1.0, metavar="C",
+        help="cores per worker; use 0.25 for workers that mostly wait for servers [default: 1]",
+    )  # fmt: skip
     group.add_argument(
-        "--working-dir", metavar="DIR", help="a folder with functions of yours, which Ray copies to every worker"
+        "--address", metavar="HOST:PORT", help="Ray cluster; auto means this machine's cluster [default: a new Ray]"
     )
-    group.add_argument("--dashboard", action="store_true", help="Ray's dashboard on this machine; needs ray[default]")
+    group.add_argument("--working-dir", metavar="DIR", help="folder with your own code, copied to every worker")
 
 
 def act(args: argparse.Namespace) -> int:
     try:
-        import fsspec  # noqa: F401  # a plain install lacks them
+        import fsspec  # noqa: F401  # not part of a plain install
         import pyarrow  # noqa: F401
 
         from quitmt.batch.cluster import WorkerPool
@@ -126,9 +119,7 @@ def act(args: argparse.Namespace) -> int:
         from quitmt.batch.run import run
     except ImportError as error:
         raise MissingExtra(f"quitmt batch needs {error.name}", hint="pip install 'quitmt[batch]'") from None
-    columns = InputColumns(
-        args.source_column, args.id_column, args.src_column, args.tgt_column, args.context_column, not args.no_header
-    )
+    columns = InputColumns(args.source_column, args.id_column, args.context_column, not args.no_header)
     job = BatchJob(
         tuple(args.inputs),
         args.output,
@@ -146,64 +137,63 @@ def act(args: argparse.Namespace) -> int:
         cpus=args.cpus_per_worker,
         address=args.address,
         working_dir=args.working_dir,
-        dashboard=args.dashboard,
         debug=args.debug,
     )
-    shown = BatchProgress(quiet=args.quiet)
+    progress = BatchProgress(quiet=args.quiet)
     try:
-        summary = run(job, pool, shown, retry_failed=args.retry_failed, text=args.text)
+        summary = run(job, pool, progress, retry_failed=args.retry_failed, text=args.text)
     except KeyboardInterrupt:
-        shown.close()
-        print("quitmt: interrupted; the same command goes on", file=sys.stderr)
+        progress.close()
+        print("quitmt: interrupted; rerun the same command to continue", file=sys.stderr)
         return 130
     finally:
-        shown.close()
-    return _tell(summary, args)
+        progress.close()
+    return _report(summary, args)
 
 
-def _tell(summary: BatchSummary, args: argparse.Namespace) -> int:
+def _report(summary: BatchSummary, args: argparse.Namespace) -> int:
     total, plan = summary.total, summary.plan
     if not args.quiet:
         for line in summary_lines(plan, total, summary.seconds, summary.workers, args.gpus_per_worker):
             print(f"quitmt: {line}", file=sys.stderr)
     if not total.failed:
         return 0
-    first = ", the first" if total.failed > 1 else ""
-    print(f"quitmt: {counted(total.failed, 'segment')} failed{first} with: {total.error}", file=sys.stderr)
+    first = "; the first error" if total.failed > 1 else ""
+    print(f"quitmt: {counted(total.failed, 'segment')} failed{first}: {total.error}", file=sys.stderr)
     again = args.words if args.retry_failed else [*args.words, "--retry-failed"]
-    print(f"quitmt: to take them up again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
+    print(f"quitmt: to translate them again: {shlex.join(['quitmt', *again])}", file=sys.stderr)
     return 1
 
 
 def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
-    """What a job came to, what it cost, and what full budgets would have."""
+    """The results of a job, its cost, and the cost of full budgets."""
     from quitmt.cli.progress import told
 
-    found = []
+    lines = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
     rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
     stops = ", ".join(f"{count:,} {told(StopReason(stop))}" for stop, count in total.stops.most_common())
-    found.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
+    lines.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"
-        found.append(f"{total.candidates:,} candidates; {full} ({total.saved:.1%} saved)")
+        lines.append(f"{total.candidates:,} candidates; {full} ({total.saved:.1%} saved)")
     if seconds:
         hours = seconds * workers / 3600
         of_gpus = f", {hours * gpus:.2f} GPU hours" if gpus else ""
         spent = f", at most {hours:.2f} worker hours{of_gpus}" if hours >= LEAST_HOURS else ""
-        found.append(f"{counted(round(seconds), 'second')} in this run{spent}")
-    found += [f"{warning} in {counted(total.warnings[warning], 'row')}: {advice}"
+        lines.append(f"{counted(round(seconds), 'second')} in this run{spent}")
+    lines += [f"{warning} in {counted(total.warnings[warning], 'row')}: {advice}"
               for warning, advice in ADVICE.items() if total.warnings[warning]]  # fmt: skip
     if len(total.signatures) > 1:
-        found.append("the results were made by several versions of models: look at their signatures")
-    return found
+        lines.append("several model versions made the results; compare their signatures")
+    return lines
 
 
 class BatchProgress:
-    """A bar on a terminal; elsewhere a line now and then."""
+    """A progress bar on a terminal; otherwise a line every half minute."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._told = quiet, time.monotonic()
+        self._quiet, self._printed = quiet, time.monotonic()
         self._bar: Any = None
         self._total = self._before = 0
         self._begun = 0.0
@@ -217,8 +207,8 @@ class BatchProgress:
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
         if done.rows:
-            begun = f"going on after {done.rows:,} of {plan.distinct:,} segments"
-            self.say(begun if done.rows < plan.distinct else "all of this job is done already")
+            message = f"continuing after {done.rows:,} of {plan.distinct:,} segments"
+            self.say(message if done.rows < plan.distinct else "this job is already complete")
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._bar = Bar(
             total=plan.distinct, initial=done.rows, unit=UNIT, disable=self._quiet or not terminal,
@@ -232,8 +222,8 @@ class BatchProgress:
             failed = f", {total.failed} failed" if total.failed else ""
             self._bar.set_postfix_str(f"{total.candidates:,} candidates, {total.saved:.0%} saved{failed}")
             self._bar.update(total.rows - self._bar.n)
-        elif time.monotonic() - self._told > TELL_SECONDS:
-            self._told = time.monotonic()
+        elif time.monotonic() - self._printed > LINE_SECONDS:
+            self._printed = time.monotonic()
             self.say(self.line(total, time.monotonic() - self._begun))
 
     def line(self, total: PartTally, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""``quitmt calibrate``: which rule keeps a guarantee, from recorded pools."""
+"""``quitmt calibrate``: find the rule that keeps a guarantee, from recorded pools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from quitmt import generate, stop
 from quitmt.calibrate import choose, observe, profile, quality
-from quitmt.calibrate import figure as profile_figure
 from quitmt.calibrate.choose import LossRequest, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
@@ -27,6 +26,7 @@ from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator
+from quitmt.lab import profile_figure
 from quitmt.names import without_options
 from quitmt.plan import Recipe, StopRecipe
 from quitmt.plan.choose import loss_in
@@ -37,27 +37,27 @@ from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
 DESCRIPTION = """\
-Find the cheapest stopping rule that keeps a guarantee. You need 100 full pools or so, of segments like those to come.
-A guarantee is about quality, with references, as --equivalent 0.02sd -m chrf++ --references FILE:
+Find the cheapest stopping rule that keeps a guarantee. You need about 100 full pools, of segments like those that you
+will translate. A guarantee can be about quality, with references, as --equivalent 0.02sd -m chrf++ --references FILE:
 
   with 95% confidence, the mean quality is equivalent to the whole pool's within 0.02 sd by chrF++
 
---not-worse says only that it is not worse: better is no failure. The sd is that of the whole pool's quality over
+With --not-worse the quality may also be better. The sd is the standard deviation of the whole pool's quality over
 segments. Rules are tested one after the other, from the most careful on, by two one-sided tests (TOST), until one
-fails. By several metrics, the guarantee holds for every one.
+fails. With several metrics, the guarantee holds for each of them.
 
 Or a guarantee is about the reranker's score, without references, as --max-loss 0.01 --risk 0.1 --confidence 0.9:
 
   with 90% confidence, no more than 10% of segments lose more than 0.01 of score
 
 A segment loses the difference between the winner of its full pool and the winner where the rule stops, both scored on
-the full pool. The guarantee holds for finite samples, for any scores. The pools must be a random sample of
-what comes. Rules are tested one after the other, from the most careful on, by exact binomial tests.
+the full pool. The guarantee holds for finite samples and any scores. The pools must be a random sample of the text
+that you will translate. Rules are tested one after the other, from the most careful on, by exact binomial tests.
 
 With --confidence none, the guarantee holds on average over samples (conformal risk control). It costs less, and
 only the first rule is tested. With --max-loss in sd, the sd is that of the same pools.
 
-The profile says what it is for, and translate --profile warns if that differs."""
+The profile records its model and settings, and translate --profile warns if yours differ."""
 
 EXAMPLES = """\
 examples:
@@ -70,7 +70,7 @@ examples:
 
 POOLS_AT_ONCE = 8
 ROWS = 9
-"""Of each rule's curve that are printed."""
+"""Printed rows per rule."""
 
 
 def add_parser(commands: Any) -> None:
@@ -83,25 +83,29 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "pools", metavar="POOLS", help="full pools as JSON lines, as translate --keep-pools writes them"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the profile goes (it is only shown)")
-    parser.add_argument("--plot", metavar="FILE", help="the curve as a picture: .svg, .pdf or .png (needs quitmt[lab])")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file for the profile [default: only print it]")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="file for a picture of the curve: .svg, .pdf or .png (needs quitmt[lab])"
+    )
     parser.add_argument(
         "--max-loss",
         metavar="L",
-        help="a guarantee about the score: what a segment may lose, in units of the score, or, as 0.1sd, in standard "
+        help="guarantee about the score: largest loss of a segment, in units of the score or, as 0.1sd, in standard "
         "deviations over segments",
     )
     parser.add_argument(
-        "--risk", type=float, metavar="A", help="with --max-loss: share of segments that may lose more (0.1)"
+        "--risk", type=float, metavar="A", help="with --max-loss: share of segments that may lose more [default: 0.1]"
     )
-    told = "of the guarantee (0.95 for quality, else 0.9); with --max-loss also none: on average"
-    parser.add_argument("--confidence", metavar="C", help=told)
+    about = (
+        "confidence of the guarantee; with --max-loss also none, for on average [default: 0.95 for quality, else 0.9]"
+    )
+    parser.add_argument("--confidence", metavar="C", help=about)
     parser.add_argument(
         "--rule",
         action="append",
         metavar="NAME",
-        help="loss, headroom or fixed, with settings or without; may be repeated "
-        "(loss and fixed with mbr, headroom and fixed with qe)",
+        help="loss, headroom, fixed or MODULE:NAME, with or without settings; may be repeated "
+        "[default: loss and fixed for mbr, headroom and fixed for qe]",
     )
     guarantees.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
@@ -115,11 +119,11 @@ def add_parser(commands: Any) -> None:
 
 def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
-    # Of the recipe's rule only k and n count: which rule keeps the guarantee is what is asked.
+    # Only k and n of the recipe's rule count, because calibration chooses the rule.
     recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
     for name, usual in (("variant", "exact"), ("filter", None)):
         if getattr(recipe.rerank, name) != usual:
-            raise UsageError(f"rules are replayed on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
+            raise UsageError(f"rules are replayed only on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
     refuse_texts(recipe, "a replay")
     plan = resolve(recipe, Parts(RecordedGenerator()))
     assert plan.reranking is not None
@@ -167,7 +171,7 @@ def _requested(
 ) -> LossRequest | quality.QualityRequest:
     if guarantees.is_requested(args):
         return guarantees.request_of(args, _confidence(args.confidence, guarantees.CONFIDENCE), (step, budget), rules)
-    loss_in(args.max_loss, 1.0)  # before any work
+    loss_in(args.max_loss, 1.0)  # raises errors before any work
     risk = 0.1 if args.risk is None else args.risk
     return LossRequest(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
 
@@ -184,7 +188,7 @@ def _generator(pools: Sequence[RecordedPool]) -> str:
 
 
 def _same(recipe: Recipe, generator: str) -> list[str]:
-    """The flags of a run that is like what was calibrated."""
+    """The flags of a run with the calibrated settings."""
     model = generator.partition("|")[0]
     usual = Recipe()
     settings = {
@@ -202,10 +206,10 @@ def _check_outputs(args: argparse.Namespace) -> None:
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise UsageError("two outputs would go to the same file")
     if "-" in paths:
-        raise UsageError("a profile and its picture go to files, not to standard output")
-    for given in (args.pools, *(args.references or ())):
-        if os.path.realpath(given) in map(os.path.realpath, paths):
-            raise UsageError(f"{given} is an input of this run and would be overwritten", hint="write to another file")
+        raise UsageError("write the profile and its picture to files, not to standard output")
+    for path in (args.pools, *(args.references or ())):
+        if os.path.realpath(path) in map(os.path.realpath, paths):
+            raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
     for path in map(Path, paths):
         if path.is_file() or not path.exists():
             Output(str(path)).close()
@@ -228,21 +232,21 @@ async def _read(path: str) -> list[RecordedPool]:
 
 
 def _common(pools: Sequence[RecordedPool], most: int, *, quiet: bool) -> int:
-    """How many candidates all pools have, up to ``most``. One that stopped early does not count: it says nothing of
-    what was wanted, and is refused if it is too small."""
+    """The number of candidates that all pools have, up to ``most``. Pools that stopped early do not count here; they
+    are refused later if they are too small."""
     least = min((len(pool.candidates) for pool in pools if not pool.stopped_early), default=most)
     if least >= most:
         return most
     if not quiet:
-        print(f"quitmt: the smallest pool has {least} candidates: as with -n {least}", file=sys.stderr)
+        print(f"quitmt: the smallest pool has {least} candidates: calibrating with -n {least}", file=sys.stderr)
     return least
 
 
 def _of_budget(pools: Sequence[RecordedPool], budget: int, *, quiet: bool) -> list[RecordedPool]:
-    """What comes after the budget no run would see: a loss is one of the first ``budget`` candidates."""
+    """The first ``budget`` candidates of each pool, because a run would not see the others."""
     for pool in pools:
         if len(pool.candidates) < budget:
-            early = ": its run stopped early, and such pools cannot show what later candidates would have brought"
+            early = ": its run stopped early, so later candidates are unknown"
             least = min(len(one.candidates) for one in pools)
             raise InputError(
                 f"the pool of segment {pool.segment.id} has {len(pool.candidates)} candidates, fewer than {budget}"
@@ -268,7 +272,7 @@ def _observed(
 
 
 def described(found: Profile) -> str:
-    """The curve, the choice, and what the guarantee costs."""
+    """The curve, the choice, and the cost of the guarantee."""
     chosen = next(point for point in found.curve if point.rule == found.rule)
     if isinstance(found.guarantee, QualityGuarantee):
         shown = _shown(found.curve, [chosen, *guarantees.first_failures(found.curve)])
@@ -285,12 +289,12 @@ def described(found: Profile) -> str:
     least = min(cheaper, key=lambda point: point.mean_size)
     if least.mean_size < chosen.mean_size:
         kept = f"{least.rule} keeps to it on these segments with {least.mean_size:.0f}"
-        lines.append(f"What the proof costs: {kept}, which may be luck.")
+        lines.append(f"Cost of the proof: {kept}, which may be luck.")
     return "\n".join(lines)
 
 
 def kind_of(rule: str) -> str:
-    """A rule whatever its settings."""
+    """A rule without its settings."""
     return "fixed" if rule.startswith("fixed:") else without_options(rule)
 
 
@@ -303,7 +307,7 @@ def _row(point: Point, chosen: Point, guarantee: Guarantee) -> str:
 
 
 def _shown(curve: Sequence[Point], always: Sequence[Point]) -> list[Point]:
-    """A few rules of each kind, evenly over what they cost, and those that must be seen, as the chosen one."""
+    """A few rules of each kind, evenly spaced by cost, and those that must be shown, such as the chosen one."""
     shown = list[Point]()
     for name in dict.fromkeys(kind_of(point.rule) for point in curve):
         own = [point for point in curve if kind_of(point.rule) == name]

@@ -20,10 +20,10 @@ from quitmt.evaluate.report import MetricScores, Report, parse
 from quitmt.files.outputs import Output
 
 DESCRIPTION = """\
-Compare systems with a base: is a cheaper one as good, is a dearer one better? A paired bootstrap over segments gives
-the difference of the mean segment scores with its 95% interval, and a mark for equivalence within a margin (TOST).
-Beside it stands how many segments are better, equal and worse. BASE and OTHER are translations, as in quitmt score. Or
-BASE alone is a file that quitmt score --format json --segments wrote. Then nothing is scored again."""
+Compare systems with a base: is a cheaper one as good, is an expensive one better? A paired bootstrap over segments
+gives the difference of the mean segment scores with its 95% interval, and a mark for equivalence within a margin
+(TOST). Beside it stands how many segments are better, equal and worse. BASE and OTHER are translations, as in quitmt
+score. Or BASE alone is a file that quitmt score --format json --segments wrote. Then nothing is scored again."""
 
 EXAMPLES = """\
 examples:
@@ -51,16 +51,18 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("others", nargs="*", metavar="OTHER", help="translations of other systems")
     scoring.add_judging(parser)
     group = parser.add_argument_group("comparison")
-    group.add_argument("--base", metavar="NAME", help="the system to compare the others with (the first)")
-    group.add_argument("--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap (10000)")
-    group.add_argument("--seed", type=int, default=0, help="of the resamples (0)")
+    group.add_argument("--base", metavar="NAME", help="system to compare the others with [default: the first]")
+    group.add_argument(
+        "--resamples", type=int, default=RESAMPLES, metavar="N", help="bootstrap resamples [default: 10000]"
+    )
+    group.add_argument("--seed", type=int, default=0, help="random seed of the resamples [default: 0]")
     group.add_argument(
         "--margins",
         type=float,
         nargs="+",
         default=list(MARGINS),
         metavar="M",
-        help="of equivalence, in standard deviations of the base's segment scores (0.05 0.02)",
+        help="equivalence margins, in standard deviations of the base's segment scores [default: 0.05 0.02]",
     )
     score.add_result(parser)
     parser.set_defaults(act=act)
@@ -68,7 +70,7 @@ def add_parser(commands: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A comparison, with what it is of."""
+    """The comparison of one system with the base by one metric."""
 
     metric: str
     system: str
@@ -80,7 +82,7 @@ class Row:
 
     @property
     def within(self) -> tuple[float, ...]:
-        """The margins of equivalence that are shown: so few segments show none."""
+        """The equivalence margins to show; none if there are too few segments."""
         return self.comparison.within if self.segments >= LEAST else ()
 
 
@@ -206,7 +208,7 @@ def _legend(result: Compared) -> Iterator[str]:
     yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies inside ±that"
     fewest = min((row.segments for row in result.rows), default=LEAST)
     if fewest < LEAST:
-        yield f"{fewest} segments decide nothing about equivalence: a mark needs {LEAST} or more"
+        yield f"{fewest} segments are too few to decide about equivalence: a mark needs {LEAST} or more"
     yield "σ is the standard deviation of the base's segment scores; difference is other − base, of mean segment scores"
     whole = [name for name, column in result.report.columns.items() if _of_whole_corpora(column)]
     if whole:
@@ -263,7 +265,7 @@ def _fields(result: Compared, row: Row) -> dict[str, Any]:
 
 
 def as_csv(result: Compared) -> Iterator[str]:
-    """A row a comparison; what is a list in JSON has a column for each of its items."""
+    """One row per comparison; lists in JSON become one column per item."""
     names: list[str] = []
     for row in result.rows:
         cells = _flat(_fields(result, row), result)

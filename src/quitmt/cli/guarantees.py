@@ -1,4 +1,4 @@
-"""``quitmt calibrate --equivalent``: references and metrics of a guarantee about quality, and what is printed of it."""
+"""``quitmt calibrate --equivalent``: references and metrics of a guarantee about quality, and its printed result."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from quitmt.types import RecordedPool
 ONLY_QUALITY = ("references", "metrics", "test")
 CONFIDENCE = 0.95
 FURTHER = 10
-"""How many times as many segments as there are a reader is told of."""
+"""Cheaper rules are mentioned if this many times the segments could prove them."""
 IN_ORDER = "Rules are tested from careful to cheap; after the first that fails, the rest of its kind are not tested."
 ABOUT = 1.1
-"""Costs of rules that differ by no more than this factor are about the same."""
+"""Costs that differ by no more than this factor count as about the same."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a guarantee about quality")
     group.add_argument(
-        "--equivalent", metavar="M", help="of the whole pool's quality, within M standard deviations of it: 0.02sd"
+        "--equivalent", metavar="M", help="mean quality within M standard deviations of the whole pool's, as 0.02sd"
     )
-    group.add_argument("--not-worse", metavar="M", help="the same, and better is no failure")
-    group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="one or more, one line for each pool")
+    group.add_argument("--not-worse", metavar="M", help="the same, but the quality may be better")
+    group.add_argument("-r", "--references", nargs="+", metavar="FILE", help="reference files, with one line per pool")
     group.add_argument(
         "-m", "--metric", dest="metrics", action="append", metavar="NAME",
-        help="chrf++, or another of quitmt score; may be repeated, and the guarantee is by every one",
+        help="metric of quitmt score; may be repeated, and the guarantee holds for each [default: chrf++]",
     )  # fmt: skip
-    told = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
-    group.add_argument("--test", choices=list(tost.TESTS), help=f"what is taken for granted (t). {told}")
+    tests = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
+    group.add_argument("--test", choices=list(tost.TESTS), help=f"assumption of the test [default: t]. {tests}")
 
 
 def is_requested(args: argparse.Namespace) -> bool:
-    """Whether the guarantee is one about quality; refuses what goes with the other kind."""
-    wishes = {"--max-loss": args.max_loss, "--equivalent": args.equivalent, "--not-worse": args.not_worse}
-    given = [name for name, value in wishes.items() if value is not None]
-    if len(given) != 1:
-        told = "say what is guaranteed" if not given else f"{' and '.join(given)} are different guarantees"
-        raise UsageError(told, hint=f"give one of {', '.join(wishes)}")
+    """Whether the guarantee is about quality; refuses options of the other kind."""
+    targets = {"--max-loss": args.max_loss, "--equivalent": args.equivalent, "--not-worse": args.not_worse}
+    named = [name for name, value in targets.items() if value is not None]
+    if len(named) != 1:
+        problem = f"{' and '.join(named)} are different guarantees" if named else "name a guarantee"
+        raise UsageError(problem, hint=f"give one of {', '.join(targets)}")
     if args.max_loss is None:
         if args.risk is not None:
-            raise UsageError(f"--risk goes with --max-loss, not with {given[0]}")
+            raise UsageError(f"--risk goes with --max-loss, not with {named[0]}")
         return True
     other = next((name for name in ONLY_QUALITY if getattr(args, name) is not None), None)
     if other is not None:
@@ -75,19 +75,19 @@ def request_of(
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What translations will be judged by."""
+    """The metrics and references that judge translations."""
 
     specs: tuple[str, ...]
     setup: Setup
     files: dict[str, list[str]]
-    """References, by their paths."""
+    """References, by path."""
     spans: tuple[float | None, ...]
 
     def check(self, pools: Sequence[RecordedPool]) -> None:
-        """Whatever does not fit these pools, before they are scored."""
+        """Refuse metrics and references that do not fit these pools, before they are scored."""
         for spec in self.specs:
             if find(spec)[0].needs_source and not all(pool.segment.source for pool in pools):
-                raise UsageError(f"the metric {spec} needs the sources, which these pools have not")
+                raise UsageError(f"the metric {spec} needs the sources, but these pools have none")
         for path, texts in self.files.items():
             winners.in_order_of(pools, texts, path)
 
@@ -96,7 +96,7 @@ class Judging:
 
 
 def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -> Judging:
-    """Whatever is wrong with metrics and references, before any work."""
+    """Check metrics and references before any work."""
     specs, files = tuple(args.metrics or ["chrf++"]), args.references or []
     spans = []
     for spec in specs:
@@ -106,9 +106,9 @@ def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -
         if entry.needs_reference and not files:
             raise UsageError(f"the metric {spec} needs references", hint="--references FILE")
         if entry.is_judge and None in recipe.model.languages:
-            raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
+            raise UsageError(f"the metric {spec} needs both languages", hint="--src LANG --tgt LANG")
         if request.test == tost.BOUNDED and entry.evaluation_range is None:
-            raise UsageError(f"--test bounded needs to know the ends of a metric's scale, and {spec} has none")
+            raise UsageError(f"--test bounded needs a metric whose scale has two ends, and {spec} has none")
         entry.require(f"the metric {spec}")
         spans.append(entry.evaluation_range)
     hardware = Hardware(recipe.rerank.device, recipe.rerank.dtype, recipe.rerank.batch_tokens)
@@ -136,39 +136,39 @@ def calibrated(
 
 
 def lines(found: Profile, guarantee: QualityGuarantee, shown: Sequence[Point], chosen: Point) -> list[str]:
-    """The curve, the choice, and what the guarantee costs."""
+    """The curve, the choice, and the cost of the guarantee."""
     margin = guarantee.margin
     heads = "".join(f"{f'{name}, sd':>14}" for name in guarantee.metrics)
-    told = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  guarantee"]
+    said = [f"{'rule':<28}{'candidates':>11}{heads}{'segments':>10}  guarantee"]
     failed = first_failures(found.curve)
     for point in shown:
         differences = "".join(f"{(point.quality or {})[name]:>+14.4f}" for name in guarantee.metrics)
         needed = f"{point.segments:,}" if point.segments is not None else "–"
         unproven = "not proven" if point in failed else "not tested"
         mark = "kept <- chosen" if point == chosen else "kept" if point.proven else unproven
-        told.append(f"{point.rule:<28}{point.mean_size:>11.1f}{differences}{needed:>10}  {mark}")
-    told += [
+        said.append(f"{point.rule:<28}{point.mean_size:>11.1f}{differences}{needed:>10}  {mark}")
+    said += [
         *([IN_ORDER] if failed else []),
         "",
         f"{found.rule}: {guarantee}.",
         f"It takes {chosen.mean_size:.0f} of {found.budget} candidates, the mean of {guarantee.segments} segments.",
-        "sd: the difference to the whole pool, in standard deviations of its quality over segments, positive where the "
+        "sd: the difference to the whole pool in standard deviations of its quality over segments; positive where the "
         "rule is better.",
-        f"segments: about how many the proof takes, if all are as these are; – where the rule is outside {margin:g} sd "
-        "here.",
-        f"Taken for granted: the segments are a random sample of what comes; {tost.TESTS[guarantee.test]}.",
+        "segments: about how many segments like these the proof needs; – where the rule is outside "
+        f"{margin:g} sd here.",
+        f"Assumptions: the segments are a random sample of what you translate; {tost.TESTS[guarantee.test]}.",
     ]
     most = FURTHER * guarantee.segments
     cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]
     if cheaper:
         least = _easiest(cheaper)
         could = f"{least.rule} could be proven with about {least.segments:,}"
-        told.append(f"With more segments: {could}, and would take {least.mean_size:.0f} candidates.")
-    return told
+        said.append(f"With more segments: {could}, and takes {least.mean_size:.0f} candidates.")
+    return said
 
 
 def first_failures(curve: Sequence[Point]) -> list[Point]:
-    """The first rule of each chain that did not pass its test, where the chain ended."""
+    """The first rule of each chain that did not pass its test, which ends the chain."""
     found: dict[str, Point] = {}
     for point in curve:
         if not point.proven:
@@ -177,12 +177,12 @@ def first_failures(curve: Sequence[Point]) -> list[Point]:
 
 
 def _chain(rule: str) -> str:
-    """A rule without its threshold, which comes last; two chains of one kind may have other settings."""
+    """A rule without its threshold, which comes last; two chains of one kind may differ in other settings."""
     return re.sub("[:,][^:,]*$", "", rule)
 
 
 def _easiest(points: Sequence[Point]) -> Point:
-    """Of the rules that take about as few candidates as the cheapest, the one whose proof takes the fewest segments."""
+    """The rule whose proof needs the fewest segments, among those that cost about as little as the cheapest."""
     most = ABOUT * min(one.mean_size for one in points)
     near = [one for one in points if one.mean_size <= most]
     return min(near, key=lambda one: (one.segments or 0, one.mean_size))

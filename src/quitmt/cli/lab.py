@@ -1,4 +1,4 @@
-"""``quitmt lab``: studies of stopping rules on recorded pools, and their reports."""
+"""``quitmt lab``: studies of stopping rules on full pools, and their reports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from quitmt.errors import UsageError
 from quitmt.lab import study
 
 DESCRIPTION = """\
-Redo the study on your own model and test set: sample full pools once, replay every rule on them, evaluate, and report.
-Everything that is done is kept. An interrupted run goes on where it was. A changed setting redoes only what depends on
-it."""
+Study stopping rules on your own model and test set: sample full pools once, replay every rule on them, evaluate, and
+report. Finished work is kept: an interrupted run continues where it was, and a changed setting redoes only what depends
+on it."""
 
 EXAMPLES = """\
 examples:
   quitmt lab init study.toml --tsv news.tsv    # a study file with every setting explained
   quitmt lab run study.toml                    # study/report.html, tables and figures
-  quitmt lab live study.toml                   # the rules run live as well: measured beside estimated seconds"""
+  quitmt lab live study.toml                   # also run rules live: measured seconds beside estimated ones"""
 
 
 def add_parser(commands: Any) -> None:
@@ -33,12 +33,16 @@ def add_parser(commands: Any) -> None:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     init = actions.add_parser("init", help="write a study file with every setting explained")
-    init.add_argument("study", nargs="?", default="study.toml", metavar="FILE", help="what to write (study.toml)")
-    init.add_argument("--tsv", default="NEWS.tsv", metavar="FILE", help="the test set: source <tab> reference a line")
-    init.add_argument("--limit", type=int, default=200, metavar="N", help="the first segments only (200)")
-    init.add_argument("--output", default="study", metavar="FOLDER", help="where results will go (study)")
+    init.add_argument(
+        "study", nargs="?", default="study.toml", metavar="FILE", help="file to write [default: study.toml]"
+    )
+    init.add_argument("--tsv", default="NEWS.tsv", metavar="FILE", help="test set with source <tab> reference per line")
+    init.add_argument(
+        "--limit", type=int, default=200, metavar="N", help="number of segments, from the first [default: 200]"
+    )
+    init.add_argument("--output", default="study", metavar="FOLDER", help="folder for the results [default: study]")
     init.set_defaults(act=write_template)
-    for name, what in (("run", "sample, replay, evaluate, report"), ("live", "the same, and run rules live")):
+    for name, what in (("run", "sample, replay, evaluate, report"), ("live", "do the same, and run rules live")):
         action = actions.add_parser(name, help=what)
         action.add_argument("study", metavar="STUDY.toml")
         action.add_argument(
@@ -53,7 +57,7 @@ def add_parser(commands: Any) -> None:
 def write_template(args: argparse.Namespace) -> int:
     path = Path(args.study)
     if path.exists():
-        raise UsageError(f"{path} is there already", hint="name another file")
+        raise UsageError(f"{path} already exists", hint="name another file")
     if args.limit < 1:
         raise UsageError(f"--limit must be 1 or more, not {args.limit}")
     try:

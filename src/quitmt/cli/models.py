@@ -18,9 +18,9 @@ from quitmt.metrics.registry import SCORING_MODELS, MetricEntry
 
 MARKS = {True: "ready  ", False: "missing"}
 CHECKPOINT = "checkpoints/model.ckpt"
-"""The weights of COMET and its kin; MetricX's are where transformers keeps them."""
+"""The weights of COMET, CometKiwi and xCOMET; MetricX's are where transformers keeps them."""
 TOKENIZERS = ("tokenizer.json", "sentencepiece.bpe.model", "spiece.model")
-"""One of them will do."""
+"""A model needs one of them."""
 METRICX_TOKENIZER = "google/mt5-xl"
 """As in ``quitmt.metrics.metricx``, which imports torch: too slow for a list."""
 
@@ -57,7 +57,7 @@ def act(_: argparse.Namespace) -> int:
 
 
 def _state(kind: MetricEntry) -> str:
-    """Whether all that it loads is at hand, and the commands that add what is not there."""
+    """Whether all its files are on this machine, and the commands that add missing ones."""
     if not kind.installed:
         return f"pip install 'quitmt[{kind.extra}]'"
     commands = " && ".join(_commands(kind))
@@ -67,7 +67,7 @@ def _state(kind: MetricEntry) -> str:
 def _commands(kind: MetricEntry) -> Iterator[str]:
     from quitmt.metrics.neural import hub
 
-    if kind.scorer.startswith("quitmt.metrics.embedding:"):  # all in one place
+    if kind.scorer.startswith("quitmt.metrics.embedding:"):  # one repository has everything
         needed: tuple[str, ...] = ("modules.json", "config.json", TOKENIZERS[0])
         if not (all(hub.has_file(kind.model, name) for name in needed) and hub.has_weights(kind.model)):
             yield f"hf download {kind.model}"
@@ -81,14 +81,14 @@ def _commands(kind: MetricEntry) -> Iterator[str]:
         complete = part is not None and hub.has_file(kind.model, CHECKPOINT)
     if not complete:
         yield f"hf download {kind.model}"
-    if part is None:  # which encoder it is will be known when the model is there
+    if part is None:  # only the downloaded model says which encoder it needs
         return
     if not (all(hub.has_file(part, name) for name in needed) and any(hub.has_file(part, name) for name in TOKENIZERS)):
         yield f"hf download {part} --include '*.json' --include '*.model'"  # its weights, many gigabytes, are not used
 
 
 def _encoder(model: str) -> str | None:
-    """The model whose configuration and tokenizer a checkpoint of COMET's kind takes, if that can be read."""
+    """The model whose configuration and tokenizer a COMET checkpoint uses, if its settings can be read."""
     from quitmt.metrics.neural import hub
 
     if not hub.has_file(model, "hparams.yaml"):

@@ -1,4 +1,4 @@
-"""``quitmt models get`` and ``quitmt models list``: translation models for other languages, fetched on request."""
+"""``quitmt models get`` and ``quitmt models list``: fetches and lists translation models for other languages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ INTERRUPTED = 130
 ARCHITECTURES = ("base", "base-memory", "tiny")
 EXAMPLES = """\
 examples:
-  quitmt models list de                        # what there is from and into German
-  quitmt models get en-de                      # the one that Firefox uses
+  quitmt models list de                        # models from and into German
+  quitmt models get en-de                      # the model that Firefox uses
   quitmt translate news.en -o news.de --model embedded:en-de"""
 HEAD = ("pair", "architecture", "MB", "COMET", "BLEU", "")
 
@@ -23,31 +23,35 @@ Row = tuple[str, str, str, str, str, str]
 
 
 def add_actions(parser: Any) -> None:
-    """Two actions of ``quitmt models``, which without any lists what it always did."""
+    """Adds two actions to ``quitmt models``, which lists engines without one."""
     parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    one = actions.add_parser(
+    fetching = actions.add_parser(
         "get",
         help="fetch translation models for other languages",
-        description="Fetch Firefox translation models, which Mozilla publishes, into your cache. A download that was "
-        "interrupted is continued, and every model is checked.",
+        description="Fetch Firefox translation models, published by Mozilla, into your cache. Interrupted downloads "
+        "are continued, and every model is verified.",
     )
-    one.add_argument("pairs", nargs="+", metavar="PAIR", help="source and target language, such as en-de")
-    one.add_argument(
-        "--architecture", choices=ARCHITECTURES, help="base is best, tiny is quickest (the one that Firefox uses)"
+    fetching.add_argument("pairs", nargs="+", metavar="PAIR", help="source and target language, such as en-de")
+    fetching.add_argument(
+        "--architecture",
+        choices=ARCHITECTURES,
+        help="base is the best, tiny the fastest [default: the one that Firefox uses]",
     )
-    one.add_argument("--replace", action="store_true", help="take the place of a model of this pair that is here")
-    one.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
-    one.set_defaults(act=get)
-    every = actions.add_parser(
+    fetching.add_argument("--replace", action="store_true", help="replace an installed model of this pair")
+    fetching.add_argument("-q", "--quiet", action="store_true", help="show no progress bar")
+    fetching.set_defaults(act=get)
+    listing = actions.add_parser(
         "list",
-        help="list translation models: those that are here, and those that can be fetched",
-        description="List the translation models that are here and those that Mozilla publishes, with the size of the "
-        "model and its quality on FLORES-200+ as published.",
+        help="list installed and available translation models",
+        description="List the installed translation models and those that Mozilla publishes, with their size and their "
+        "published quality on FLORES-200+.",
     )
-    every.add_argument("languages", nargs="*", metavar="LANGUAGE", help="only pairs with it, or one pair: de, en-de")
-    every.add_argument("--installed", action="store_true", help="only those that are here; needs no network")
-    every.set_defaults(act=show)
+    listing.add_argument(
+        "languages", nargs="*", metavar="LANGUAGE", help="show only pairs with this language (de) or one pair (en-de)"
+    )
+    listing.add_argument("--installed", action="store_true", help="show only installed models; works offline")
+    listing.set_defaults(act=show)
 
 
 def get(args: argparse.Namespace) -> int:
@@ -59,31 +63,25 @@ def get(args: argparse.Namespace) -> int:
 
     def bar(what: str, total: int | None, here: int) -> Any:
         return tqdm(
-            desc=what,
-            total=total,
-            initial=here,
-            unit="B",
-            unit_scale=True,
-            disable=quiet,
-            file=sys.stderr,
+            desc=what, total=total, initial=here, unit="B", unit_scale=True, disable=quiet, file=sys.stderr,
             dynamic_ncols=True,
-        )
+        )  # fmt: skip
 
     for pair in args.pairs:
         try:
             got = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
         except KeyboardInterrupt:
-            _say(f"interrupted; what has arrived is kept, and quitmt models get {pair} continues")
+            _say(f"interrupted; to continue: quitmt models get {pair}")
             return INTERRUPTED
-        done = "fetched" if got.fresh else "is here already:"
-        _say(f"{pair} {done} {got.folder}; use it with --model {got.name}")
+        state = "fetched to" if got.fresh else "already installed in"
+        _say(f"{pair} {state} {got.folder}; use it with --model {got.name}")
         if pair in store.EMBEDDED:
-            _say(f"embedded:{pair} stays the model that comes with quitmt")
+            _say(f"embedded:{pair} still means the model included in quitmt")
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
-    print("here, as --model embedded:PAIR")
+    print("installed, as --model embedded:PAIR")
     _print_table(_wanted(_here(), args.languages))
     if args.installed:
         return 0
@@ -93,11 +91,11 @@ def show(args: argparse.Namespace) -> int:
         index = fetch.read()
     except ModelError as error:
         known = fetch.last_known()
-        _say(f"{error}; {'the last known index is shown' if known else 'only what is here is shown'}")
+        _say(f"{error}; {'showing the last known index' if known else 'showing installed models only'}")
         if known is None:
             return 0
         index = known
-    print(f"\npublished by Mozilla ({index.generated[:10]}), fetched with: quitmt models get PAIR")
+    print(f"\npublished by Mozilla ({index.generated[:10]}), to fetch: quitmt models get PAIR")
     rows = [
         (model.pair, model.architecture, _size(model.model.size), *_quality(model.metrics), model.status)
         for models in index.models.values()
@@ -111,12 +109,12 @@ def _here() -> list[Row]:
     rows: list[Row] = []
     for pair in sorted({*store.EMBEDDED, *store.pairs()}):
         if pair in store.EMBEDDED:
-            rows.append((pair, "tiny", "17", "", "", "comes with quitmt"))
+            rows.append((pair, "tiny", "17", "", "", "included in quitmt"))
         if not store.has(pair):
             continue
         known = store.manifest(pair)
         size = sum(path.stat().st_size for path in store.folder(pair).glob("model*.bin"))
-        origin = f"fetched, {known.status}" if known and known.status else "fetched" if known else "put there by hand"
+        origin = f"fetched, {known.status}" if known and known.status else "fetched" if known else "added manually"
         if pair in store.EMBEDDED:
             origin += f", as --model bergamot:{store.folder(pair)}"
         architecture, metrics = (known.architecture, known.metrics) if known else ("", {})

@@ -1,31 +1,41 @@
-"""What a run tells on standard error: a progress bar on a terminal, and a closing line."""
+"""What people see of a run: a progress bar, warnings and a summary on standard error, and outcomes with ``--show``."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
-from quitmt.cli.show import MEANINGS
 from quitmt.engine.slots import Observer
 from quitmt.types import Finished, Outcome, Segment, Snapshot, StopReason
 from quitmt.warnings import ADVICE, LOST, SEVERAL, kind
 
 REDRAW_SECONDS = 0.2
 UNIT = " segments"
-SPLIT = "the model was trained on single sentences and may leave some out; --split translates them one by one"
+SPLIT = "the model may leave some out, because it was trained on single sentences; use --split"
 FIRST = 5
-"""Segments that are named of those with a warning."""
+"""How many segments with the same warning are named."""
 NAMED = 12
-"""Lost characters that are named, the most frequent first."""
+"""How many lost characters are named, most frequent first."""
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 64
+
+MEANINGS = {
+    StopReason.STABLE: "the best score stopped moving",
+    StopReason.DECIDED: "enough by the rule",
+    StopReason.BUDGET: "all candidates used",
+    StopReason.EXHAUSTED: "the recorded pool ended",
+    StopReason.DEADLINE: "time was up",
+}
+"""Stop reasons in a few words; failures have an error message."""
 
 
 class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Says 2.50 segments/s, and 1.64s/segment where tqdm would say 1.64s/ segments."""
+    """Shows 1.64s/segment instead of tqdm's 1.64s/ segments."""
 
     @staticmethod
     def format_meter(*values: Any, **named: Any) -> str:
@@ -33,20 +43,20 @@ class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
 
 
 class Warnings:
-    """Counts the warnings of a run, and keeps the first segments that have each."""
+    """Counts the warnings of a run, and keeps the first segments with each."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, list[tuple[int, str]]] = {}
         self._named: dict[str, Counter[str]] = {}
-        """The characters that were lost."""
+        """Warning → the characters it names, such as lost ones."""
 
     def add(self, outcome: Outcome, position: int) -> None:
-        for told in outcome.warnings:
-            warning = kind(told)
+        for text in outcome.warnings:
+            warning = kind(text)
             self._counts[warning] += 1
             self._named.setdefault(warning, Counter()).update(
-                told.partition(": ")[2].split() if warning == LOST else ()
+                text.partition(": ")[2].split() if warning == LOST else ()
             )
             first = self._first.setdefault(warning, [])
             first.append((position, outcome.id))
@@ -54,7 +64,7 @@ class Warnings:
             del first[FIRST:]
 
     def lines(self) -> Iterator[str]:
-        """One for each warning: how many, the first of them, and what to make of it."""
+        """One line per kind of warning: how many segments have it, the first of them, and advice."""
         for warning, advice in (ADVICE | {SEVERAL: SPLIT}).items():
             if count := self._counts[warning]:
                 first = [name for _, name in self._first[warning]]
@@ -66,18 +76,18 @@ class Warnings:
 
 
 class Bill:
-    """What a run cost in seconds and tokens, and what its full budgets would have cost by an estimate."""
+    """Adds up what a run cost in seconds and tokens, and estimates the cost of all candidates."""
 
     def __init__(self, *, shares_beginnings: bool = False) -> None:
         self._even = not shares_beginnings
-        """Whether further candidates would cost as much as these."""
+        """Whether each further candidate would cost as much as these."""
         self._generate = self._rerank = 0.0
         self._all_seconds = self._all_tokens = 0.0
         self._tokens: int | None = 0
-        """None as soon as one candidate's are not known."""
+        """None once the tokens of any candidate are unknown."""
 
     def add(self, finished: Finished, possible: int) -> None:
-        """``possible`` candidates might have been generated for it."""
+        """``possible`` is the number of candidates with the full budget."""
         outcome = finished.outcome
         self._generate += outcome.seconds.generate
         self._rerank += outcome.seconds.rerank
@@ -91,7 +101,7 @@ class Bill:
             self._all_tokens += tokens / outcome.cost * possible
 
     def line(self) -> str | None:
-        """None where nothing was generated: a recorded pool has been paid for."""
+        """None if nothing was generated, as with recorded pools."""
         if not self._generate:
             return None
         tokens = f", {self._tokens:,} tokens" if self._tokens else ""
@@ -99,12 +109,12 @@ class Bill:
         if self._all_seconds <= self._generate:
             return paid
         seconds = f"{self._all_seconds:.1f} s generating" if self._even else ""
-        rest = [told for told in (seconds, f"{self._all_tokens:,.0f} tokens" if self._tokens else "") if told]
+        rest = [part for part in (seconds, f"{self._all_tokens:,.0f} tokens" if self._tokens else "") if part]
         return f"{paid}; all candidates would take about {', '.join(rest)} (estimate)" if rest else paid
 
 
 class Progress:
-    """Counts outcomes; draws a bar only where somebody is looking."""
+    """Counts outcomes, and draws a bar if standard error is a terminal."""
 
     def __init__(
         self,
@@ -116,7 +126,8 @@ class Progress:
         of: tuple[str, str] = ("lines", "the input"),
         requested: float | str | None = None,
     ) -> None:
-        """``of`` is what the segments are, and the file that has them; ``asked`` what they should cost on average."""
+        """``of`` is the unit of the segments and their file; ``requested`` is the average cost that the user asked
+        for."""
         self._budget, self._of, self._items, self._requested = budget, of, 0, requested
         self._quiet = quiet
         self.stops: Counter[StopReason] = Counter()
@@ -149,12 +160,12 @@ class Progress:
 
     @property
     def first_error(self) -> str | None:
-        """Of the first failed one in the order of the input; segments finish in any order."""
+        """The error of the failed segment that comes first in the input; segments finish in any order."""
         return self._first[1] if self._first else None
 
     @property
     def observer(self) -> Observer | None:
-        """For the driver: keeps the bar alive while segments are under way."""
+        """For the driver: updates the bar while segments are in flight."""
         return None if self._bar.disable else self._observe
 
     def _observe(self, segment: Segment, snapshot: Snapshot, *_: object) -> None:
@@ -165,12 +176,12 @@ class Progress:
             self._bar.set_postfix_str(f"{candidates:,} candidates, {self._saved():.0%} saved")
 
     def say(self, message: str) -> None:
-        """Above the bar, if there is one."""
+        """Print a message above the bar, if there is one."""
         if not self._quiet and sys.stderr is not None:
             tqdm.write(f"quitmt: {message}", file=sys.stderr)
 
     def wait(self, reason: str | None) -> None:
-        """Say what the run waits for: in the bar, or where there is none, once."""
+        """Show what the run is waiting for: in the bar, or once if there is no bar."""
         if reason is None:
             self._waiting = False
         elif not self._bar.disable:
@@ -184,10 +195,10 @@ class Progress:
         self._items += 1
         self._warnings.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
-        if outcome.cost or outcome.error:  # a blank line costs nothing and says nothing about costs
+        if outcome.cost or outcome.error:  # blank lines cost nothing, so they don't count
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
-            failed = outcome.stop is StopReason.FAILED  # what it did not take was not saved
+            failed = outcome.stop is StopReason.FAILED  # the rest of its budget was not saved
             possible = outcome.cost if failed else (outcome.budget or self._budget) + outcome.anchors
             self._possible += possible
             if outcome.cost:
@@ -200,7 +211,7 @@ class Progress:
         self._bar.update()
 
     def _saved(self) -> float:
-        """Of the candidates that there were to use: a recorded pool may have fewer than the budget."""
+        """The share of available candidates that were not used; a recorded pool may have fewer than the budget."""
         return 1 - self.used / self._possible if self._possible else 0.0
 
     def close(self, *, summary: bool = True) -> None:
@@ -208,7 +219,7 @@ class Progress:
         if not self._quiet and sys.stderr is not None:
             for line in self._warnings.lines():
                 print(f"quitmt: {line}", file=sys.stderr)
-            self._warnings = Warnings()  # it may be closed twice
+            self._warnings = Warnings()  # close may be called twice
             if summary and not self.segments:
                 what, file = self._of
                 print(f"quitmt: {f'all {what} of {file} are blank' if self._items else f'{file} has no {what}'}",
@@ -219,18 +230,47 @@ class Progress:
                 print(f"quitmt: {paid}", file=sys.stderr)
 
     def _summary(self) -> str:
-        """How many candidates segments took, of how many, and why they stopped."""
+        """How many candidates the segments used of how many, and why they stopped."""
         mean, most = self.used / self.segments, self._possible / self.segments
         possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
-        saved = f", of {possible} at most ({self._saved():.1%} saved)" if self.used < self._possible else ""
+        of, saved = (f" of {possible}", f" ({self._saved():.1%} saved)") if self.used < self._possible else ("", "")
         stops = ", ".join(f"{count} {told(stop)}" for stop, count in self.stops.most_common())
         compared = self._evaluations / self._pairs if self._pairs else 0.0
-        share = f"; {compared:.1%} of all pairs compared, identical candidates once" if self._pairs else ""
+        share = f"; {compared:.1%} of all pairs compared" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
-        requested = f" (asked for {self._requested:g})" if isinstance(self._requested, int | float) else ""
-        return f"{self.segments} segment{many}, {mean:.1f} candidates each on average{requested}{saved}; {stops}{share}"
+        target = f", target {self._requested:g}" if isinstance(self._requested, int | float) else ""
+        used = f"{mean:.1f}{of} candidates per segment{saved}{target}"
+        return f"{self.segments} segment{many}, {used}; {stops}{share}"
 
 
 def told(stop: StopReason) -> str:
-    """A stop reason and, in a few words, what it means."""
+    """A stop reason and its meaning."""
     return f"{stop.value} ({MEANINGS[stop]})" if stop in MEANINGS else stop.value
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """Draw one bar per value, scaled from the lowest to the highest; longer sequences are thinned out evenly.
+
+    >>> sparkline([0.1, 0.4, 0.8, 0.8])
+    '▁▄██'
+    """
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    span = high - low
+    return "".join(BARS[int((value - low) / span * (len(BARS) - 1) + 0.5) if span else -1] for value in values)
+
+
+def describe(outcome: Outcome, budget: int) -> str:
+    """Describe an outcome in a few lines; ``budget`` is the run's, for outcomes that have none."""
+    lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
+    if outcome.cost or outcome.error:
+        reason = f"{outcome.stop.value}: {outcome.error or MEANINGS[outcome.stop]}"
+        anchors = f" and {outcome.anchors} anchor{'s' * (outcome.anchors > 1)}" if outcome.anchors else ""
+        chosen = f" · chose {outcome.origin}" if outcome.origin else ""
+        lines.append(f"   {outcome.size} of {outcome.budget or budget} candidates{anchors}{chosen} · {reason}")
+    if outcome.trajectory:
+        lines.append(f"   {sparkline(outcome.trajectory)} {outcome.trajectory[0]:.4f} → {outcome.trajectory[-1]:.4f}")
+    if outcome.warnings:
+        lines.append(f"   warnings: {', '.join(outcome.warnings)}")
+    return "\n".join(lines) + "\n"

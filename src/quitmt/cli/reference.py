@@ -1,4 +1,4 @@
-"""docs/reference.md: every name and every setting, written from where they are declared (``make reference``)."""
+"""Writes docs/reference.md, the list of all names and settings, from their declarations (``make reference``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from quitmt.rerank import specs, variants
 OPENING = """\
 # Reference: names and settings
 
-This page is written by `make reference` from the entries themselves; a test keeps it true. How names are put together:
-[extending.md](extending.md). What a recipe is: [recipes.md](recipes.md)."""
+`make reference` writes this page from the source code, and a test checks it. [extending.md](extending.md) explains how
+names are built, and [recipes.md](recipes.md) explains recipes."""
 
 
 def page() -> str:
@@ -27,7 +27,7 @@ def page() -> str:
         _names("Models (`--model`)", models | generate.OWN),
         _names("Rerankers (`--rerank`)", rerankers | specs.PATTERNS),
         _names("Kinds of MBR (`--mbr`)", variants.listed()),
-        _names("Stopping rules (`--stop`)", rules | {"MODULE:NAME:OPTION=VALUE,…": "a rule of yours"}),
+        _names("Stopping rules (`--stop`)", rules | {"MODULE:NAME:OPTION=VALUE,…": "your own rule"}),
         *(_fields(section) for section in SECTIONS),
         _options(),
     ]

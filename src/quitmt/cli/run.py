@@ -1,109 +1,38 @@
-"""One run from the command line: items in, results written in order, everything finished journaled at once."""
+"""One run from the command line: items in, results written in order, and every finished segment journaled at once."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import shlex
 from collections.abc import AsyncGenerator, AsyncIterable
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+from quitmt.cli import options, results
+from quitmt.cli.main import FAILED, INTERRUPTED, say
 from quitmt.cli.progress import Progress
-from quitmt.cli.show import describe
-from quitmt.cli.splitting import Lines
+from quitmt.cli.results import Outputs
 from quitmt.engine.driver import Driver, Item, in_order
-from quitmt.engine.ranking import with_scores
-from quitmt.errors import InputError, OutputError, QuitmtError
+from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, counted, setting
 from quitmt.failures import OneMistake
-from quitmt.files.journal import Journal
-from quitmt.files.nbest import nbest_lines
-from quitmt.files.outcomes import format_outcome
-from quitmt.files.outputs import Output, one_line
-from quitmt.files.pools import format_pool
-from quitmt.types import Begun, Finished, RecordedPool, StopReason
+from quitmt.files.journal import PRODUCER, Journal
+from quitmt.plan.build import Built
+from quitmt.plan.recipe import Recipe
+from quitmt.plan.sections import StopRecipe
+from quitmt.protocols import GeneratorTraits, traits_of
+from quitmt.rerank.anchors import TEXTS
+from quitmt.rerank.ranked import score_name
+from quitmt.types import Begun, Finished
 
 KEEP_SECONDS = 5.0
-"""How often candidates of segments under way are written to the journal: what a kill may cost at most. A segment that
-is done sooner costs the journal nothing."""
-
-
-@dataclass(slots=True)
-class Outputs:
-    """The places that results go to; any of them may be absent.
-
-    A failed segment is a blank line of text, whatever it had until it failed: its outcome tells that.
-    """
-
-    budget: int
-    generator: str = ""
-    """Signature, for the pools."""
-    recorded: dict[str, RecordedPool] = field(default_factory=dict)
-    """By id, the pools in flight that were read from a file."""
-    score_name: str | None = None
-    """Of the scores that pools are kept with, if any."""
-    written: int = 0
-    """Segments so far: n-best lists count them from 0."""
-    text: Output | None = None
-    show: Output | None = None
-    outcomes: Output | None = None
-    pools: Output | None = None
-    nbest: Output | None = None
-    lines: Lines | None = None
-    """Of a run that was split into sentences, which are put together again."""
-    opening: list[str] = field(default_factory=list)
-    """Said before the first segment that an earlier run did not finish: until then something may turn out to be wrong
-    with the input."""
-
-    def write(self, finished: Finished) -> None:
-        outcome = finished.outcome
-        if self.text:
-            line: str | None = "" if outcome.stop is StopReason.FAILED else outcome.translation
-            if self.lines:
-                line = self.lines.add(finished)
-            if line is not None:
-                self.text.write(one_line(line))
-        if self.show:
-            self.show.write(describe(outcome, self.budget))
-        if self.outcomes:
-            self.outcomes.write(format_outcome(outcome))
-        read = self.recorded.pop(outcome.id, None)
-        if self.pools and finished.candidates:
-            self.pools.write(format_pool(self._pool(finished, read)))
-        if self.nbest and outcome.stop is not StopReason.FAILED:
-            for line in nbest_lines(self.written, outcome.nbest):
-                self.nbest.write(line)
-        self.written += 1
-
-    def _pool(self, finished: Finished, read: RecordedPool | None) -> RecordedPool:
-        """What is kept of a segment. A pool that was read and used whole has no more candidates for the reason that it
-        had before."""
-        generator = self.generator if read is None else read.generator
-        whole = read is not None and finished.outcome.stop is StopReason.EXHAUSTED
-        stop = read.stop if read is not None and whole else finished.outcome.stop.value
-        return RecordedPool(finished.segment, tuple(finished.candidates), generator, tuple(finished.anchors), stop)
-
-    def scored(self, finished: Finished) -> Finished:
-        """With what pools are kept with."""
-        return with_scores(finished, self.score_name) if self.pools and self.score_name else finished
-
-    def all(self) -> list[Output]:
-        return [output for output in (self.text, self.show, self.outcomes, self.pools, self.nbest) if output]
-
-    def flush(self) -> None:
-        for output in self.all():
-            output.flush()
-
-    def settle(self) -> None:
-        for output in self.all():
-            output.settle()
-
-    def close(self) -> None:
-        with ExitStack() as stack:  # one that cannot be closed does not keep the others open
-            for output in self.all():
-                stack.callback(output.close)
+"""How often candidates of unfinished segments are written to the journal, which is also the most work that a kill can
+destroy. A segment that finishes sooner adds nothing to the journal."""
 
 
 class Hopeless(QuitmtError):
-    """All segments so far failed by one mistake in the user's code: going on would only take time."""
+    """All segments so far failed because of the same mistake in user code, so that continuing is pointless."""
 
 
 @dataclass(slots=True)
@@ -113,18 +42,18 @@ class Run:
     progress: Progress
     journal: Journal | None = None
     expected: int | None = None
-    """How many items there are, if that is known."""
+    """The number of items, if that is known."""
     _checks: dict[int, int] = field(default_factory=dict)
-    """Position → checksum, of the segments in flight."""
+    """Position → checksum, for the segments in flight."""
     _kept: dict[int, int] = field(default_factory=dict)
-    """Position → how many candidates the journal has, of segments that have been in flight for a while."""
+    """Position → number of candidates in the journal, for segments that have been in flight for a while."""
     _mistake: OneMistake = field(default_factory=OneMistake)
 
     async def work(self, items: AsyncIterable[tuple[Item, int]]) -> None:
-        """``items`` come with a checksum of their content, for the journal."""
+        """Process all ``items``, which come with a checksum of their content for the journal."""
         await self.driver.check()
         await self.driver.warm()
-        watchers = [asyncio.create_task(self._keep_regularly()), asyncio.create_task(self._tell_waiting())]
+        watchers = [asyncio.create_task(self._keep_regularly()), asyncio.create_task(self._report_waiting())]
         try:
             async with aclosing(in_order(self._journaled(items))) as ordered:
                 async for finished in ordered:
@@ -155,17 +84,17 @@ class Run:
             await asyncio.sleep(KEEP_SECONDS)
             self._keep_candidates()
 
-    async def _tell_waiting(self) -> None:
+    async def _report_waiting(self) -> None:
         while True:
             await asyncio.sleep(1)
             self.progress.wait(self.driver.waiting)
 
     def _keep_candidates(self, *, of_all: bool = False) -> None:
-        """Candidates of the segments in flight go to the journal: of those that were in flight the last time, too, or
-        of all. Each once, so that the journal grows no faster than a file of all pools would."""
+        """Journal the candidates of segments that were in flight the last time, too, or ``of_all`` segments. Each
+        candidate is written once, so that the journal grows no faster than a file of pools would."""
         if not self.journal:
             return
-        with suppress(OutputError):  # the next segment that finishes will say so
+        with suppress(OutputError):  # the next finished segment will report it
             for position, begun in self.driver.drawn():
                 kept = self._kept.setdefault(position, 0 if of_all else -1)
                 if kept < 0:
@@ -180,7 +109,7 @@ class Run:
         self.outputs.opening.clear()
 
     async def _known(self, items: AsyncIterable[tuple[Item, int]]) -> AsyncGenerator[Item | Begun]:
-        """The items: what an earlier run finished as it was then, what it had begun with the candidates it drew."""
+        """The items, with finished segments and candidates that an earlier run left in the journal."""
         position = 0
         async for item, check in items:
             if isinstance(item, Finished):
@@ -201,3 +130,139 @@ class Run:
                 hint="give the same input, or delete that file to start over",
             )
         self._say_opening()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The input of a run, as far as all commands have it."""
+
+    unit: str
+    """``lines`` or ``pools``."""
+    name: str
+    files: list[str]
+    """All files that are read, which must not be overwritten."""
+    settings: dict[str, Any]
+    """Settings for the journal that the recipe doesn't contain."""
+    segments: int | None = None
+    """The number of segments, if the progress bar may know it."""
+    expected: int | None = None
+    """The number of items, if the run may know it in advance."""
+    before: int = 0
+    """The number of lines before the first one of this run."""
+
+
+def add_support(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--support-from", action="append", default=[], metavar="FILE",
+        help="with mbr: pseudo-references to use instead of the samples, one per line; may be repeated",
+    )  # fmt: skip
+
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The recipe of a command; files with pseudo-references imply that they judge the candidates."""
+    recipe = options.recipe_of(args)
+    support = recipe.rerank.support
+    if args.support_from and support not in (None, TEXTS):
+        hint = "the texts judge instead of the samples"
+        raise UsageError(f"--support-from and {setting('rerank.support', support)} do not go together", hint=hint)
+    if args.nbest_text and not recipe.run.nbest:
+        raise UsageError("--nbest-text needs the number of candidates", hint="give --nbest 16, say")
+    return recipe.changed({"rerank.support": TEXTS}) if args.support_from else recipe
+
+
+def begin(args: argparse.Namespace, chosen: StopRecipe, built: Built, source: Source) -> Run:
+    """Open everything for a run; ``chosen`` is the user's choice of the stopping rule."""
+    recipe = built.recipe
+    progress = Progress(
+        built.rule.budget,
+        total=source.segments,
+        quiet=args.quiet,
+        shares_beginnings=traits_of(built.generator, GeneratorTraits).shares_beginnings,
+        of=(source.unit, source.name),
+        requested=recipe.stop.max_cost,
+    )
+    driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
+    settings = settings_of(built, driver) | source.settings
+    files = [*source.files, *([recipe.stop.profile] if recipe.stop.profile else [])]
+    outputs, journal = results.open_results(args, settings, built.rule.budget, files, before=source.before)
+    outputs.opening = [*_opening(built, chosen), *outputs.opening]
+    outputs.generator, outputs.score_name = built.generator.signature, score_name(recipe.rerank.name)
+    return Run(driver, outputs, progress, journal, source.expected)
+
+
+def _opening(built: Built, chosen: StopRecipe) -> list[str]:
+    """Say which stopping rule the run uses and why, unless the user chose it: because of a target, with its guarantee
+    if that holds for this run, or by default."""
+    stop, choice = built.recipe.stop, built.choice
+    if choice and stop.targets:
+        void = choice.guarantee and not _keeps_guarantee(built)
+        rule = f"{choice.spec}, without the guarantee of its profile" if void else str(choice)
+    elif chosen.rule is None and not chosen.of_quit:
+        name = choice.spec if choice else stop.rule
+        rule = f"{name}, with at most {stop.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
+    else:
+        return []
+    return [f"stopping by {rule}"]
+
+
+def _keeps_guarantee(built: Built) -> bool:
+    """Whether the profile's guarantee holds for this run; if not, warnings have said why."""
+    plan = built.plan
+    if plan.choice is None or plan.choice.profile is None:
+        return False
+    recorded = traits_of(built.generator, GeneratorTraits).recorded
+    sampled, shape = None if recorded else built.generator.signature, (plan.step, plan.budget)
+    return not any(plan.choice.profile.differences(sampled, plan.recipe.model.languages, shape))
+
+
+def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
+    """The settings that change results, for the journal: the fields of the recipe, and the run's signature."""
+    fields = {
+        f"{section}.{name}": value
+        for section, values in built.recipe.of_results().items()
+        for name, value in values.items()
+        if (section, name) != ("stop", "profile")  # the signature has the profile's rule, wherever the file is
+    }
+    nbest = {"run.nbest": built.recipe.run.nbest} if built.recipe.run.nbest else {}  # changes outcomes, nothing else
+    return {**fields, **nbest, PRODUCER: driver.signature}
+
+
+def execute(run: Run, items: AsyncIterable[tuple[Item, int]], words: list[str]) -> int:
+    """Do a run, report how it ended, and return the exit code. ``words`` are the arguments of the command line."""
+    done = False
+    try:
+        with closing(run.outputs):
+            asyncio.run(run.work(items))
+        done = run.progress.failed == 0
+    except KeyboardInterrupt:
+        run.progress.close()
+        say(f"interrupted; {_how_to_resume(run, words)}")
+        return INTERRUPTED
+    except Hopeless as error:
+        run.progress.close(summary=False)
+        say(f"stopped: {error}: {run.progress.first_error}")
+        hint = f"quitmt --debug {words[0]} … shows the traceback"
+        say(f"{_how_to_resume(run, words, 'continue when it is fixed')}; {hint}")
+        return FAILED
+    finally:
+        run.progress.close(summary=done)
+        if run.journal:
+            run.journal.close(done=done)
+    if wasted := run.driver.wasted:
+        tokens = f" and {wasted.tokens} tokens" if wasted.tokens else ""
+        say(f"{wasted.candidates} candidates{tokens} were generated but not needed")
+    if done:
+        return 0
+    failed = run.progress.failed
+    say(f"{counted(failed, 'segment')} failed{', the first' if failed > 1 else ''} with: {run.progress.first_error}")
+    if run.outputs.text:
+        say(f"{counted(failed, 'line')} of the output {'is' if failed == 1 else 'are'} blank instead")
+    say(_how_to_resume(run, words, "retry"))
+    return FAILED
+
+
+def _how_to_resume(run: Run, words: list[str], purpose: str = "continue") -> str:
+    if run.journal is None:
+        return f"to be able to {purpose}, write to a file with -o FILE"
+    again = words if "--resume" in words else [*words, "--resume"]
+    return f"to {purpose}: {shlex.join(['quitmt', *again])}"

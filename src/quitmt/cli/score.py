@@ -1,6 +1,6 @@
-"""``quitmt score``: how good translations are, by any metrics. ``quitmt compare`` prints in the same way.
+"""``quitmt score``: score translations by any metrics. ``quitmt compare`` uses the same output formats.
 
-If a metric fails, or the run is interrupted, the scores of those that have finished are written.
+If a metric fails or the run is interrupted, the scores of finished metrics are written.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ FAILED = 1
 FORMATS = ("text", "json", "csv")
 
 DESCRIPTION = """\
-Score translations, one per line, against references, sources or both. Several systems stand beside each other in one
-table. sacrebleu's metrics count several references as they are defined to. Models and functions take the mean over
-them."""
+Score translations, one per line, against references, sources or both. One table compares
+several systems. sacrebleu's metrics use several references in their own way; models and functions average over them."""
 
 EXAMPLES = """\
 examples:
@@ -52,18 +51,23 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         required=True,
         metavar="FILE",
-        help="of one system each: text, a translation a line, or outcomes of quitmt (--jsonl); gzip or not",
+        help="translations, one file per system: one per line, or quitmt outcomes (--jsonl); may be gzipped",
     )
     scoring.add_judging(parser)
     add_result(parser)
-    parser.add_argument("--segments", action="store_true", help="the scores of single segments as well")
+    parser.add_argument("--segments", action="store_true", help="also write the scores of single segments")
     parser.set_defaults(act=act)
 
 
 def add_result(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (text); the others are exact")
-    parser.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="where to (stdout)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bars and no warnings")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="output format; json and csv have exact numbers [default: text]",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="output file [default: stdout]")
+    parser.add_argument("-q", "--quiet", action="store_true", help="hide progress bars and warnings")
 
 
 def act(args: argparse.Namespace) -> int:
@@ -121,7 +125,7 @@ def signatures(report: Report) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The first column to the left, the others to the right."""
+    """Align the first column left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
@@ -134,7 +138,7 @@ def as_json(report: Report, *, segments: bool) -> Iterator[str]:
 
 
 def as_csv(report: Report, *, segments: bool) -> Iterator[str]:
-    """A row a score; those of whole systems have no segment, and a segment without a score has an empty one."""
+    """One row per score. The segment is empty for a whole system; the score is empty for a segment without one."""
     yield csv_line(("system", "metric", "segment", "score"))
     for system in report.systems:
         for name, column in report.columns.items():

@@ -1,7 +1,7 @@
-"""What ``quitmt score`` and ``quitmt compare`` share: systems, what they are judged by, and the scores of both.
+"""Shared by ``quitmt score`` and ``quitmt compare``: reads systems and test sets, and scores them.
 
-Everything that can be wrong with files and settings is found before a metric is loaded, and every metric is loaded
-before one is run. If one fails then, or the run is interrupted, the scores of those that have finished are there.
+Mistakes in files and settings are reported before any metric is loaded, and all metrics are loaded before the first one
+runs. If a metric fails or the run is interrupted, the scores of finished metrics are kept.
 """
 
 from __future__ import annotations
@@ -35,36 +35,49 @@ ENGINE_OPTIONS = ("base_url", "concurrency", "timeout", "max_tokens")
 JUDGE_OPTIONS = ("src", "tgt", *ENGINE_OPTIONS, "gemba_cache")
 HARDWARE_OPTIONS = ("device", "dtype", "batch_tokens")
 MODEL_OPTIONS = (*HARDWARE_OPTIONS, *JUDGE_OPTIONS)
-"""What only scoring models and judges have use for."""
+"""Options for scoring models and judges only."""
 
 NAMES = options.listed("metrics (NAME, or NAME:MODEL for another checkpoint of a neural one)", METRICS)
 
 
 def add_judging(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--sources", metavar="FILE", help="what was translated, one segment per line")
+    parser.add_argument("-s", "--sources", metavar="FILE", help="source texts, one segment per line")
     parser.add_argument(
-        "-r", "--references", nargs="+", default=[], metavar="FILE", help="one or more, one segment per line"
+        "-r",
+        "--references",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="reference translations, one segment per line; one file per reference",
     )
-    parser.add_argument("-m", "--metrics", nargs="+", metavar="NAME", help="chrf++, or others of the list below")
+    parser.add_argument(
+        "-m", "--metrics", nargs="+", metavar="NAME", help="metrics from the list below [default: chrf++]"
+    )
     group = parser.add_argument_group("neural metrics")
-    group.add_argument("--device", help="cpu, cuda, mps (the best there is)")
-    group.add_argument("--dtype", help="float32, bfloat16, … (float32)")
-    group.add_argument("--batch-tokens", type=int, metavar="N", help="tokens scored together (as suits the device)")
-    group = parser.add_argument_group("gemba (a chat model as the judge)")
-    group.add_argument("--src", metavar="LANG", help="source language, which the judge is told")
-    group.add_argument("--tgt", metavar="LANG", help="target language")
+    group.add_argument("--device", help="cpu, cuda or mps [default: the fastest available]")
+    group.add_argument("--dtype", help="number format, such as bfloat16 [default: float32]")
     group.add_argument(
-        "--base-url", metavar="URL", help="openai: where the server is, such as http://localhost:8000/v1"
+        "--batch-tokens", type=int, metavar="N", help="tokens per batch [default: depends on the device]"
     )
-    group.add_argument("--concurrency", type=int, metavar="N", help="openai: requests in flight at most (256)")
-    group.add_argument("--timeout", type=float, metavar="SECONDS", help="openai: for one request (120)")
-    group.add_argument("--max-tokens", type=int, metavar="N", help="of an answer, at most (512)")
-    group.add_argument("--gemba-cache", metavar="DIR", help="where its answers are kept (~/.cache/quitmt/gemba)")
+    group = parser.add_argument_group("gemba (a chat model as the judge)")
+    group.add_argument("--src", metavar="LANG", help="source language, for the judge's prompt")
+    group.add_argument("--tgt", metavar="LANG", help="target language")
+    group.add_argument("--base-url", metavar="URL", help="server of openai: models, such as http://localhost:8000/v1")
+    group.add_argument(
+        "--concurrency", type=int, metavar="N", help="maximum requests in flight, for openai: models [default: 256]"
+    )
+    group.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="timeout per request, for openai: models [default: 120]"
+    )
+    group.add_argument("--max-tokens", type=int, metavar="N", help="maximum tokens per answer [default: 512]")
+    group.add_argument(
+        "--gemba-cache", metavar="DIR", help="folder for the judge's answers [default: ~/.cache/quitmt/gemba]"
+    )
 
 
 @dataclass(slots=True)
 class Scoring:
-    """Systems on their way to a report."""
+    """Systems and metrics, and the report that they fill."""
 
     specs: Sequence[str]
     setup: Setup
@@ -75,7 +88,7 @@ class Scoring:
     quiet: bool
 
     def load(self) -> None:
-        """What is no model comes first: whatever is wrong with it, or with the headings, need not wait for models."""
+        """Load metrics that aren't models first, so that their mistakes show before models load."""
         made = {spec: load(spec, self.setup) for spec in self.specs if _model_title(spec) is None}
         names = [_model_title(spec) or made[spec].name for spec in self.specs]
         for name in names:
@@ -84,7 +97,7 @@ class Scoring:
         self.metrics.extend(made[spec] if spec in made else load(spec, self.setup) for spec in self.specs)
 
     def run(self) -> str | None:
-        """Fill the report, metric by metric; what to say if one fails, which ends it."""
+        """Fill the report, metric by metric. A metric that fails ends the run; returns the message."""
         texts = list(self.systems.values())
         while self.metrics:
             metric = self.metrics.popleft()  # its memory is free for the next one when it has finished
@@ -116,7 +129,7 @@ class Scoring:
 
 @contextmanager
 def _quiet_judges() -> Iterator[None]:
-    """A judge warns of answers that it cannot read; we say the same of each system."""
+    """Hide the judge's own warning about unreadable answers, because the report warns for each system."""
     logger = logging.getLogger("quitmt.evaluate.judge.gemba")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -133,7 +146,7 @@ def warning(report: Report, metrics: Iterable[str]) -> None:
 
 
 def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
-    """Check everything that costs little to check, and read the files."""
+    """Do all cheap checks and read the files."""
     specs = args.metrics or ["chrf++"]
     _refuse_twice("metric", specs)
     _refuse_twice("file", translations)
@@ -144,7 +157,7 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
         if entry.needs_reference and not args.references:
             raise UsageError(f"the metric {spec} needs a reference", hint="-r FILE")
         if entry.is_judge and not (args.src and args.tgt):
-            raise UsageError(f"the metric {spec} must be told both languages", hint="--src LANG --tgt LANG")
+            raise UsageError(f"the metric {spec} needs both languages", hint="--src LANG --tgt LANG")
     setup = _setup(args, specs)
     inputs = [*([] if args.sources is None else [args.sources]), *args.references, *translations]
     check_paths(args.output, inputs)
@@ -165,7 +178,7 @@ def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
     if not (judges or kinds) and (given := first_given(args, HARDWARE_OPTIONS)):
         raise UsageError(f"{given} goes with scoring models such as comet, not with {' or '.join(specs)}")
     hardware = Hardware(args.device, args.dtype, args.batch_tokens)
-    if kinds and kinds[0].installed:  # they would find it out themselves, but each only when it has read its weights
+    if kinds and kinds[0].installed:  # checked here, because a model would check only after it has read its weights
         if args.device is not None:
             devices.device(args.device)
         if args.dtype is not None:
@@ -175,13 +188,13 @@ def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
 
 
 def first_given(args: argparse.Namespace, names: Sequence[str]) -> str | None:
-    """The first of some options that is given, as it is written."""
+    """The first of some options that the user gave, as a flag."""
     given = (name for name in names if getattr(args, name) is not None)
     return next((f"--{name.replace('_', '-')}" for name in given), None)
 
 
 def _model_title(spec: str) -> str | None:
-    """The heading of a metric that is a model, before it is loaded; None for those that are none."""
+    """The heading of a model, known before it is loaded; None for other metrics."""
     entry, argument = find(spec)
     if entry.is_judge:
         argument = argument.partition(":")[2]
@@ -219,7 +232,7 @@ def read_texts(path: str) -> list[str]:
 
 
 def read_translations(path: str, *, quiet: bool = False) -> list[str]:
-    """A translation a line, or outcomes: the first line tells."""
+    """Translations, one per line, or outcomes; the first line decides which."""
     lines = read_texts(path)
     if not lines or outcome_fields(lines[0]) is None:
         return lines
@@ -236,7 +249,7 @@ def read_translations(path: str, *, quiet: bool = False) -> list[str]:
 
 
 def outcome_fields(line: str) -> dict[str, Any] | None:
-    """The fields of an outcome, if that is what a line is."""
+    """The fields of an outcome; None if the line isn't one."""
     if not line.lstrip().startswith("{"):
         return None
     try:

@@ -1,1 +1,1 @@
-"""The engine (pure) and its live driver."""
+"""The engine: a pure state machine, and the driver and session that run it live."""

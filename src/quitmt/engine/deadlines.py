@@ -1,20 +1,22 @@
-"""Deadlines: of a segment, from its admission, and of a run, from its start.
+"""Deadlines: of a segment, counted from its admission, and of a run, counted from its start.
 
-The engine has no clock; the driver has it told when a segment's time is up, and after a short grace once more, when
-nothing is waited for any longer. Where it is known how many segments there are, a run's deadline paces them: each gets
-its share of the time that is left. A share has no grace: it is how time is divided, not what somebody asked for.
+The engine has no clock. The driver tells it when a segment's time is up, and once more after a short grace period, when
+it stops waiting altogether. If the number of segments is known, a run's deadline also paces them: each gets its share
+of the remaining time. A share has no grace period, because nobody asked for that particular moment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
-from quitmt.errors import UsageError
+from quitmt.errors import GenerationError, UsageError
+from quitmt.loops.faults import is_cancellation
 
 
 class Timer(Protocol):
@@ -22,7 +24,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """As much of an event loop as deadlines need."""
+    """The part of an event loop that deadlines need."""
 
     def time(self) -> float: ...
 
@@ -30,21 +32,23 @@ class Clock(Protocol):
 
 
 def grace(seconds: float) -> float:
-    """How long after a deadline of so many seconds is waited for what is under way: a tenth of it, 1 to 10 seconds."""
+    """How long to wait after a deadline for work in progress: a tenth of the deadline, between 1 and 10 seconds."""
     return min(10.0, max(1.0, seconds / 10))
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """When the time of one segment is up, in seconds from its admission, and when nothing is waited for any longer."""
+    """The time of one segment, in seconds from its admission."""
 
-    ring: float
-    leave: float
+    expire: float
+    """When it stops with its best translation so far."""
+    abandon: float
+    """When it stops waiting for candidates or scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """In seconds. They do not change what the best of a segment's candidates is, so no signature has them."""
+    """In seconds. Signatures don't include them, because they don't change which of a segment's candidates is best."""
 
     segment: float | None = None
     run: float | None = None
@@ -62,38 +66,56 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
+async def in_time(work: Coroutine[Any, Any, None], seconds: float | None, clock: Clock) -> None:
+    """Wait for some work, but at most so many seconds."""
+    task = asyncio.create_task(work)
+    timer = None if seconds is None else clock.call_at(clock.time() + seconds, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError as error:
+        if is_cancellation(error):
+            raise
+        message = f"the generator did not answer within the run's deadline of {seconds or 0:.15g} s"
+        raise GenerationError(message, hint="is its server running?") from None
+    finally:
+        task.cancel()
+        if timer:
+            timer.cancel()
+
+
 class Timers:
     """The timers of one run, which begins now.
 
-    ``ring`` is called with the id of a segment whose time is up, ``leave`` when its grace is over too, with the id, the
-    deadline in words, and whether it was the run's.
+    ``expire`` is called with the key of a segment whose time is up. ``abandon`` is called after its grace period, with
+    the key, the deadline in words, and whether the deadline is the run's. ``expected`` is the number of items of the
+    run, if known.
     """
 
     def __init__(
         self,
         deadlines: Deadlines,
         clock: Clock,
-        ring: Callable[[str], None],
-        leave: Callable[[str, str, bool], None],
+        expire: Callable[[str], None],
+        abandon: Callable[[str, str, bool], None],
         *,
         in_flight: int,
         expected: int | None = None,
     ) -> None:
-        self._deadlines, self._clock, self._ring, self._leave = deadlines, clock, ring, leave
+        self._deadlines, self._clock, self._expire, self._abandon = deadlines, clock, expire, abandon
         self._in_flight, self.expected = in_flight, expected
         self._end = math.inf if deadlines.run is None else clock.time() + deadlines.run
         self._timers: dict[str, list[Timer]] = {}
-        """Of the segments under way."""
+        """By segment in flight."""
         self._over = False
         self._of_run: list[Timer] = []
         if deadlines.run is not None:
-            self._of_run.append(clock.call_at(self._end, self._ring_all))
-            self._of_run.append(clock.call_at(self._end + grace(deadlines.run), self._leave_all))
+            self._of_run.append(clock.call_at(self._end, self._expire_all))
+            self._of_run.append(clock.call_at(self._end + grace(deadlines.run), self._abandon_all))
 
     @property
     def over(self) -> bool:
-        """Whether the run's own time is up."""
-        # An event loop may ring a little before its clock says so: then the flag knows.
+        """Whether the run's time is up."""
+        # An event loop may call a timer slightly before its clock reaches the time; then the flag is set already.
         return self._over or self._clock.time() >= self._end
 
     @property
@@ -101,43 +123,38 @@ class Timers:
         """Seconds until the run's time is up."""
         return max(0.0, self._end - self._clock.time())
 
-    def start(self, segment_id: str, number: int, limit: Limit | None = None) -> None:
-        """A segment is admitted, the ``number``-th of the input from 0. ``limit`` is its own, if it has one."""
-        now, own = self._clock.time(), self._deadlines.segment
-        if limit is not None:
-            leave = partial(self._leave, segment_id, "its deadline", False)
-            self._timers[segment_id] = [
-                self._clock.call_at(now + limit.ring, partial(self._ring, segment_id)),
-                self._clock.call_at(now + limit.leave, leave),
-            ]
-            return
-        seconds = min(own or math.inf, self._share(self._end - now, number))
-        timers = self._timers[segment_id] = []
-        if seconds < math.inf:
-            timers.append(self._clock.call_at(now + seconds, partial(self._ring, segment_id)))
-        if own is not None:
-            leave = partial(self._leave, segment_id, f"the deadline of {own:.15g} s", False)
-            timers.append(self._clock.call_at(now + own + grace(own), leave))
+    def start(self, key: str, position: int, limit: Limit | None = None) -> None:
+        """Start the timers of a segment at a position of the input; ``limit`` replaces the run's deadlines."""
+        now, deadline = self._clock.time(), self._deadlines.segment
+        deadline_words = "its deadline"
+        if limit is None:
+            expire, abandon = min(deadline or math.inf, self._share(position)), math.inf
+            if deadline is not None:
+                abandon, deadline_words = deadline + grace(deadline), f"the deadline of {deadline:.15g} s"
+        else:
+            expire, abandon = limit.expire, limit.abandon
+        calls = (expire, partial(self._expire, key)), (abandon, partial(self._abandon, key, deadline_words, False))
+        self._timers[key] = [self._clock.call_at(now + after, call) for after, call in calls if after < math.inf]
 
-    def stop(self, segment_id: str) -> None:
-        for timer in self._timers.pop(segment_id, ()):
+    def stop(self, key: str) -> None:
+        for timer in self._timers.pop(key, ()):
             timer.cancel()
 
     def close(self) -> None:
         for timer in chain(self._of_run, *self._timers.values()):
             timer.cancel()
 
-    def _share(self, left: float, number: int) -> float:
-        """As many are worked on at a time as there are slots, so a segment's share of the time is that much larger."""
+    def _share(self, position: int) -> float:
+        """``in_flight`` segments run in parallel, so each gets that much more of the remaining time."""
         if self.expected is None:
             return math.inf
-        return left * self._in_flight / max(1, self.expected - number)
+        return (self._end - self._clock.time()) * self._in_flight / max(1, self.expected - position)
 
-    def _ring_all(self) -> None:
+    def _expire_all(self) -> None:
         self._over = True
-        for segment_id in list(self._timers):
-            self._ring(segment_id)
+        for key in list(self._timers):
+            self._expire(key)
 
-    def _leave_all(self) -> None:
-        for segment_id in list(self._timers):
-            self._leave(segment_id, f"the run's deadline of {self._deadlines.run:.15g} s", True)
+    def _abandon_all(self) -> None:
+        for key in list(self._timers):
+            self._abandon(key, f"the run's deadline of {self._deadlines.run:.15g} s", True)

@@ -1,24 +1,23 @@
-"""The engine: a pure state machine from candidates to outcomes. No I/O, no clock, no tasks.
+"""The engine: a pure state machine from candidates to outcomes, without I/O, clock or tasks.
 
-A driver turns its crank, and a live run, a replay and a server differ only in the driver:
+A driver turns its crank. A live run, a replay and a server differ only in the driver:
 
     admit(segment)                  a segment takes a slot
-    asks()         → asks           what should be generated now, each ask given once
+    requests()     → requests       what should be generated now; each request is returned once
     feed(draw)                      candidates arrived, in any order
-    updates()      → updates        what can be reranked now, each given once
-    settle(updates, snapshots)      what the reranker said
-    expire(key)                     a segment's time is up: it stops with the best so far
-    abandon(key)                    what it still waited for is waited for no longer
-    drop(key)                       nobody wants it any more: its slot is free, and it has no outcome
+    updates()      → updates        what can be reranked now; each update is returned once
+    settle(updates, snapshots)      the reranker's results for these updates
+    expire(key)                     a segment's time is up: it stops with its best candidate so far
+    abandon(key)                    an expired segment stops waiting for candidates or scores
+    drop(key)                       nobody needs the segment: its slot is free, and it has no outcome
     finished()     → finished       segments that stopped; their slots are free
 
-Invariants: candidates are committed in index order, whole steps at a time, whatever order they arrived in; a rule sees
-its own segment's snapshots in order and nothing else; everything up to the rule's horizon is asked for at once.
-With ``speculate`` the next window is asked for as soon as the last one has arrived, before the stop reason on it: the
-generator is never idle, the outcomes are the same, and what a stop makes useless is counted.
-With ``anytime`` segments may expire, so little is asked for and reranked at a time; the outcomes of those that do not
-expire are the same.
-With ``anchored`` nothing is reranked before a segment's anchors have arrived: they go with its first update.
+Invariants: candidates are committed in index order and in whole steps, whatever order they arrived in. A rule sees the
+snapshots of its own segment, in order, and nothing else. Everything up to the rule's horizon is requested at once. With
+``speculate`` the next window is requested as soon as the last one has arrived, before its stop reason is known: the
+generator is never idle, the outcomes are the same, and wasted candidates are counted. With ``anytime`` segments may
+expire, so little is requested and reranked at a time. The outcomes of segments that don't expire are the same. With
+``anchored`` nothing is reranked before a segment's anchors have arrived, because they belong to its first update.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from quitmt.engine.ranking import listed
-from quitmt.engine.slots import Observer, Slot, Wasted, given
-from quitmt.engine.terms import Terms
+from quitmt.engine.finishing import listed
+from quitmt.engine.slots import Observer, Policy, Slot, Wasted, user_anchors
 from quitmt.errors import InputError, NotInTime, QuitmtError, RerankError, setting
 from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Reranker, RerankerTraits, State, StoppingRule, Update, effort, ranked, traits_of
@@ -51,7 +49,7 @@ class Engine(Generic[State]):
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._terms = Terms.of(
+        self._policy = Policy.of(
             rule, self._traits, signature=signature, speculate=speculate, anytime=anytime, ranked=ranked
         )
         self._observer = observer
@@ -77,27 +75,27 @@ class Engine(Generic[State]):
         known: Sequence[Candidate] = (),
         available: int | None = None,
         anchors: Sequence[Candidate] | None = None,
-        terms: Terms | None = None,
+        policy: Policy | None = None,
     ) -> None:
-        """``known`` are its first candidates, if an earlier run drew some, and ``anchors`` its anchors; whole steps are
-        used. ``available`` is how many it has in all, if that is known: the rule then goes by that budget, if it is the
-        smaller one. ``terms`` are its own, if it has any."""
-        terms = terms or self._terms
+        """``known`` and ``anchors`` are candidates that an earlier run drew; whole steps of them are used.
+        ``available`` is the total number of candidates, if that is known; a smaller one than the rule's budget replaces
+        it. ``policy`` replaces the engine's policy."""
+        policy = policy or self._policy
         if segment.key in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:
             state = self._reranker.open(segment)
         except FAULTS as raised:
             error = blamed(RerankError, f"segment {segment.id}: reranking failed", raised)
-            self._finished.append(Finished.without_candidates(segment, StopReason.FAILED, terms.signature, error))
+            self._finished.append(Finished.without_candidates(segment, StopReason.FAILED, policy.signature, error))
             return
-        rule = terms.rule if available is None else terms.rule.within(available)
-        slot = Slot(segment, state, rule.open(), terms, end=available)
+        rule = policy.rule if available is None else policy.rule.within(available)
+        slot = Slot(segment, state, rule.open(), policy, end=available)
         if not self._anchored:
-            slot.anchors = given(segment)
+            slot.anchors = user_anchors(segment)
         elif anchors is not None:
             slot.anchors = tuple(anchors)
-        else:  # they come with the first candidates, so these must be asked for
+        else:  # anchors come with the first candidates, so these must be requested again
             known = ()
         self._slots[segment.key] = slot
         if self._traits.needs_source and not segment.source:
@@ -116,21 +114,21 @@ class Engine(Generic[State]):
             self._mark(slot)
 
     def drawn(self, segment: Segment) -> Begun:
-        """What has arrived without a gap for a segment in flight."""
+        """The candidates without a gap that have arrived for a segment in flight."""
         slot = self._slots.get(segment.key)
         return Begun(segment, slot.pool, slot.anchors) if slot else Begun(segment, ())
 
     def requests(self) -> list[Request]:
         requests = []
         for slot in list(self._to_request.values()):
-            start, slot.requested = slot.requested, slot.terms.pace.reach(slot)
+            start, slot.requested = slot.requested, slot.reach()
             if not self._blames_rule(slot):
                 requests.append(Request(slot.segment, start, slot.requested, anchors=slot.anchors is None))
         self._to_request.clear()
         return requests
 
     def served(self, request: Request) -> bool:
-        """Whether nothing is missing of an ask: all arrived, or the segment needs no more."""
+        """Whether a request is complete: everything arrived, or the segment needs no more."""
         slot = self._slots.get(request.segment.key)
         if slot is None or slot.winding_up or slot.ended:
             return True
@@ -138,7 +136,7 @@ class Engine(Generic[State]):
 
     def feed(self, draw: Draw) -> None:
         slot = self._slots.get(draw.segment.key)
-        if slot is None or slot.winding_up:  # it stopped meanwhile: what still arrives is not wanted
+        if slot is None or slot.winding_up:  # it has stopped meanwhile and needs no more
             self.wasted.add(draw.candidates)
             return
         slot.generate_seconds += draw.seconds
@@ -153,14 +151,13 @@ class Engine(Generic[State]):
         self._mark(slot)
 
     def updates(self, most: int | None = None) -> list[Update[State]]:
-        """``most`` segments at a time, those whose time is up first, then as they waited; all if it is not given."""
+        """At most ``most`` segments [default: all], expired ones first, then by how long they have waited."""
         self._reranking = sorted(self._to_rerank.values(), key=lambda slot: not slot.expired)[:most]
         updates = []
         for slot in self._reranking:
             slot.reranking = True
-            pace = slot.terms.pace
-            new = slot.pool[slot.reranked : pace.ready(slot)]
-            updates.append(Update(slot.state, new, pace.stride, () if slot.reranked else slot.anchors or ()))
+            new = slot.pool[slot.reranked : slot.ready()]
+            updates.append(Update(slot.state, new, slot.policy.stride, () if slot.reranked else slot.anchors or ()))
             del self._to_rerank[slot.segment.key]
         return updates
 
@@ -170,11 +167,11 @@ class Engine(Generic[State]):
         results: Sequence[list[Snapshot] | QuitmtError],
         seconds: float = 0.0,
     ) -> None:
-        """``seconds`` is what reranking took in all; each segment is charged in proportion to its candidates."""
+        """``seconds`` is the total reranking time; each segment is charged in proportion to its candidates."""
         total = sum(len(update.candidates) for update in updates)
         for slot, update, result in zip(self._reranking, updates, results, strict=True):
             slot.reranking = False
-            if slot.segment.key not in self._slots:  # its generator failed while this was reranked, or it was dropped
+            if slot.segment.key not in self._slots:  # its generator failed during the reranking, or it was dropped
                 continue
             slot.rerank_seconds += seconds * len(update.candidates) / max(1, total)
             slot.reranked += len(update.candidates)
@@ -184,15 +181,16 @@ class Engine(Generic[State]):
                 self._observe(slot, result)
 
     def expire(self, key: str) -> bool:
-        """The segment's time is up. Whether it needs no more candidates, so that those under way may be aborted.
+        """End a segment whose time is up. Returns whether it needs no more candidates, so that pending requests may be
+        aborted.
 
-        1. With a snapshot and nothing being reranked it is finished, with the best so far.
-        2. While its candidates are being reranked, it is finished as soon as that settles.
-        3. With candidates but no snapshot these are reranked at once, be they less than a step, and that was all.
+        1. With a snapshot and no reranking in progress, it finishes with its best candidate so far.
+        2. If its candidates are being reranked, it finishes as soon as that settles.
+        3. With candidates but no snapshot, these are reranked at once, even if they are less than a step.
         4. With anchors only, the first of them is the translation.
-        5. With nothing at all, the first candidates that arrive are reranked, and that was all.
+        5. With nothing at all, the first candidates that arrive are reranked.
 
-        So it has a translation unless its generator or reranker fails, or takes so long that it is abandoned.
+        So it gets a translation unless its generator or reranker fails, or takes so long that it is abandoned.
         """
         slot = self._slots.get(key)
         if slot is None:
@@ -204,9 +202,9 @@ class Engine(Generic[State]):
         return slot.winding_up
 
     def abandon(self, key: str, deadline: str, *, scoring: bool) -> None:
-        """Wait no longer for what an expired segment still waits for: it is finished with its best so far, or fails.
+        """Stop waiting for an expired segment: it finishes with its best candidate so far, or fails.
 
-        Unless ``scoring`` may be abandoned too, a segment that has candidates and no snapshot goes on waiting for one.
+        Unless ``scoring`` is abandoned too, a segment with candidates but no snapshot continues to wait for one.
         """
         slot = self._slots.get(key)
         if slot is None:
@@ -231,13 +229,13 @@ class Engine(Generic[State]):
         return finished
 
     def _mark(self, slot: Slot[State]) -> None:
-        """Find what can be done next for a segment, if anything."""
+        """Queue the next request or update of a segment, or finish it."""
         self._find_next(slot)
         if slot.segment.key in self._slots:
             self._blames_rule(slot)
 
     def _blames_rule(self, slot: Slot[State]) -> bool:
-        """Whether its rule has done something wrong: then that was all."""
+        """Fail the segment if its rule has made a mistake; returns whether it has."""
         if slot.watch.fault is None:
             return False
         error = QuitmtError(f"segment {slot.segment.id}: {slot.watch.fault}")
@@ -246,7 +244,7 @@ class Engine(Generic[State]):
         return True
 
     def _refuses_anchors(self, slot: Slot[State]) -> bool:
-        """Whether it has anchors that the reranker knows nothing of: then that was all."""
+        """Fail the segment if it has anchors that the reranker can't score; returns whether it has."""
         if not slot.anchors or self._traits.takes_anchors:
             return False
         reranker = self._reranker.signature.partition("|")[0]
@@ -259,11 +257,11 @@ class Engine(Generic[State]):
         if slot.expired:
             self._wind_up(slot)
             return
-        if not slot.ended and len(slot.pool) == slot.requested < slot.terms.pace.ahead(slot):
+        if not slot.ended and len(slot.pool) == slot.requested < slot.ahead():
             self._to_request[slot.segment.key] = slot
         if slot.reranking or slot.anchors is None:
             return
-        if slot.terms.pace.ready(slot) > slot.reranked:
+        if slot.ready() > slot.reranked:
             self._to_rerank[slot.segment.key] = slot
         elif slot.ended and slot.reranked == len(slot.pool):
             self._finish(slot, StopReason.EXHAUSTED)
@@ -271,7 +269,7 @@ class Engine(Generic[State]):
             self._to_request[slot.segment.key] = slot
 
     def _wind_up(self, slot: Slot[State]) -> None:
-        """What is left to do for a segment whose time is up; see ``expire``."""
+        """Do the remaining work for an expired segment; see ``expire``."""
         if slot.reranking:
             return
         if slot.snapshot is not None or (slot.anchors and not slot.pool):
@@ -300,14 +298,14 @@ class Engine(Generic[State]):
         self._mark(slot)
 
     def _exhausts(self, slot: Slot[State], snapshot: Snapshot, stop_reason: StopReason | None) -> bool:
-        """Whether it stops because there are no more candidates, and not because the run's rule wants no more."""
+        """Whether the segment stops because it has no more candidates, and not because its rule says so."""
         if not slot.ended or snapshot.size < len(slot.pool):
             return False
-        return stop_reason is None or (stop_reason is StopReason.BUDGET and snapshot.size < slot.terms.rule.budget)
+        return stop_reason is None or (stop_reason is StopReason.BUDGET and snapshot.size < slot.policy.rule.budget)
 
     def _is_step(self, slot: Slot[State], size: int) -> bool:
-        """Whether a rule would see this snapshot in any case: not the part of a step that an expired segment got."""
-        return not slot.expired or size % slot.terms.rule.step == 0 or size == slot.watch.rule.budget or slot.ended
+        """Whether a rule may see this snapshot: an expired segment may end within a step, which rules never see."""
+        return not slot.expired or size % slot.policy.rule.step == 0 or size == slot.watch.rule.budget or slot.ended
 
     def _finish(self, slot: Slot[State], stop_reason: StopReason, error: QuitmtError | None = None) -> None:
         del self._slots[slot.segment.key]
@@ -322,11 +320,11 @@ class Engine(Generic[State]):
         self._finished.append(Finished(slot.segment, outcome, used, slot.anchors or (), ranked, fault, late))
 
     def _ranked(self, slot: Slot[State], stop_reason: StopReason, used: Sequence[Candidate]) -> Sequence[Ranked]:
-        """The winner as its snapshot has it, then the others; nobody else while the reranker is at work on them, after
-        it failed, or where it has seen more candidates than are used and the scores depend on these."""
-        if not slot.terms.ranked or slot.snapshot is None:
+        """The winner with the score of its snapshot, then the others. The others are left out if their scores are
+        unreliable: during reranking, after a failure, or if they depend on candidates that the outcome doesn't use."""
+        if not slot.policy.ranked or slot.snapshot is None:
             return ()
         beyond = slot.reranked > len(used) and not self._traits.running_best
-        unsure = slot.reranking or beyond or stop_reason is StopReason.FAILED
-        others = [] if unsure else ranked(self._reranker, slot.state)
+        unreliable = slot.reranking or beyond or stop_reason is StopReason.FAILED
+        others = [] if unreliable else ranked(self._reranker, slot.state)
         return listed([(slot.snapshot.best, slot.snapshot.score), *others], slot.anchors or (), used)

@@ -1,7 +1,8 @@
-"""Rules are code of others: the engine trusts none of them.
+"""Guards against mistakes in stopping rules, which may be user code.
 
-Invariants: nothing here raises but KeyboardInterrupt. What a rule does wrong is the ``fault`` of its watch, which then
-asks the rule nothing more; the engine fails the segment with it. A rule that says nothing stops at its budget.
+Invariants: once a rule is wrapped, only KeyboardInterrupt gets through. A mistake becomes the ``fault`` of the rule's
+watch, which then never calls the rule again, and the engine fails the segment with it. A rule that never stops is
+stopped at its budget.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import StoppingRule, Watch
 from quitmt.types import Snapshot, StopReason
 
-RULES_OWN = (StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET)
-"""The stop reasons that a rule may give. The others are about generators, clocks and failures."""
+ALLOWED = (StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET)
+"""The stop reasons that a rule may return. The others are about generators, clocks and failures."""
 
 
 class GuardedRule:
@@ -30,7 +31,7 @@ class GuardedRule:
         self._rule = rule
 
     def within(self, available: int) -> GuardedRule:
-        """The same rule for a segment that has so many candidates in all; as it is, if it cannot be changed."""
+        """The same rule for a segment with so few candidates in total; unchanged if the rule can't be adapted."""
         if not 0 < available < self.budget:
             return self
         try:
@@ -48,33 +49,33 @@ class GuardedWatch:
     def __init__(self, rule: GuardedRule, make: Callable[[], Watch]) -> None:
         self.rule = rule
         self.fault: str | None = None
-        """What the rule did wrong, as a sentence that begins with its name."""
-        self._watch: Any = self._requested("open", make)
+        """The mistake, as a sentence that begins with the rule's name."""
+        self._watch: Any = self._call("open", make)
 
     def observe(self, snapshot: Snapshot) -> StopReason | None:
-        """None also where there is a fault."""
-        stop_reason = self._requested("observe", lambda: self._watch.observe(snapshot))
+        """Returns None if there is a fault, too."""
+        stop_reason = self._call("observe", lambda: self._watch.observe(snapshot))
         if self.fault:
             return None
         if stop_reason is None:
             return StopReason.BUDGET if snapshot.size >= self.rule.budget else None
-        if isinstance(stop_reason, StopReason) and stop_reason in RULES_OWN:
+        if isinstance(stop_reason, StopReason) and stop_reason in ALLOWED:
             return stop_reason
-        allowed = ", ".join(f"StopReason.{one.name}" for one in RULES_OWN)
+        allowed = ", ".join(f"StopReason.{one.name}" for one in ALLOWED)
         self._blame(f"gave {_shown(stop_reason)} as its stop reason, which must be None or one of {allowed}")
         return None
 
     @property
     def kept_signals(self) -> tuple[float, ...] | None:
-        """What a steered rule saw; None for all others."""
-        found = self._requested("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
+        """The signals that a steered rule keeps for later segments; None for all others."""
+        found = self._call("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
         return None if found is None else tuple(found)
 
     def horizon(self, size: int) -> int:
-        """A horizon only says how much may be asked for at once, so a whole number that makes no sense does no harm: it
-        is rounded up to a step, above ``size``, within the budget. Whatever else is a mistake, and a fault."""
+        """A horizon only says how much may be requested at once, so any whole number is harmless: it is rounded up to a
+        step above ``size``, within the budget. Anything else is a fault."""
         step, budget = self.rule.step, self.rule.budget
-        found = self._requested("horizon", lambda: self._watch.horizon(size))
+        found = self._call("horizon", lambda: self._watch.horizon(size))
         if self.fault:
             return budget
         if not _is_whole(found):
@@ -83,21 +84,21 @@ class GuardedWatch:
         wanted = max(int(found), size + 1)
         return min(budget, -(-wanted // step) * step)
 
-    def _requested(self, what: str, question: Callable[[], Any]) -> Any:
+    def _call(self, method: str, call: Callable[[], Any]) -> Any:
         if self.fault:
             return None
         try:
-            return question()
+            return call()
         except FAULTS as error:
-            self._blame(str(blamed(QuitmtError, f"failed in {what}", error)))
+            self._blame(str(blamed(QuitmtError, f"failed in {method}", error)))
             return None
 
-    def _blame(self, told: str) -> None:
-        self.fault = f"the rule {self.rule.name} {told}"
+    def _blame(self, mistake: str) -> None:
+        self.fault = f"the rule {self.rule.name} {mistake}"
 
 
 def _is_whole(value: object) -> bool:
-    """Also numpy's integers."""
+    """This includes numpy's integers."""
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 

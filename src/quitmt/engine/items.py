@@ -1,4 +1,4 @@
-"""What a run is given, checked: texts as segments, and lists of candidates."""
+"""Turns a caller's input into checked segments and candidates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quitmt.types import Candidate, Finished, Segment, StopReason
 
 
 def item(number: int, source: str | Segment, signature: str = "", context: Context | None = None) -> Item:
-    """Line ``number`` (from 1) as a segment; a blank one is finished already: its translation is empty."""
+    """Line ``number`` (from 1) as a segment. A blank line is finished already, with an empty translation."""
     segment = segment_of(source, number)
     if context is not None:
         segment = context.of(segment)
@@ -23,8 +23,8 @@ def item(number: int, source: str | Segment, signature: str = "", context: Conte
 
 
 class Context:
-    """Gives each segment the ``size`` texts before it, unless it has a context of its own; a blank one begins a new
-    document."""
+    """Gives each segment the ``size`` previous texts as context, unless it has its own context. A blank line starts a
+    new document."""
 
     def __init__(self, size: int) -> None:
         self._before: deque[str] = deque(maxlen=size)
@@ -39,7 +39,7 @@ class Context:
 
 
 def segment_of(source: object, number: int) -> Segment:
-    """A text as a segment, and a segment as it is."""
+    """Turn a text into a segment; a segment stays as it is."""
     if isinstance(source, str):
         return Segment(str(number), source)
     if isinstance(source, Segment):
@@ -48,16 +48,16 @@ def segment_of(source: object, number: int) -> Segment:
 
 
 def pool_of(candidates: object) -> tuple[Candidate, ...]:
-    """The candidates of one source that somebody else lists."""
+    """Check a caller's list of candidates for one source."""
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
-        raise TypeError(f"a list of candidates is wanted, such as ['one', 'two'], not {candidates!r:.80}")
+        raise TypeError(f"expected a list of candidates, such as ['one', 'two'], not {candidates!r:.80}")
     found = tuple(Candidate(one) if isinstance(one, str) else one for one in candidates)
     if not found:
         raise InputError("the pool has no candidates")
     for number, one in enumerate(found, start=1):
         if not isinstance(one, Candidate) or not isinstance(one.text, str):
-            told = one.text if isinstance(one, Candidate) else one
-            raise TypeError(f"candidate {number} must be a text or a Candidate, not {told!r:.80}")
+            value = one.text if isinstance(one, Candidate) else one
+            raise TypeError(f"candidate {number} must be a text or a Candidate, not {value!r:.80}")
         if not is_writable(one.text):
             raise InputError(f"candidate {number} has half of a surrogate pair, which is not Unicode text")
     return found

@@ -1,14 +1,14 @@
-"""The long-lived form of a run: submit a segment, await its outcome, cancel it. Many requests share one driver.
+"""A long-lived run that many callers share: submit a segment, await its outcome, or cancel it.
 
     session = Session(generator, reranker, rule)
     async with session:
         ticket = session.submit(Segment("1", "Hello."), group="request 7", deadline=8.0)
         finished = await ticket
 
-Invariants: segments are begun in turn, one of each group, so a group of a thousand holds up nobody; what a group has in
-flight is never taken away for another. A ticket is settled exactly once: with what became of it, or as cancelled, and
-then what it took is free at once. A deadline counts from the submission: whoever waited for a slot has that much less
-of it. The candidates of a segment depend on nothing that is in flight beside it.
+Invariants: groups take turns, one segment each, so a group of a thousand segments doesn't block the others; a group
+never loses its segments in flight to another group. A ticket is settled exactly once, with its outcome or as cancelled;
+cancelling frees its slot at once. A deadline counts from the submission, so it includes the time in the queue. The
+candidates of a segment don't depend on other segments in flight.
 """
 
 from __future__ import annotations
@@ -24,33 +24,32 @@ from itertools import chain, count
 from typing import Any, Self
 
 from quitmt.engine.deadlines import Clock, Limit
-from quitmt.engine.driver import Driver
-from quitmt.engine.submission import Submission
+from quitmt.engine.driver import Driver, Submission
 from quitmt.errors import GenerationError, NotInTime, QuitmtError
 from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 GRACE = 0.7
-"""Seconds after a deadline in which the first candidates may still arrive."""
+"""Seconds after a deadline during which the first candidates may still arrive."""
 NEWEST = 0.1
-"""The weight of the newest segment in the mean of how long one takes."""
+"""The weight of the newest segment in the moving average of seconds per segment."""
 UNKNOWN = 0.5
-"""Seconds that a segment takes, while none has been finished."""
+"""Assumed seconds per segment until the first one has finished."""
 CLOSED = "the session was closed"
 
 Observer = Callable[[Snapshot, Sequence[Candidate], Sequence[Candidate], StopReason | None], None]
-"""Called after each step of one segment: where it stands, its anchors, its samples so far, and the stop reason,
-if any."""
+"""Called after each step of one segment with its snapshot, its anchors, its samples so far, and the stop reason, if
+any."""
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A segment that was submitted. Awaiting it gives what became of it; a failure is an outcome and no exception."""
+    """A submitted segment. Awaiting it returns the finished segment; a failure is an outcome, not an exception."""
 
     segment: Segment
     group: Hashable
     until: float
-    """By the session's clock; infinite without a deadline."""
+    """The deadline by the session's clock; infinite if there is none."""
     rule: StoppingRule | None
     ranked: bool
     observer: Observer | None
@@ -63,17 +62,13 @@ class Ticket:
     def __await__(self) -> Yields[Any, None, Finished]:
         return asyncio.shield(self._settled).__await__()
 
-    @property
-    def settled(self) -> bool:
-        return self._settled.done()
-
     def settle(self, finished: Finished) -> None:
         if not self._settled.done():
             self._settled.set_result(finished)
         self._drop_timer()
 
     def cancel(self) -> None:
-        """Nobody waits for it any more. Harmless once it is settled."""
+        """Give the segment up. This does nothing once the ticket is settled."""
         if not self._settled.done():
             self._settled.cancel()
             self._session._withdraw(self)
@@ -86,7 +81,7 @@ class Ticket:
 
 
 class Queue:
-    """Tickets that wait for a slot: the groups take turns, and within a group the first comes first."""
+    """Tickets that wait for a slot. Groups take turns; within a group, tickets keep their order."""
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, deque[Ticket]] = {}
@@ -95,7 +90,7 @@ class Queue:
 
     @property
     def groups(self) -> int:
-        """How many will be begun before one of a new group."""
+        """The number of waiting groups, which is how many segments are begun before one of a new group."""
         return len(self._groups)
 
     def __iter__(self) -> Iterator[Ticket]:
@@ -110,13 +105,13 @@ class Queue:
             ticket = tickets.popleft()
             del self._groups[group]
             if tickets:
-                self._groups[group] = tickets  # to the end of the turn
+                self._groups[group] = tickets  # the group moves to the end of the queue
             self._count(ticket, -1)
             return ticket
         return None
 
     def remove(self, ticket: Ticket) -> bool:
-        """Whether it was there."""
+        """Remove a ticket; returns whether it was waiting."""
         tickets = self._groups.get(ticket.group, deque())
         if ticket not in tickets:
             return False
@@ -127,9 +122,10 @@ class Queue:
         return True
 
     def rivals(self, group: Hashable) -> int:
-        """How many will be begun before a group's last one: of each other group no more than it has itself."""
-        own = 1 + len(self._groups.get(group, ()))
-        return own - 1 + sum(min(own, len(tickets)) for name, tickets in self._groups.items() if name != group)
+        """How many waiting segments are begun before one more segment of this group would be. Each other group gets at
+        most as many turns as this group."""
+        turns = 1 + len(self._groups.get(group, ()))
+        return turns - 1 + sum(min(turns, len(tickets)) for name, tickets in self._groups.items() if name != group)
 
     def _count(self, ticket: Ticket, sign: int) -> None:
         self.segments += sign
@@ -137,7 +133,7 @@ class Queue:
 
 
 class Session:
-    """One generator, reranker and rule for any number of callers, in one event loop."""
+    """One generator, reranker and rule, shared by any number of callers in one event loop."""
 
     def __init__(
         self,
@@ -165,10 +161,10 @@ class Session:
         self._numbers = count(1)
         self._bell = asyncio.Event()
         self._closing = False
-        self._service_seconds: float | None = None
+        self._seconds_each: float | None = None
         self._work: asyncio.Task[None] | None = None
         self.failure: str | None = None
-        """Why it ended, if it did so by itself."""
+        """Why the session ended, if nobody closed it."""
 
     @property
     def signature(self) -> str:
@@ -176,40 +172,40 @@ class Session:
 
     @property
     def active(self) -> int:
-        """Segments that have a slot."""
+        """The number of segments in flight."""
         return len(self._active)
 
     @property
     def free(self) -> int:
-        """Slots that nobody has yet: as many of those that wait will not wait long."""
+        """The number of free slots."""
         return self._in_flight - len(self._active)
 
     @property
     def wasted(self) -> int:
-        """Candidates that were generated for nothing."""
+        """The number of generated candidates that were never used."""
         return self._driver.wasted.candidates
 
     @property
     def seconds_to_clear(self) -> float:
-        """How long what waits and what is in flight will take, by how long the last segments took."""
-        return self._turns(self.waiting.segments + len(self._active))
+        """Estimated time until all waiting and running segments are done, by how long recent segments took."""
+        return self._seconds_for(self.waiting.segments + len(self._active))
 
     @property
     def seconds_to_begin(self) -> float:
-        """How long a new group would wait for its first slot; 0 as long as nothing is known."""
-        return 0.0 if self._service_seconds is None else self._turns(self.waiting.groups)
+        """Estimated wait of a new group for its first slot; 0 until a segment has finished."""
+        return 0.0 if self._seconds_each is None else self._seconds_for(self.waiting.groups)
 
-    def _turns(self, segments: int) -> float:
-        return segments * (self._service_seconds or UNKNOWN) / self._in_flight
+    def _seconds_for(self, segments: int) -> float:
+        return segments * (self._seconds_each or UNKNOWN) / self._in_flight
 
     async def start(self) -> None:
-        """Check that the generator can be reached, have everything loaded and compiled, and begin."""
+        """Check that the generator can be reached, load and compile everything, and begin."""
         await self._driver.check()
         await self._driver.warm(always=True)
         self._work = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Begin nothing more; what still waits or is in flight is settled as failed."""
+        """End the session: waiting and running segments are settled as failed."""
         self._closing = True
         self._bell.set()
         if self._work is not None:
@@ -234,8 +230,8 @@ class Session:
         ranked: bool = False,
         observer: Observer | None = None,
     ) -> Ticket:
-        """``group`` is whose turn it takes; ``deadline`` counts in seconds from now; ``rule`` is in place of the
-        session's; ``ranked`` asks for the scores of all candidates; ``observer`` sees every step."""
+        """``group`` is the caller whose turn it takes, ``rule`` replaces the session's, ``deadline`` is in seconds from
+        now, ``ranked`` requests the scores of all candidates, and ``observer`` sees every step."""
         clock = self._time()
         until = math.inf if deadline is None else clock.time() + deadline
         owned = replace(segment, owner=str(next(self._numbers)))
@@ -244,7 +240,7 @@ class Session:
             ticket.settle(self._failed(owned, GenerationError(self.failure) if self.failure else NotInTime(CLOSED)))
             return ticket
         if until < math.inf:
-            ticket.timer = clock.call_at(until, lambda: self._give_up(ticket))
+            ticket.timer = clock.call_at(until, lambda: self._expire(ticket))
         self.waiting.add(ticket)
         self._bell.set()
         return ticket
@@ -254,7 +250,7 @@ class Session:
 
     async def _run(self) -> None:
         try:
-            async for _, finished in self._driver.run(self._orders()):
+            async for _, finished in self._driver.run(self._submissions()):
                 if ticket := self._active.pop(finished.segment.key, None):
                     self._measure(ticket)
                     ticket.settle(finished)
@@ -267,11 +263,11 @@ class Session:
 
     def _measure(self, ticket: Ticket) -> None:
         taken = self._time().time() - (ticket.begun or 0.0)
-        before = taken if self._service_seconds is None else self._service_seconds
-        self._service_seconds = before + NEWEST * (taken - before)
+        before = taken if self._seconds_each is None else self._seconds_each
+        self._seconds_each = before + NEWEST * (taken - before)
 
-    async def _orders(self) -> AsyncIterator[Submission]:
-        """Whoever's turn it is, as soon as there is room: not before, or the choice would be made too early."""
+    async def _submissions(self) -> AsyncIterator[Submission]:
+        """Yield the next ticket only when there is room, so that tickets submitted in the meantime get their turn."""
         while not self._closing:
             self._bell.clear()
             if self._driver.has_room and (ticket := self.waiting.next()):
@@ -282,11 +278,11 @@ class Session:
                 await self._bell.wait()
 
     def _limit(self, ticket: Ticket) -> Limit | None:
-        """The time for a segment that is begun now: what is left of its own, or its share of it where more wait than
-        can be begun at once. The last of them must be begun in time too."""
+        """The time for a segment that is begun now: its remaining time, or a share of it if more segments wait than
+        there are slots, because the last of them must be begun in time too."""
         if ticket.until == math.inf:
             return None
-        ticket._drop_timer()  # from here on, the driver sees to it
+        ticket._drop_timer()  # from here on, the driver enforces the deadline
         now = self._time().time()
         left = max(0.0, ticket.until - now)
         horizon = max((one.until - now for one in self.waiting if one.until < math.inf), default=left)
@@ -302,8 +298,8 @@ class Session:
         stop_reason: StopReason | None,
     ) -> None:
         ticket = self._active.get(segment.key)
-        if ticket is not None and ticket.observer is not None and not ticket.settled:
-            with suppress(Exception):  # whoever looks on must not disturb
+        if ticket is not None and ticket.observer is not None:
+            with suppress(Exception):  # a failing observer must not disturb the run
                 ticket.observer(snapshot, anchors, candidates, stop_reason)
 
     def _withdraw(self, ticket: Ticket) -> None:
@@ -313,8 +309,8 @@ class Session:
             self._driver.cancel(ticket.segment)
             self._bell.set()
 
-    def _give_up(self, ticket: Ticket) -> None:
-        """Its time was up before it had a slot."""
+    def _expire(self, ticket: Ticket) -> None:
+        """Fail a ticket whose time was up before it had a slot."""
         if self.waiting.remove(ticket):
             ticket.settle(self._failed(ticket.segment, NotInTime("not begun before its deadline")))
 
@@ -327,13 +323,3 @@ class Session:
         for ticket in list(self._active.values()):
             ticket.settle(self._failed(ticket.segment, error))
         self._active.clear()
-
-
-async def translate(session: Session, segments: Sequence[Segment], **settings: Any) -> list[Finished]:
-    """All of some segments as one group; whoever stops waiting cancels them all."""
-    tickets = [session.submit(segment, **settings) for segment in segments]
-    try:
-        return [await ticket for ticket in tickets]
-    finally:
-        for ticket in tickets:
-            ticket.cancel()

@@ -1,27 +1,30 @@
-"""What the engine keeps: a slot for each segment in flight, and a count of what was generated for nothing."""
+"""Segments in flight: how each is worked on (``Policy``), what has arrived for it (``Slot``), and what was wasted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic
+from typing import Generic, Self
 
-from quitmt.engine.guarded import GuardedWatch
+from quitmt.engine.guarded import GuardedRule, GuardedWatch
 from quitmt.errors import QuitmtError
-from quitmt.protocols import State
+from quitmt.protocols import RerankerTraits, State, StoppingRule
 from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Snapshot, StopReason, at, tokens_of
 
-if TYPE_CHECKING:
-    from quitmt.engine.terms import Terms
+AT_ONCE = 32
+"""Where segments may expire, about this many candidates are requested and reranked at once. A rule that can stop only
+at its budget would otherwise request all of it, and when time is up there would be nothing to return yet, or a long
+reranking to wait for. With fewer, the generator or the encoder couldn't make up for the additional round trips."""
 
 Observer = Callable[[Segment, Snapshot, Sequence[Candidate], Sequence[Candidate], StopReason | None], None]
-"""Called after each step: the segment, where it stands, its anchors, its samples so far, and the stop reason, if
+"""Called after each step with the segment, its snapshot, its anchors, its samples so far, and the stop reason, if
 any."""
 
 
 @dataclass(slots=True)
 class Wasted:
-    """What was generated and never used, because its segment had stopped: nothing, unless windows are speculative."""
+    """Counts candidates that were generated but never used, because their segment had stopped. Without speculation and
+    deadlines there are hardly any."""
 
     candidates: int = 0
     tokens: int = 0
@@ -34,6 +37,47 @@ class Wasted:
         self.tokens += sum(candidate.tokens or 0 for candidate in candidates)
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a segment is worked on: its stopping rule, and how many candidates are requested and reranked at a time.
+
+    All segments of a run share one policy unless the run is steered. The requests of a server may have different
+    policies and still share the engine.
+    """
+
+    rule: GuardedRule
+    stride: int
+    """Candidates from one snapshot to the next."""
+    final_only: bool
+    """Whether the only snapshot is taken at the budget."""
+    signature: str = ""
+    speculate: bool = False
+    anytime: bool = False
+    """Whether the segment may expire, so that it should always have something to return."""
+    soon: bool = False
+    """Whether the first request is for one step only, because a client is waiting for a first result."""
+    ranked: bool = False
+    """Whether the scores of all candidates are wanted, not only the best one."""
+
+    @classmethod
+    def of(
+        cls,
+        rule: StoppingRule,
+        reranker: RerankerTraits,
+        *,
+        signature: str = "",
+        speculate: bool = False,
+        anytime: bool = False,
+        soon: bool = False,
+        ranked: bool = False,
+    ) -> Self:
+        guarded = GuardedRule(rule)
+        # A rule that can't stop before its budget needs no earlier snapshots, and some rerankers pay for each.
+        final_only = reranker.snapshots_cost and guarded.open().horizon(0) >= guarded.budget
+        stride = guarded.budget if final_only else guarded.step
+        return cls(guarded, stride, final_only, signature, speculate, anytime, soon, ranked)
+
+
 @dataclass(slots=True, eq=False)
 class Slot(Generic[State]):
     """A segment in flight."""
@@ -41,15 +85,15 @@ class Slot(Generic[State]):
     segment: Segment
     state: State
     watch: GuardedWatch
-    terms: Terms
+    policy: Policy
     requested: int = 0
     reranked: int = 0
     reranking: bool = False
     expired: bool = False
     end: int | None = None
-    """How many candidates there are in all, once that is known: of a recorded pool, from the start."""
+    """How many candidates there are in total, once that is known; for a recorded pool, from the start."""
     anchors: tuple[Candidate, ...] | None = None
-    """Its generator's, then the user's own; None until the generator's have arrived."""
+    """The generator's anchors, then the user's; None until the generator's have arrived."""
     pool: list[Candidate] = field(default_factory=list)
     """Candidates 0, 1, … without a gap."""
     early: dict[int, Candidate] = field(default_factory=dict)
@@ -61,18 +105,61 @@ class Slot(Generic[State]):
 
     @property
     def ended(self) -> bool:
-        """Whether all candidates that there are have arrived."""
+        """Whether every candidate that exists has arrived."""
         return self.end is not None and len(self.pool) >= self.end and self.anchors is not None
 
     @property
     def winding_up(self) -> bool:
-        """Whether its time is up and there is something to return: it needs no more candidates."""
+        """Whether its time is up and it has something to return, so that it needs no more candidates."""
         return self.expired and (len(self.pool) > 0 or bool(self.anchors))
 
+    def reach(self) -> int:
+        """The number of candidates to request up to now: the next size at which the rule may stop, or the one after
+        it."""
+        rule, policy = self.watch.rule, self.policy
+        next_stop = self.watch.horizon(self.reranked)
+        if next_stop <= self.requested:  # speculation: the requested candidates may not be enough
+            next_stop = self.watch.horizon(self.requested)
+        reach = min(rule.budget, next_stop)
+        if self.expired:  # it expired before its first request: the first few candidates are enough
+            return min(reach, self.requested + rule.step)
+        if not policy.anytime:
+            return reach
+        return min(reach, self.requested + (rule.step if policy.soon and not self.requested else AT_ONCE))
+
+    def ready(self) -> int:
+        """How many candidates may be committed: whole steps only, unless everything up to the next possible stop is
+        there.
+
+        It is never more than that, because candidates after a stop would be reranked in vain, which costs MBR
+        quadratically.
+        """
+        rule = self.watch.rule
+        if self.expired:
+            return len(self.pool)
+        if self.policy.final_only:
+            most = rule.budget  # no earlier snapshot, however many pieces the candidates arrive in
+        elif self.policy.anytime:
+            at_once = max(rule.step, AT_ONCE // rule.step * rule.step)
+            most = min(self.watch.horizon(self.reranked), self.reranked + at_once)
+        else:
+            most = min(self.requested, self.watch.horizon(self.reranked))
+        arrived = min(len(self.pool), most)
+        if arrived == most or self.ended:
+            return arrived
+        return arrived - arrived % self.policy.stride
+
+    def ahead(self) -> int:
+        """The number of candidates that may be requested before the arrived ones are reranked."""
+        budget = self.watch.rule.budget
+        if self.policy.speculate:
+            return budget
+        return min(budget, self.watch.horizon(self.reranked)) if self.policy.anytime else self.requested
+
     def collect(self, draw: Draw) -> None:
-        """Append what continues the pool; keep what came early; drop what is there already."""
+        """Append the candidates that continue the pool; keep early ones for later; drop duplicates."""
         if draw.anchors is not None and self.anchors is None:
-            self.anchors = draw.anchors + given(self.segment)
+            self.anchors = draw.anchors + user_anchors(self.segment)
         if draw.start == len(self.pool) and not self.early:
             self.pool.extend(draw.candidates)
             return
@@ -83,15 +170,14 @@ class Slot(Generic[State]):
             self.pool.append(self.early.pop(len(self.pool)))
 
     def outcome(self, stop_reason: StopReason, error: QuitmtError | None, effort: Effort | None) -> Outcome:
-        """What became of it."""
         snapshot, anchors = self.snapshot, self.anchors or ()
-        # With no time for a score, the first anchor is the best that is known.
+        # If there was no time for a score, the first anchor is the best known translation.
         index = snapshot.best if snapshot else -1 if anchors and stop_reason is StopReason.DEADLINE else None
         chosen = Candidate("") if index is None else at(index, anchors, self.pool)
-        # Where the candidates ended it is their number; whoever stopped before need not know that they would.
+        # An exhausted segment reports its number of candidates. One that stopped earlier may not know it yet.
         budget = len(self.pool) if stop_reason is StopReason.EXHAUSTED else self.watch.rule.budget
         size, signals = snapshot.size if snapshot else 0, self.watch.kept_signals
-        made = [one for one in anchors if one.origin != GIVEN]
+        generated = [one for one in anchors if one.origin != GIVEN]
         return Outcome(
             id=self.segment.id,
             source=self.segment.source,
@@ -102,17 +188,17 @@ class Slot(Generic[State]):
             stop=stop_reason,
             trajectory=tuple(self.trajectory),
             seconds=Seconds(self.generate_seconds, self.rerank_seconds),
-            signature=self.terms.signature,
+            signature=self.policy.signature,
             error=str(error) if error else None,
             effort=effort,
             budget=budget,
             origin=chosen.origin,
-            anchors=len(made),
+            anchors=len(generated),
             signals=signals or (),
-            tokens=None if signals is None else tokens_of([*made, *self.pool[:size]]),
+            tokens=None if signals is None else tokens_of([*generated, *self.pool[:size]]),
         )
 
 
-def given(segment: Segment) -> tuple[Candidate, ...]:
-    """The anchors that are the user's own."""
+def user_anchors(segment: Segment) -> tuple[Candidate, ...]:
+    """The anchors that came with the segment, from the user."""
     return tuple(Candidate(text, origin=GIVEN) for text in segment.anchors)

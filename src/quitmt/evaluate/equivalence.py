@@ -1,18 +1,16 @@
-"""Whether another system is as good as a base: paired bootstrap TOST (two one-sided tests), and who wins how often.
+"""Compares systems with a base: paired bootstrap TOST (two one-sided tests) for equivalence, wins and losses.
 
 Segments are resampled with replacement, as many as there are. The difference is other − base, of mean segment scores.
 Two systems are equivalent within a margin if the 5th to 95th percentile of the resampled difference lies inside
 ±margin: both one-sided tests, of "worse by the margin" and of "better by it", reject at 5%. Margins are in units of σ,
-the standard deviation of the base's segment scores with ddof = 0: the spread of these very segments, which are what the
-bootstrap draws from, and it is defined for a single one.
+the standard deviation of the base's segment scores with ddof = 0: the spread of the segments that the bootstrap draws
+from, which is defined even for a single segment.
 
-A segment may have no score, NaN: a judge's answer that could not be read. It is left out of the pairs in which either
-system has none, as if it were not there.
+A segment without a score (NaN, a judge's unreadable answer) is left out of pairs in which either system lacks it.
 
 Invariants:
-- All pairs see the same resamples, so all of them are paired, also across metrics. Pairs that leave segments out see
-  those of their own size.
-- The resamples depend on the number of segments, their own number and the seed, not on the pairs.
+- All pairs share the same resamples, also across metrics; pairs that leave segments out share those of their size.
+- The resamples depend on the numbers of segments and resamples and on the seed, not on the pairs.
 - Memory beyond the scores and the resampled differences is bounded: resamples are drawn in blocks.
 """
 
@@ -33,19 +31,19 @@ Drawn = npt.NDArray[np.uint32]
 
 RESAMPLES = 10_000
 MOST_RESAMPLES = 10_000_000
-"""Each costs 8 bytes a pair, and more of them than this tell nothing new."""
+"""Each takes 8 bytes per pair, and more than this don't change a result."""
 MARGINS = (0.05, 0.02)
 LEAST = 50
-"""Segments below which means are not to be trusted to be about normal, and nothing is called equivalent. With Student's
-t and without the imagined segment, guarantees of 95% were broken in 5 to 15% of samples of 10–20 segments, and in less
+"""With fewer segments, means may not be normal, so no system is called equivalent. With Student's t and without the
+pseudo-segment, guarantees of 95% were broken in 5 to 15% of samples of 10–20 segments, and in less
 than 5% of those of 40 (docs/guarantees.md)."""
 BLOCK_CELLS = 1 << 18
-"""Drawn at a time, resamples × segments: 1 MB."""
+"""Resamples × segments drawn at a time: 1 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The segment scores of two systems by one metric; NaN is none."""
+    """The segment scores of two systems by one metric; NaN means no score."""
 
     base: Floats
     other: Floats
@@ -60,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of a pair. Differences are other − base; within a margin of m·σ is within ±m·σ."""
+    """The result for a pair. Differences are other − base; a margin m means ±m·σ."""
 
     difference: float
     interval: tuple[float, float]
@@ -71,13 +69,13 @@ class Comparison:
     margins: tuple[float, ...]
     """In units of σ, the widest first."""
     p_values: tuple[float, ...]
-    """Of TOST, one a margin: the larger share of resamples beyond either end, (count + 1) / (resamples + 1)."""
+    """TOST p-value per margin: the larger share of resamples beyond either end, (count + 1) / (resamples + 1)."""
     wins: int
-    """Segments at which the other is better, whichever direction that is."""
+    """Segments at which the other system is better, in the metric's direction."""
     ties: int
     losses: int
     left_out: int = 0
-    """Segments that have no score for either system and count nowhere."""
+    """Segments without a score for one of the systems; they count nowhere."""
 
     @property
     def within(self) -> tuple[float, ...]:
@@ -93,7 +91,7 @@ def compare(
     margins: Sequence[float] = MARGINS,
     rng: np.random.Generator | int = 0,
 ) -> list[Comparison]:
-    """Compare each pair. ``rng`` may be a seed; a generator is drawn from size by size if pairs leave segments out."""
+    """Compare each pair. ``rng`` may be a seed; pairs of different sizes draw from a generator one after the other."""
     if resamples < 1:
         raise UsageError(f"there must be at least 1 resample, not {resamples}")
     if resamples > MOST_RESAMPLES:
@@ -126,7 +124,7 @@ def draws(segments: int, resamples: int, rng: np.random.Generator) -> Iterator[D
 
 
 def _resampled(differences: Floats, resamples: int, rng: np.random.Generator) -> Floats:
-    """The mean differences, one row a pair, one column a resample."""
+    """The mean differences, one row per pair, one column per resample."""
     sums, done = np.empty((resamples, len(differences))), 0
     tally = np.empty(differences.shape[1])
     for drawn in draws(differences.shape[1], resamples, rng):
@@ -136,10 +134,10 @@ def _resampled(differences: Floats, resamples: int, rng: np.random.Generator) ->
     return sums.T
 
 
-# A product of matrices would do the same, but so thin a one keeps BLAS's threads waiting for most of their time.
+# A matrix product would do the same, but BLAS's threads mostly wait for each other with such thin matrices.
 @kernel(fastmath={"reassoc", "contract"})
 def _add_up(drawn: Drawn, differences: Floats, tally: Floats, sums: Floats) -> None:
-    """Sum each pair's differences over each resample, by way of how often each segment was drawn."""
+    """Sum each pair's differences over each resample, weighted by how often each segment was drawn."""
     for row in range(drawn.shape[0]):
         tally[:] = 0.0
         for column in range(drawn.shape[1]):

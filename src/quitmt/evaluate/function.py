@@ -1,7 +1,7 @@
-"""Any function as a metric: ``(translation, reference)`` or ``(source, translation, reference)``, a number out.
+"""Turns any function ``(translation, reference)`` or ``(source, translation, reference)`` into a metric.
 
-Higher is better, unless the function has an attribute ``lower_is_better`` that says otherwise. Several references: the
-mean of the scores against each; a system's score is the mean of its segments'.
+Higher is better, unless the function has a true attribute ``lower_is_better``. With several references, a segment's
+score is the mean over them; a system's score is the mean of its segments' scores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FunctionMetric:
     needs_reference = True
 
     def __init__(self, spec: str, known: Iterable[str] = ()) -> None:
-        """``spec`` is module:attribute; ``known`` are names that may have been meant."""
+        """``spec`` is module:attribute; ``known`` are names to suggest for a misspelt one."""
         self._function: Callable[..., Any] = attribute(spec, known)
         if not callable(self._function):
             raise UsageError(f"{spec} is not a function but a {type(self._function).__name__}", hint=FORM)
@@ -61,7 +61,7 @@ class FunctionMetric:
     def _score(self, number: int, example: Sequence[str]) -> float:
         try:
             score = float(self._function(*example))
-        except (Exception, SystemExit) as error:  # a function that calls sys.exit would end the run without a word
+        except (Exception, SystemExit) as error:  # sys.exit in a function would end the run without a message
             said = " ".join(str(error).split())
             raise RerankError(f"{self._spec} failed at segment {number + 1}: {type(error).__name__}: {said}") from error
         if not abs(score) <= LARGEST:  # true of NaN as well
@@ -70,7 +70,7 @@ class FunctionMetric:
 
 
 def _parameters(function: Callable[..., Any], spec: str) -> int:
-    """How many texts it takes: two or three parameters that must be given, whatever others it has."""
+    """The number of texts that it takes: its two or three required parameters."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

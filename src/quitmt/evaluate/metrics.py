@@ -1,12 +1,12 @@
-"""Metrics of whole systems: the scores of their segments, and one score for each system.
+"""Metrics of whole systems: one score per segment and one per system.
 
 Invariants:
-- Scores stand in the metric's published direction and scale; ``lower_is_better`` says which way is up.
-- A segment's score is finite; only of a judge, whose answers may be unreadable, it may be NaN, and then it is left out
-  of its system's. A system always has a score.
-- All systems are scored in one call, and equal examples (source, translation, reference) once, so that two systems that
-  say the same get the same score, and what they share costs nothing.
-- What a metric needs is known from the table, before it is loaded.
+- Scores have the metric's published direction and scale; ``lower_is_better`` gives the direction.
+- A segment's score is finite, except that a judge's unreadable answer gives NaN, which the system's score leaves out. A
+  system always has a score.
+- All systems are scored in one call, and equal examples (source, translation, reference) once: equal translations have
+  equal scores at no additional cost.
+- The registry says what a metric needs, before it is loaded.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int], object]
-"""Is told of each few segments that are done; over a whole call they add up to systems × segments."""
+"""Called with the number of segments scored since the last call; a whole call adds up to systems × segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """What translations are judged by. References are sets of segments: one tuple for each reference translation."""
+    """Sources and references. Each reference is one tuple with a translation of every segment."""
 
-    __test__: ClassVar[bool] = False  # not for pytest, whatever its name
+    __test__: ClassVar[bool] = False  # not a pytest class
 
     sources: tuple[str, ...] | None = None
     references: tuple[tuple[str, ...], ...] = ()
@@ -50,7 +50,7 @@ class TestSet:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One system's scores by one metric; a segment that has none is NaN and does not count for the system's."""
+    """One system's scores by one metric; NaN marks segments without a score, which the system's score leaves out."""
 
     segments: Floats
     system: float
@@ -63,11 +63,11 @@ class Scores:
 class Metric(Protocol):
     @property
     def name(self) -> str:
-        """As it is written over a column: chrF++, COMET."""
+        """The column heading: chrF++, COMET."""
         ...
 
     def signature_for(self, references: int) -> str:
-        """What its numbers depend on, with so many references a segment."""
+        """Everything that its numbers depend on, with so many references per segment."""
         ...
 
     @property
@@ -87,9 +87,9 @@ class Metric(Protocol):
 
 
 class ScorerMetric:
-    """A scoring model as a metric. Several references: the mean of the scores against each.
+    """Uses a scoring model as a metric. With several references, a segment's score is the mean over them.
 
-    ``gaps`` allows it to leave examples without a score, as NaN.
+    ``gaps`` allows NaN for examples without a score.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ScorerMetric:
     def evaluate(
         self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
     ) -> list[Scores]:
-        # An example has a source always; one that does not count should not tell equal examples apart.
+        # An unused source must not make equal examples different.
         sources = (test_set.sources or ()) if self.needs_source else ("",) * len(test_set.references[0])
         references = test_set.references if self.needs_reference else ((None,) * len(sources),)
         places: dict[Example, int] = {}
@@ -142,7 +142,7 @@ class ScorerMetric:
         return scores
 
     def _tell_cuts(self, examples: list[Example]) -> None:
-        """Warn of texts that are longer than the model reads."""
+        """Warn about texts that are longer than the model's limit."""
         texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
         if cuts := cut(self._scorer, texts):
             told = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
@@ -157,7 +157,7 @@ class ScorerMetric:
 
 
 def several(references: int) -> str:
-    """What a signature says of a metric that has one reference at a time, if there are several."""
+    """The part of a signature about several references, for metrics that compare with one at a time."""
     return f"|refs:{references},mean" if references > 1 else ""
 
 

@@ -1,10 +1,10 @@
-"""The scores of several systems by several metrics, and the JSON they are kept in:
+"""The scores of several systems by several metrics, and their JSON:
 
     {"metrics": {METRIC: {"signature": "…", "lower_is_better": false}},
      "systems": {SYSTEM: {METRIC: {"system": 55.3, "segments": [61.2, null, …], "left_out": 1}}}}
 
-``segments`` may be absent. Every system has a score by every metric, for the same segments; a segment without one is
-null, and ``left_out`` is how many those are, if there are any.
+``segments`` may be absent. Every system has a score by every metric, for the same segments. A segment without a score
+is null; ``left_out``, if present, is their number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quitmt.evaluate.metrics import Metric, Scores
 
 HOW = "quitmt score --format json --segments -o FILE writes them"
 LARGEST = 1e100
-"""A score is not beyond ±this: then sums and squares of any number of them are finite too."""
+"""Largest absolute score, so that sums and squares of scores stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class MetricScores:
 
     @property
     def decimals(self) -> int:
-        """Enough for people: four for scores around 1, two for those up to 100."""
+        """Decimals to show: two for scores of 10 and more, otherwise four."""
         return 2 if max(abs(scores.system) for scores in self.scores.values()) >= 10 else 4
 
 
@@ -54,7 +54,7 @@ class Report:
     columns: dict[str, MetricScores] = field(default_factory=dict)
 
     def add(self, metric: Metric, references: int, scores: list[Scores]) -> None:
-        """What a metric found, with so many references a segment."""
+        """Add a metric's scores, with so many references per segment."""
         self.columns[metric.name] = MetricScores(
             metric.signature_for(references), metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
         )
@@ -64,7 +64,7 @@ class Report:
         return len(next(iter(next(iter(self.columns.values())).scores.values())).segments)
 
     def warnings(self, metric: str) -> Iterator[str]:
-        """What must be known about a metric's scores: how many are not there."""
+        """A warning for each system that lacks scores by a metric."""
         for system, scores in self.columns[metric].scores.items():
             if scores.left_out:
                 told = f"{scores.left_out} of {len(scores.segments)} answers"
@@ -89,12 +89,12 @@ def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
 
 
 def numbers(scores: Scores) -> list[float | None]:
-    """The scores of segments; None where there is none."""
+    """The scores of segments; None for missing ones."""
     return [None if math.isnan(score) else score for score in scores.segments.tolist()]
 
 
 def parse(text: str, path: str) -> Report:
-    """A report with segment scores from its JSON; ``path`` is for the errors."""
+    """Read a report with segment scores from JSON; errors mention ``path``."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """chrF, chrF++ and BLEU as sacrebleu computes them, with its signatures.
 
-The score of a system is sacrebleu's corpus score, which is not the mean of its segments' scores. Several references
-are one task for sacrebleu: chrF takes the nearest one, BLEU counts n-grams of any.
+A system's score is sacrebleu's corpus score, which isn't the mean of its segments' scores. sacrebleu handles several
+references itself: chrF uses the nearest one, BLEU counts n-grams of all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quitmt.evaluate.metrics import Progress, Scores, Setup, TestSet
 
 
 class SurfaceMetric:
-    """A metric of sacrebleu's: ``of_systems`` makes one that knows its references, ``of_segments`` scores segments."""
+    """A metric of sacrebleu: ``of_systems`` makes a corpus metric with references, ``of_segments`` scores segments."""
 
     needs_source = False
     needs_reference = True
@@ -47,7 +47,7 @@ class SurfaceMetric:
         return [Scores(row, score) for row, score in zip(segments, scores, strict=True)]
 
     def signature_for(self, references: int) -> str:
-        """sacrebleu's, which has the number of references as soon as there are any; which ones makes no difference."""
+        """sacrebleu's signature, which includes the number of references but not their texts."""
         return str(self._of_systems(references=(("a",),) * references).get_signature())
 
 
@@ -73,7 +73,7 @@ def bleu(tokenizer: str = "", _: Setup | None = None) -> SurfaceMetric:
         raise unknown("tokenizer of BLEU", tokenizer, BLEU.TOKENIZERS)
     try:
         of_segments = BLEU(tokenize=tokenizer or None, effective_order=True)
-    except (Exception, SystemExit) as error:  # a download that fails may end the program
+    except (Exception, SystemExit) as error:  # sacrebleu may call sys.exit if a download fails
         raise _unusable(tokenizer, error) from None
     return SurfaceMetric(
         f"BLEU:{tokenizer}" if tokenizer else "BLEU",

@@ -1,12 +1,11 @@
-"""Training data from scored candidates: corpora, preference pairs and rewards, in the forms that trainers read.
+"""Training data from scored candidates: corpora, preference pairs and rewards, in the formats that trainers read.
 
-    read (entries) → filter (filters) → choose (choose) → format (formats, voice) → write (writers)
+    read (entries) → filter (filters) → choose (choose) → format (formats) → write (writers)
 
-Invariants: everything streams, so memory does not grow with the input (but for 8 bytes per source, by which duplicates
-are found); nothing that exists is overwritten; what gives no row is counted with its reason.
+Invariants: everything streams, so memory doesn't grow with the input (except 8 bytes per source to find duplicates).
+Existing files are never overwritten. Sources that give no row are counted by reason.
 """
 
-from quitmt.export.export import ExportSettings, export, export_async
-from quitmt.export.summary import Summary
+from quitmt.export.export import ExportSettings, Summary, export
 
-__all__ = ["ExportSettings", "Summary", "export", "export_async"]
+__all__ = ["ExportSettings", "Summary", "export"]

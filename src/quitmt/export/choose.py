@@ -1,16 +1,14 @@
-"""Which candidates of a source are used: the best one, and for pairs those that it is preferred to.
+"""Chooses candidates of a source: the best one, and for preference pairs the rejected ones.
 
-The chosen one is the best that no filter leaves out. Which rejected one teaches most is a matter of taste and of the
-trainer, so it is a strategy:
+The chosen candidate is the best one that passes the filters. A strategy picks the rejected one:
 
     worst           the lowest score
-    quantile:Q      the one below which the share Q of the samples is; near 0 it is nearly the worst, but no outlier.
-                    Xiao et al. (2025, arXiv 2502.16825) lose with more samples by the worst, and not by μ - 2σ.
-    different       the one that has least in common with the chosen one, by chrF
-    greedy          the model's own greedy translation: what it would say today
+    quantile:Q      the candidate with the share Q of the samples below it; near 0 it is bad but not an outlier.
+                    In Xiao et al. (2025, arXiv 2502.16825), more samples hurt with the worst, but not with μ - 2σ.
+    greedy          the model's own greedy translation
 
-A pair needs a margin, in units of the score or in standard deviations of the source's own candidates: without one, two
-equally good candidates would be told apart by the noise of the metric.
+A pair needs a margin, in score units or in standard deviations of the source's candidates. Without a margin, the
+metric's noise would decide between equally good candidates.
 """
 
 from __future__ import annotations
@@ -21,23 +19,23 @@ from dataclasses import dataclass
 from operator import mul
 
 from quitmt.errors import UsageError, unknown
+from quitmt.export.entries import RankedPool
 from quitmt.export.filters import Filters
-from quitmt.export.ranking import RankedPool
-from quitmt.types import Ranked, Segment
+from quitmt.types import Ranked
 
-STRATEGIES = ("worst", "quantile", "different", "greedy")
+STRATEGIES = ("worst", "quantile", "greedy")
 REJECTED, MARGIN, QUANTILE = "quantile:0.05", "0.5sd", 0.05
-ONE = "have one distinct candidate only"
+ONE = "have only one distinct candidate"
 UNSCORED = "have no scored candidate"
-CLOSE = "have no rejected one with the margin"
-LEFT_OUT = "have only candidates that filters leave out"
+CLOSE = "have no candidate below the margin"
+LEFT_OUT = "have only candidates that the filters remove"
 NO_GREEDY = "have no greedy translation"
-GREEDY_IS_BEST = "have the greedy translation as their best"
+GREEDY_IS_BEST = "have the greedy translation as the best"
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """At least so much better, and better in any case."""
+    """The minimum difference between the scores of the chosen and the rejected candidate."""
 
     value: float = 0.5
     in_deviations: bool = True
@@ -50,11 +48,11 @@ class Margin:
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and value >= 0):
-            raise UsageError(f"the margin must be a number such as 0.05, or as 0.5sd, not {text!r}")
+            raise UsageError(f"the margin must be a number such as 0.05 or 0.5sd, not {text!r}")
         return cls(value, number != text)
 
-    def of(self, ranked: RankedPool) -> float:
-        """In units of the score."""
+    def in_score(self, ranked: RankedPool) -> float:
+        """The margin in score units."""
         return self.value * deviation(ranked) if self.in_deviations else self.value
 
 
@@ -67,10 +65,10 @@ class Strategy:
     def parse(cls, text: str) -> Strategy:
         name, _, argument = text.partition(":")
         if name not in STRATEGIES:
-            raise unknown("way to choose the rejected one", text, ["worst", "quantile:Q", "different", "greedy"])
+            raise unknown("strategy for rejected candidates", text, ["worst", "quantile:Q", "greedy"])
         if name != "quantile":
             if argument:
-                raise UsageError(f"{name} takes no argument, and {text!r} has one")
+                raise UsageError(f"{name} doesn't take an argument, but {text!r} has one")
             return cls(name)
         try:
             value = float(argument) if argument else QUANTILE
@@ -81,14 +79,11 @@ class Strategy:
         return cls(name, value)
 
     def order(self, chosen: int, ranked: RankedPool) -> list[int]:
-        """The places of all others, the most wanted first."""
+        """The indexes of all other candidates, the preferred one first."""
         others = [place for place in range(len(ranked) - 1, -1, -1) if place != chosen]
         if self.name == "quantile":
             away = [abs(below - self.quantile) for below in positions(ranked.weights)]
             others.sort(key=away.__getitem__)
-        elif self.name == "different":
-            alike = likeness(ranked.texts[chosen], ranked.texts)
-            others.sort(key=alike.__getitem__)
         elif self.name == "greedy":
             others = [place for place in others if ranked.origins[place] == "greedy"]
         return others
@@ -96,7 +91,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is used of a source, or why nothing is."""
+    """The chosen candidates of a source, or the reason why there are none."""
 
     chosen: Ranked | None = None
     rejected: tuple[Ranked, ...] = ()
@@ -104,13 +99,13 @@ class Chosen:
 
 
 def best(source: str, ranked: RankedPool, filters: Filters) -> Chosen:
-    """The best candidate that is not left out."""
+    """Chooses the best candidate that passes the filters."""
     found = _best(source, ranked, filters)
     return Chosen(reason=found) if isinstance(found, str) else Chosen(ranked[found])
 
 
 def _best(source: str, ranked: RankedPool, filters: Filters) -> int | str:
-    """Its place, or why there is none."""
+    """The index of the best candidate, or the reason why there is none."""
     if not len(ranked):
         return UNSCORED
     passing = (place for place, text in enumerate(ranked.texts) if filters.reason(source, text) is None)
@@ -120,7 +115,7 @@ def _best(source: str, ranked: RankedPool, filters: Filters) -> int | str:
 def pairs(
     source: str, ranked: RankedPool, filters: Filters, strategy: Strategy, margin: Margin, count: int = 1
 ) -> Chosen:
-    """The best one, and up to ``count`` others that it is preferred to."""
+    """Chooses the best candidate and up to ``count`` rejected ones."""
     if len(ranked) == 1:
         return Chosen(reason=ONE)
     chosen = _best(source, ranked, filters)
@@ -131,7 +126,7 @@ def pairs(
             return Chosen(reason=GREEDY_IS_BEST)
         if "greedy" not in ranked.origins:
             return Chosen(reason=NO_GREEDY)
-    found, least, top = list[Ranked](), margin.of(ranked), ranked.scores[chosen]
+    found, least, top = list[Ranked](), margin.in_score(ranked), ranked.scores[chosen]
     for place in strategy.order(chosen, ranked):
         gain = top - ranked.scores[place]
         if gain > 0 and gain >= least and filters.reason(source, ranked.texts[place]) is None:
@@ -142,7 +137,7 @@ def pairs(
 
 
 def everything(source: str, ranked: RankedPool, filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:
-    """All that no filter leaves out, or why there are too few."""
+    """All candidates that pass the filters, or the reason why there are too few."""
     if not len(ranked):
         return UNSCORED
     if len(ranked) < at_least:
@@ -152,7 +147,7 @@ def everything(source: str, ranked: RankedPool, filters: Filters, *, at_least: i
 
 
 def deviation(ranked: RankedPool) -> float:
-    """The standard deviation of the scores."""
+    """The standard deviation of the scores of the samples."""
     scores, weights = ranked.scores, ranked.weights
     total = sum(weights)
     mean = sum(map(mul, scores, weights)) / total
@@ -160,7 +155,8 @@ def deviation(ranked: RankedPool) -> float:
 
 
 def positions(weights: Sequence[int]) -> list[float]:
-    """Of each place, the best first, the share of all that is below it: half of its own copies are.
+    """For candidates sorted best first, the share of samples below each; half of a candidate's own copies count as
+    below.
 
     >>> positions([2, 1, 1])
     [0.75, 0.375, 0.125]
@@ -171,14 +167,3 @@ def positions(weights: Sequence[int]) -> list[float]:
         left -= weight
         found.append((left + weight / 2) / total)
     return found
-
-
-def likeness(text: str, others: Sequence[str]) -> list[float]:
-    """chrF of each other text with this one, both ways together."""
-    from quitmt.metrics.chrf import Chrf  # which compiles
-
-    chrf = Chrf()
-    arena = chrf.open(Segment("likeness"))
-    chrf.encode([(arena, [text, *others])])
-    one_way, other_way = chrf.compare(arena, range(1), range(1, 1 + len(others)))
-    return [float(value) for value in ((one_way + other_way) / 2)[0]]

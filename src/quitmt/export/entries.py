@@ -1,6 +1,6 @@
-"""What is exported: sources with their distinct candidates, the best first, from pools and from outcomes.
+"""Reads the sources to export, with their distinct candidates sorted best first.
 
-A line of JSON with ``candidates`` is a pool, one with ``translation`` an outcome; a file may have both.
+A JSON line with ``candidates`` is a pool, one with ``translation`` is an outcome. A file may contain both.
 """
 
 from __future__ import annotations
@@ -8,28 +8,66 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from quitmt.errors import InputError, setting, unknown
-from quitmt.export.ranking import RankedPool
 from quitmt.files.lines import name_of, read_lines
 from quitmt.files.pools import Columns, columns_of, id_of, parse_object
 from quitmt.types import Ranked, StopReason
 
 ABOUT = ("log_probability", "tokens")
-"""What pools have among their scores that says nothing of quality: only taken if it is asked for."""
+"""Scores in pools that don't measure quality. They are used only if named."""
+
+
+_FIELDS = attrgetter("index", "text", "score", "count", "log_probability", "origin")
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPool:
+    """The distinct, scored candidates of one source, best first. The columns are the fields of ``Ranked``; few
+    candidates become rows, so objects are made only for those."""
+
+    indexes: Sequence[int] = ()
+    texts: Sequence[str] = ()
+    scores: Sequence[float] = ()
+    counts: Sequence[int] = ()
+    log_probabilities: Sequence[float | None] = ()
+    origins: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, ranked: Sequence[Ranked]) -> RankedPool:
+        return cls(*zip(*map(_FIELDS, ranked), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: int) -> Ranked:
+        return Ranked(
+            self.indexes[place],
+            self.texts[place],
+            self.scores[place],
+            self.counts[place],
+            self.log_probabilities[place],
+            self.origins[place],
+        )
+
+    @property
+    def weights(self) -> list[int]:
+        """The number of samples with each text; an anchor that isn't a sample counts once."""
+        return [count or 1 for count in self.counts]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportEntry:
-    """One source. Of an outcome without an n-best list only the translation is known (``listed`` is false)."""
+    """One source. ``listed`` is false for an outcome without an n-best list, where only the translation is known."""
 
     id: str
     source: str
     ranked: RankedPool
-    """Ties as the rerankers have them."""
+    """Ties are ordered as in rerankers."""
     size: int
     stop: str = ""
     signature: str = ""
@@ -37,7 +75,7 @@ class ExportEntry:
 
 
 async def read_entries(paths: Iterable[str], score: str | None = None) -> AsyncGenerator[ExportEntry]:
-    """Of all files, in order. ``score`` names that of the pools, which may be left out where there is only one."""
+    """Reads all files in order. ``score`` names the score to use in pools; it is optional if they have only one."""
     for path in paths:
         number = 0
         async for line in read_lines(path):
@@ -56,16 +94,16 @@ def entry_of(fields: dict[str, Any], score: str | None = None) -> ExportEntry:
         return _from_pool(columns_of(fields), score)
     if "translation" in fields:
         return _from_outcome(fields)
-    raise InputError('neither a pool, which has "candidates", nor an outcome, which has a "translation"')
+    raise InputError('neither a pool (with "candidates") nor an outcome (with a "translation")')
 
 
 def _from_pool(pool: Columns, score: str | None) -> ExportEntry:
     name, anchors, samples = _score_name(pool.scores, score), len(pool.anchors), len(pool.texts)
-    # Anchors first: sorting leaves equals in their order, and rerankers give ties to anchors.
+    # Anchors come first, because sorting is stable and rerankers give ties to anchors.
     texts = [*pool.anchors, *pool.texts]
     scores = [*pool.anchor_scores.get(name, [None] * anchors), *pool.scores[name]]
     known = range(len(texts)) if None not in scores else [place for place, one in enumerate(scores) if one is not None]
-    firsts = {texts[place]: place for place in reversed(known)}  # of those with one text the first stays
+    firsts = {texts[place]: place for place in reversed(known)}  # the first candidate with each text
     order = sorted(sorted(firsts.values()), key=scores.__getitem__, reverse=True)  # type: ignore[arg-type]
     counts, origins = Counter(pool.texts), dict(zip(reversed(pool.anchors), reversed(pool.origins), strict=True))
     log_probabilities = [
@@ -90,8 +128,8 @@ def _score_name(scores: Mapping[str, object], wanted: str | None) -> str:
     known = [name for name in scores if name not in ABOUT]
     if not known:
         words = (("rerank.name", "mbr:chrf"), ("stop.rule", "full"), ("export.keep_pools", "scored.jsonl"))
-        hint = f"to score it: quitmt rerank POOLS {' '.join(setting(*word) for word in words)}"
-        raise InputError("the pool has no scores to choose by", hint=hint)
+        hint = f"score it with: quitmt rerank POOLS {' '.join(setting(*word) for word in words)}"
+        raise InputError("the pool has no scores", hint=hint)
     if wanted is not None:
         error = unknown("score", wanted, known)
         raise InputError(f"the pool has no score {wanted!r}", hint=error.hint)
@@ -119,7 +157,7 @@ def _from_outcome(fields: Mapping[str, Any]) -> ExportEntry:
 
 
 def _alone(fields: Mapping[str, Any]) -> list[Ranked]:
-    """The translation as the only candidate, unless there is none that was scored."""
+    """The translation as the only candidate, if it was scored."""
     text, score, index = _text(fields, "translation"), fields.get("score"), fields.get("index")
     if score is None or not isinstance(index, int):
         return []
@@ -128,7 +166,7 @@ def _alone(fields: Mapping[str, Any]) -> list[Ranked]:
 
 def _ranked(fields: object) -> Ranked:
     if not isinstance(fields, dict):
-        raise InputError("an entry of the n-best list is no JSON object")
+        raise InputError("an entry of the n-best list isn't a JSON object")
     index, count, log_probability = fields.get("index"), fields.get("count"), fields.get("log_probability")
     if not isinstance(index, int) or not isinstance(count, int):
         raise InputError('an entry of the n-best list has no "index" or "count"')

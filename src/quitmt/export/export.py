@@ -1,21 +1,19 @@
-"""From files of pools and outcomes to a file of training data: read, filter, choose, format, write."""
+"""Exports pools and outcomes as a file of training data: read, filter, choose, format, write."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from pathlib import Path
 
 from quitmt.errors import InputError, UsageError, setting, unknown
-from quitmt.export import choose, filters, llama_factory
+from quitmt.export import choose, filters
 from quitmt.export.choose import Chosen, Margin, Strategy
 from quitmt.export.entries import ExportEntry, read_entries
 from quitmt.export.filters import DUPLICATE, RATIO, Filters
-from quitmt.export.formats import FORMATS, Format, Row, rows
-from quitmt.export.summary import Summary
-from quitmt.export.voice import Voice, voice
+from quitmt.export.formats import FORMATS, Format, Row, Voice, rows, voice
 from quitmt.export.writers import Writer, open_writer
 from quitmt.files.locks import same_file
 from quitmt.files.pools import Seen
@@ -27,59 +25,81 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 @dataclass(frozen=True, slots=True)
 class ExportSettings:
-    """How training data is made; the defaults and their reasons are in docs/training-data.md."""
+    """Settings of an export. docs/training-data.md gives the reasons for the defaults."""
 
     format: str = "dpo"
     score: str | None = None
-    """Of the pools, by its name; may be left out where they have only one."""
+    """Name of the score to use in pools; optional if they have only one."""
     rejected: str = choose.REJECTED
     min_margin: str | float = choose.MARGIN
     pairs: int = 1
-    """At most, of a source."""
+    """Maximum pairs per source."""
     filters: str | None = None
-    """Some of ``filters.FILTERS``, with commas, or none; all of them by default."""
+    """Comma-separated names of ``filters.FILTERS``, or none; all filters by default."""
     max_ratio: float = RATIO
     prompt: str | None = None
-    """A prompt template; the source itself is the prompt without one."""
+    """A prompt template. Without one, the prompt is the source itself."""
     chat: bool = False
     languages: tuple[str | None, str | None] = (None, None)
     about: bool = True
-    """Whether there are columns that say where a row comes from, besides those that trainers read."""
+    """Whether to add columns about a row's origin to those that trainers read."""
     targets: str | None = None
     """The second file of a parallel corpus."""
-    llama_factory: str | None = None
-    """The name of the entry in ``dataset_info.json``."""
+
+
+@dataclass(slots=True)
+class Summary:
+    sources: int = 0
+    gave: int = 0
+    """Sources that gave at least one row."""
+    rows: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """The reasons why the others gave none, as the end of a sentence: "have no scored candidate"."""
+
+    def add(self, rows: int, reason: str | None = None) -> None:
+        self.sources += 1
+        self.rows += rows
+        if rows:
+            self.gave += 1
+        else:
+            self.reasons[reason or "gave nothing"] += 1
+
+    def lines(self, unit: str) -> list[str]:
+        """The summary as lines of text.
+
+        >>> summary = Summary(3, 2, 4, Counter({"failed": 1}))
+        >>> summary.lines("pairs")
+        ['2 of 3 sources gave 4 pairs', '1 gave none: 1 failed']
+        """
+        lines = [f"{self.gave} of {self.sources} sources gave {self.rows} {unit}"]
+        if self.reasons:
+            lines.append(f"{self.sources - self.gave} gave none: {self.why()}")
+        return lines
+
+    def why(self) -> str:
+        return ", ".join(f"{count} {reason}" for reason, count in self.reasons.most_common())
 
 
 def export(
     inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
 ) -> Summary:
-    """Write training data to a new file. ``more`` are fields of the settings: ``format="sft", chat=True``."""
-    return next(iterate(_once(inputs, output, settings, more)))
+    """Writes training data to a new file. ``more`` are fields of the settings: ``format="sft", chat=True``."""
+    return next(iterate(_once(inputs, output, replace(settings or ExportSettings(), **more))))  # type: ignore[arg-type]
 
 
-async def export_async(
-    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None = None, **more: object
-) -> Summary:
-    return await anext(_once(inputs, output, settings, more))
-
-
-async def _once(
-    inputs: Paths, output: str | PathLike[str], settings: ExportSettings | None, more: dict[str, object]
-) -> AsyncIterator[Summary]:
+async def _once(inputs: Paths, output: str | PathLike[str], settings: ExportSettings) -> AsyncIterator[Summary]:
     paths = [inputs] if isinstance(inputs, str | PathLike) else list(inputs)
-    job = ExportJob(replace(settings or ExportSettings(), **more))  # type: ignore[arg-type]
-    yield await job.run([fspath(path) for path in paths], fspath(output))
+    yield await ExportJob(settings).run([fspath(path) for path in paths], fspath(output))
 
 
 class ExportJob:
-    """Settings that were found to be right, and what they come to."""
+    """Checked settings and the objects made from them."""
 
     def __init__(self, settings: ExportSettings) -> None:
         if settings.format not in FORMATS:
             raise unknown("format", settings.format, FORMATS)
         if settings.pairs < 1:
-            raise UsageError(f"{setting('export.pairs')} must be a whole number of at least 1, not {settings.pairs}")
+            raise UsageError(f"{setting('export.pairs')} must be at least 1, not {settings.pairs}")
         self.settings = settings
         self.format: Format = FORMATS[settings.format]
         self.strategy, self.margin = Strategy.parse(settings.rejected), Margin.parse(str(settings.min_margin))
@@ -89,32 +109,29 @@ class ExportJob:
         self._seen = Seen() if DUPLICATE in names else None
 
     async def run(self, inputs: Sequence[str], output: str) -> Summary:
-        own = self.settings
+        settings = self.settings
         if not inputs:
-            raise UsageError("there is nothing to export", hint="name a file of pools or outcomes")
+            raise UsageError("no input files", hint="give files of pools or outcomes")
         for path in inputs:
-            if any(same_file(path, other) for other in (output, own.targets) if other):
+            if any(same_file(path, other) for other in (output, settings.targets) if other):
                 raise UsageError(f"{path} is an input and would be overwritten", hint="write to another file")
-        named = own.llama_factory
-        info = llama_factory.check(named, output, own.format, chat=own.chat) if named is not None else None
-        columns = self.format.columns(about=own.about)
-        async with aclosing(read_entries(inputs, own.score)) as entries:
-            summary = await self._write(entries, lambda: open_writer(output, columns, self.voice, targets=own.targets))
-        if info is not None:
-            llama_factory.write(info, output)
-        return summary
+        columns = self.format.columns(about=settings.about)
+        async with aclosing(read_entries(inputs, settings.score)) as entries:
+            return await self._write(
+                entries, lambda: open_writer(output, columns, self.voice, targets=settings.targets)
+            )
 
     async def _write(self, entries: AsyncIterator[ExportEntry], opened: Callable[[], Writer]) -> Summary:
         summary, writer = Summary(), opened()
         try:
             async for entry in entries:
-                found = self.rows(entry)
-                if isinstance(found, str):
-                    summary.add(0, found)
+                made = self.rows(entry)
+                if isinstance(made, str):
+                    summary.add(0, made)
                     continue
-                for row in found:
+                for row in made:
                     writer.write(row)
-                summary.add(len(found))
+                summary.add(len(made))
             if not summary.rows:
                 raise InputError(_nothing(summary))
             writer.finish()
@@ -124,7 +141,7 @@ class ExportJob:
         return summary
 
     def rows(self, entry: ExportEntry) -> list[Row] | str:
-        """What a source gives, or why it gives nothing."""
+        """The rows of a source, or the reason why it gives none."""
         if entry.stop == StopReason.FAILED:
             return "failed"
         if not entry.source.strip():
@@ -154,10 +171,5 @@ class ExportJob:
 
 def _nothing(summary: Summary) -> str:
     if not summary.sources:
-        return "there is nothing in the input"
+        return "the input is empty"
     return f"none of {summary.sources} sources gave a row: {summary.why()}"
-
-
-def default_entry(output: str) -> str:
-    """A name for an entry of LLaMA-Factory."""
-    return Path(output).name.partition(".")[0]

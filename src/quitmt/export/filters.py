@@ -1,7 +1,7 @@
-"""What is no training data, whatever its score: each filter looks at a source and one candidate of it.
+"""Filters remove candidates that are bad training data whatever their score. Each looks at a source and one candidate.
 
-Metrics are blind to some of this: neural ones score a copied source or a sentence in a third language too high, and MBR
-with a surface metric likes what the model says most often, also where that is a loop.
+Metrics miss some of these faults: neural ones score copied sources and wrong languages too high, and MBR with a surface
+metric prefers what the model says most often, even if that is a loop.
 """
 
 from __future__ import annotations
@@ -14,45 +14,46 @@ from dataclasses import dataclass
 from quitmt.errors import MissingExtra, UsageError, setting, unknown
 
 Filter = Callable[[str, str], bool]
-"""From a source and a candidate to whether the candidate is left out."""
+"""Takes a source and a candidate, and returns whether to remove the candidate."""
 
 COPIED, LANGUAGE, LENGTH, REPETITION, DUPLICATE = "copied", "language", "length", "repetition", "duplicate"
 FILTERS = {
-    COPIED: "the candidate is the source itself, but for case and punctuation",
-    LANGUAGE: "the candidate is in another language than the target language (only where that is given)",
-    LENGTH: "one of the two is several times as long as the other",
-    REPETITION: "the candidate says something four times in a row that the source does not",
-    DUPLICATE: "the same source with the same best candidate came before",
+    COPIED: "the candidate equals the source, ignoring case and punctuation",
+    LANGUAGE: "the candidate isn't in the target language, which must be known",
+    LENGTH: "one side is several times as long as the other",
+    REPETITION: "the candidate repeats something four times in a row, unlike the source",
+    DUPLICATE: "the same source and best candidate occurred before",
 }
 NONE = "none"
 RATIO = 3.0
 SMOOTHING = 10
-"""Characters that are added to both lengths: a ratio says nothing of short texts."""
+"""Added to both lengths, because ratios of short texts mean little."""
 SURE = 0.9
-"""How sure the detector must be of another language."""
+"""Minimum confidence in another language."""
 SHORTEST = 20
-"""Letters below which the detector guesses."""
+"""The detector is unreliable below this number of letters."""
 _WORDS = re.compile(r"\w+")
 _LOOP = re.compile(r"(.{1,60}?)\1{3,}", re.DOTALL)
 LOOP = 10
-"""Characters that a loop has at least: "No, no, no, no!" is language."""
+"""Minimum characters of a loop, because "No, no, no, no!" is natural language."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Those that are asked for. ``duplicate`` is not among them: it looks at more than one source."""
+    """The selected filters, except ``duplicate``, which compares several sources."""
 
-    own: Mapping[str, Filter]
+    selected: Mapping[str, Filter]
 
     def reason(self, source: str, text: str) -> str | None:
-        """Why a candidate is left out; None if it is not. A blank one always is."""
+        """The name of the filter that removes a candidate, or None. Blank candidates are always removed."""
         if not text.strip():
             return "blank"
-        return next((name for name, leaves_out in self.own.items() if leaves_out(source, text)), None)
+        return next((name for name, removes in self.selected.items() if removes(source, text)), None)
 
 
 def parse(text: str | None, target: str | None) -> tuple[str, ...]:
-    """The names in a list with commas; all by default, but for the language where it is not known."""
+    """Parses a comma-separated list of names. By default all filters are used, but ``language`` only if the target is
+    known."""
     if text is None:
         return tuple(name for name in FILTERS if name != LANGUAGE or target)
     names = [word.strip() for word in text.split(",")]
@@ -63,7 +64,7 @@ def parse(text: str | None, target: str | None) -> tuple[str, ...]:
             raise unknown("filter", name, [*FILTERS, NONE])
     if LANGUAGE in names and not target:
         raise UsageError(
-            "the filter 'language' must be told the target language", hint=f"give {setting('model.target_language')}"
+            "the filter 'language' needs the target language", hint=f"give {setting('model.target_language')}"
         )
     return tuple(dict.fromkeys(names))
 
@@ -111,9 +112,9 @@ def repetition(source: str, text: str) -> bool:
 
 
 def _loops(text: str) -> bool:
-    # Every loop that counts begins with three characters that come four times. Few texts have such: only there is it
-    # worth looking for one.
-    text = f"{text} "  # the last time round may lack its space
+    # Every long enough loop begins with three characters that occur at least four times, so the search starts only
+    # there. Few texts have any.
+    text = f"{text} "  # the last repetition may lack its space
     threes = list(zip(text, text[1:], text[2:], strict=False))
     often = {three for three, count in Counter(threes).items() if count >= 4}
     starts = (start for start, three in enumerate(threes) if three in often) if often else ()
@@ -122,7 +123,8 @@ def _loops(text: str) -> bool:
 
 
 def language(target: str) -> Filter:
-    """By py3langid, whose model comes with the package. Short texts pass: the detector would guess."""
+    """Detects the language with py3langid, whose package includes the model. Short texts pass, because detection is
+    unreliable."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
@@ -134,7 +136,7 @@ def language(target: str) -> Filter:
     if wanted not in identifier.labels:
         others = ",".join(name for name in FILTERS if name != LANGUAGE)
         hint = f"leave it out: {setting('export.filters', others)}"
-        raise UsageError(f"the filter 'language' does not know {target!r}", hint=hint)
+        raise UsageError(f"the filter 'language' doesn't know {target!r}", hint=hint)
 
     def leaves_out(_: str, text: str) -> bool:
         if sum(map(str.isalpha, text)) < SHORTEST:

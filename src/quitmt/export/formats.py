@@ -1,6 +1,6 @@
-"""The formats: which columns each has, of which types, and the rows that a source gives.
+"""The formats: their columns and types, the rows that a source gives, and the prompts.
 
-Trainers read the first columns of each; the others say where a row comes from, and can be left out.
+Trainers read the first columns of each format. The others describe a row's origin and can be left out.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from quitmt.export.choose import Chosen
 from quitmt.export.entries import ExportEntry
-from quitmt.export.voice import Voice
-from quitmt.types import Ranked
+from quitmt.generate.prompts.template import Prompt, made
+from quitmt.types import Ranked, Segment
 
 Kind = Literal["text", "number", "count", "truth", "prompt", "completion", "completions", "numbers", "counts"]
 Row = dict[str, Any]
@@ -23,15 +23,15 @@ ABOUT: Mapping[str, Kind] = {"id": "text", "source": "text", "size": "count", "s
 class Format:
     meaning: str
     needs: Literal["best", "pairs", "all"]
-    """What is chosen of a source: its best candidate, pairs of candidates, or all of them."""
+    """The candidates that a format needs per source: the best one, pairs, or all."""
     trained: Mapping[str, Kind]
-    """What trainers read."""
+    """The columns that trainers read."""
     more: Mapping[str, Kind]
     at_least: int = 1
-    """Distinct candidates, where all are wanted."""
+    """Minimum number of distinct candidates, if all are needed."""
 
     def columns(self, *, about: bool = True) -> dict[str, Kind]:
-        """In their order; without what is only ``about`` the rows, if nobody wants it."""
+        """The columns in order; those after the first ones only with ``about``."""
         return {**self.trained, **({**self.more, **_missing(self.trained)} if about else {})}
 
 
@@ -39,29 +39,61 @@ def _missing(columns: Mapping[str, Kind]) -> dict[str, Kind]:
     return {name: kind for name, kind in ABOUT.items() if name not in columns}
 
 
+PLAIN = "plain"
+"""The template that contains only the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Writes sources and translations for a trainer, as plain text or chat messages.
+
+    Without a template the prompt is the source itself, which suits translation models. For a chat model, use the
+    template that it translates with.
+    """
+
+    template: Prompt | None = None
+    chat: bool = False
+
+    def prompt(self, source: str) -> str | list[dict[str, Any]]:
+        if self.template is None:
+            return source
+        segment = Segment("prompt", source)
+        return self.template.messages(segment) if self.chat else self.template.text(segment)
+
+    def completion(self, text: str) -> str | list[dict[str, Any]]:
+        return [{"role": "assistant", "content": text}] if self.chat else text
+
+
+def voice(template: str | None, languages: tuple[str | None, str | None], *, chat: bool) -> Voice:
+    """Makes a voice; mistakes in the template or its languages are raised here."""
+    if template is None and not chat:
+        return Voice()
+    return Voice(made(template or PLAIN, "", languages), chat)
+
+
 _PAIR: Mapping[str, Kind] = {"prompt": "prompt", "completion": "completion"}
 FORMATS: Mapping[str, Format] = {
     "sft": Format("the best translation of each source: prompt, completion", "best", _PAIR, {"score": "number"}),
     "parallel": Format(
-        "the same as a parallel corpus: source, target; to a .tsv file, or to two text files",
+        "the best translation of each source as a parallel corpus: source, target",
         "best",
         {"source": "text", "target": "text"},
         {"score": "number"},
     ),
     "dpo": Format(
-        "preference pairs for DPO, CPO and others: prompt, chosen, rejected",
+        "preference pairs for DPO, CPO and similar methods: prompt, chosen, rejected",
         "pairs",
         {"prompt": "prompt", "chosen": "completion", "rejected": "completion"},
         {"score_chosen": "number", "score_rejected": "number", "margin": "number"},
     ),
     "kto": Format(
-        "the same candidates one by one for KTO: prompt, completion, label",
+        "the candidates of these pairs as single rows for KTO: prompt, completion, label",
         "pairs",
         {**_PAIR, "label": "truth"},
         {"score": "number"},
     ),
     "ranked": Format(
-        "all distinct candidates of each source with their scores, the best first: prompt, completions, scores",
+        "all distinct candidates of each source with their scores, best first: prompt, completions, scores",
         "all",
         {"prompt": "prompt", "completions": "completions", "scores": "numbers"},
         {"counts": "counts", "log_probabilities": "numbers"},
@@ -77,7 +109,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def rows(name: str, entry: ExportEntry, choice: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
-    """Of one source; ``choice`` or ``candidates`` is what its format needs."""
+    """The rows of one source; a format uses either ``choice`` or ``candidates``."""
     about = {"id": entry.id, "source": entry.source, "size": entry.size, "stop": entry.stop}
     about["signature"] = entry.signature
     return [{**about, **row} for row in _ROWS[name](entry, choice, candidates, voice)]

@@ -1,6 +1,6 @@
-"""Where rows go, by the name of the file: Parquet, JSON lines (also gzip), TSV, or two text files.
+"""Writes rows in the format that the file name tells: Parquet, JSON lines (also gzip), TSV, or two text files.
 
-A file that exists is never written to. One that could not be finished is removed, so whatever is there is whole.
+Existing files are never touched. Unfinished files are removed, so every output file is complete.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from quitmt.errors import MissingExtra, OutputError, UsageError, setting
-from quitmt.export.formats import Kind, Row
-from quitmt.export.voice import Voice
+from quitmt.export.formats import Kind, Row, Voice
 from quitmt.files.outputs import GZIP_SUFFIX, NEW_FILE, STDOUT, Output, one_line
 
 PARQUET, JSON_LINES, TSV = (".parquet",), (".jsonl", ".ndjson", ".json"), (".tsv",)
 GROUP_ROWS, GROUP_CHARACTERS = 8192, 1 << 23
-"""Of a row group of Parquet: what is held in memory at a time."""
+"""Limits of a Parquet row group, which is held in memory."""
 
 
 class Writer(Protocol):
@@ -28,7 +27,7 @@ class Writer(Protocol):
     def finish(self) -> None: ...
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Removes the unfinished files."""
         ...
 
 
@@ -36,19 +35,17 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
     """``targets`` is the second file of a parallel corpus."""
     pair = "target" in columns
     if targets is not None and not pair:
-        raise UsageError(f"{setting('export.targets')} goes with the format 'parallel'")
+        raise UsageError(f"{setting('export.targets')} needs the format 'parallel'")
     suffix = Path(path.removesuffix(GZIP_SUFFIX)).suffix.lower()
     parquet = suffix in PARQUET and not path.endswith(GZIP_SUFFIX)
     known = parquet or path == STDOUT or suffix in (*JSON_LINES, *(TSV if pair else ()))
     if targets is None and not known:
         more = ", or .tsv, or two files" if pair else ""
         names = f".parquet, .jsonl or .jsonl.gz{more}"
-        raise UsageError(
-            f"the name of the output must say what it is, and {path!r} does not", hint=f"end it in {names}"
-        )
+        raise UsageError(f"the output's file name must show its format, but {path!r} doesn't", hint=f"use {names}")
     for name in (path, targets):
         if name not in (None, STDOUT) and os.path.lexists(str(name)):
-            raise OutputError(f"{name} exists", hint=NEW_FILE)
+            raise OutputError(f"{name} already exists", hint=NEW_FILE)
     if targets is not None:
         return _TwoFiles(path, targets)
     if parquet:
@@ -57,7 +54,7 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
 
 
 class _LineWriter:
-    """Text files, which are all or nothing."""
+    """Text files that are complete or absent."""
 
     def __init__(self, *paths: str) -> None:
         self._files = list[Output]()
@@ -103,7 +100,7 @@ class _TwoFiles(_LineWriter):
 
 
 def _flat(text: str) -> str:
-    """A line of a corpus: line breaks and tabs would move everything after them."""
+    """One line of a corpus, without line breaks and tabs."""
     return one_line(text).replace("\t", " ")
 
 
@@ -158,7 +155,7 @@ class _Parquet:
 
 
 def _size(value: Any) -> int:
-    """About how many characters a row holds."""
+    """The approximate number of characters in a row."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -167,7 +164,8 @@ def _size(value: Any) -> int:
 
 
 def arrow_type(kind: Kind, voice: Voice) -> Any:
-    """The type of a column. That of a prompt follows from the template: contents may be more than a text."""
+    """The type of a column. The type of prompts depends on the template, because message contents may be more than
+    text."""
     import pyarrow
 
     plain = {"text": pyarrow.string(), "number": pyarrow.float64(), "count": pyarrow.int64(), "truth": pyarrow.bool_()}

@@ -1,10 +1,10 @@
-"""Fetches Firefox translation models by the index that Mozilla publishes, into the user's cache.
+"""Fetches Firefox translation models from Mozilla's index into the user's cache.
 
-    index (what is published) → download (one file, resumed and checked) → install (a pair, all or nothing)
+    index (published models) → download (one file, resumed and checked) → install (a pair, all or nothing)
 
-Both read through ``transfer``, which trusts no server with size or time.
+All network reads go through ``transfer``, which limits their size and time.
 
-Only the standard library is used. Nothing is fetched unless somebody asks for it by name.
+Only the standard library is used. Nothing is fetched unless the user requests it by name.
 """
 
 from quitmt.fetch.index import Index, Published, RemoteFile, last_known, read

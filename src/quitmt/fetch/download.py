@@ -1,9 +1,9 @@
-"""One file: fetched, continued where an earlier attempt ended, unpacked, and compared with what the index says of it.
+"""Downloads one file: continues an earlier attempt, decompresses the file, and checks it against the index.
 
-Invariants: what has arrived is kept, whatever happens next, and is only thrown away when it is known to be wrong; the
-unpacked file has its name only if its size and SHA-256 are right, where the index has them. A continued download that
-turns out wrong is fetched once more from its beginning: the file may have changed between the two attempts. Disk and
-time have a limit by the size of the file in the index, whatever the server sends.
+Invariants: bytes that have arrived are kept until they are known to be wrong; the file's size and SHA-256 are checked
+if the index has them. If a continued download turns out wrong, it is fetched once more from the beginning, because the
+file may have changed between the attempts. The file's size in the index limits disk space and time, whatever the server
+sends.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from quitmt.fetch.index import RemoteFile
 from quitmt.fetch.transfer import Allowance, Clock, TooMuch, TooSlow, chunks, opened, reason
 
 Bar = Callable[[str, int | None, int], Any]
-"""Shows progress: of what, how many bytes there are if known, and how many are here. Has ``update`` and ``close``."""
+"""Makes a progress bar from a name, the total bytes if known, and the bytes present; it has ``update`` and
+``close``."""
 Pause = Callable[[float], None]
 
 TRIES = 5
-"""In a row without a single new byte."""
+"""Maximum consecutive attempts without a new byte."""
 PART = ".part"
 MOST_BYTES = 1 << 30
-"""Of an unpacked file, also if the index has no size for it or a larger one."""
+"""Maximum size of a decompressed file, even if the index says more or nothing."""
 PACKING_BYTES = 1 << 16
-"""That packing may add, and a thousandth of the file."""
+"""Allowance for compression, in addition to a thousandth of the file."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 
 class _Damaged(Exception):
-    """What arrived is not what the index says."""
+    """The file differs from its description in the index."""
 
 
 _KEPT = "what has arrived is kept: the same command continues"
@@ -53,7 +54,7 @@ _WRONG = (_Damaged, TooMuch)
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Errors of writing below ``folder``, in a sentence. Nothing else may fail with an OSError inside."""
+    """Translates OSErrors of writing below ``folder`` into one sentence. Only writing may raise OSErrors inside."""
     try:
         yield
     except QuitmtError:
@@ -67,14 +68,14 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def packed_name(file: RemoteFile) -> str:
-    """What it is called until it is unpacked; another version has another address, and so another name."""
+    """The name of the compressed file. It depends on the address, so different versions have different names."""
     return f"{file.name}.{hashlib.sha256(file.url.encode()).hexdigest()[:12]}{PART}"
 
 
 def download(
     file: RemoteFile, folder: Path, bar: Bar, pause: Pause = time.sleep, clock: Clock = time.monotonic
 ) -> None:
-    """Put the file into ``folder``, complete and right. The packed one stays beside it."""
+    """Put the complete, checked file into ``folder``. The compressed file stays beside it."""
     packed, target = folder / packed_name(file), folder / file.name
     continued = _size(packed) > 0
     try:
@@ -95,37 +96,37 @@ def download(
 
 
 def most_bytes(file: RemoteFile) -> int:
-    """That it may have, unpacked."""
+    """Maximum size of the decompressed file."""
     return min(file.size or MOST_BYTES, MOST_BYTES)
 
 
 def _fetch(file: RemoteFile, packed: Path, bar: Bar, pause: Pause, allowance: Allowance) -> None:
-    """All of the packed file, in as many attempts as bring something new."""
+    """Fetch the whole compressed file, retrying as long as attempts make progress."""
     failures = 0
     while True:
         before = _size(packed)
         try:
             if _more(file, packed, bar, allowance):
                 return
-            told = "the connection ended early"
+            why = "the connection ended early"
         except QuitmtError:
             raise
         except TooSlow as error:
             raise ModelError(f"cannot download {file.url}: {error}", hint=_KEPT) from None
         except HTTPError as error:
-            told = reason(error)
+            why = reason(error)
             if error.code not in _AGAIN:
-                raise ModelError(f"cannot download {file.url}: {told}") from None
+                raise ModelError(f"cannot download {file.url}: {why}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
-            told = reason(error)
+            why = reason(error)
         failures = 1 if _size(packed) > before else failures + 1
         if failures >= TRIES:
-            raise ModelError(f"cannot download {file.url}: {told}", hint=_KEPT)
+            raise ModelError(f"cannot download {file.url}: {why}", hint=_KEPT)
         pause(0.5 * 2**failures)
 
 
 def _more(file: RemoteFile, packed: Path, bar: Bar, allowance: Allowance) -> bool:
-    """Append what is missing; whether that is all of it."""
+    """Append missing bytes; return whether the file is complete."""
     have = _size(packed)
     try:
         response = opened(file.url, {"Range": f"bytes={have}-"} if have else {})
@@ -133,7 +134,7 @@ def _more(file: RemoteFile, packed: Path, bar: Bar, allowance: Allowance) -> boo
         error.close()
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
             raise
-        return True  # nothing comes after what is here; unpacking tells whether it is right
+        return True  # the server has no further bytes; decompression checks whether the file is right
     with response:
         start, total = _extent(response)
         if start not in (0, have):
@@ -166,7 +167,7 @@ def _append(content: Iterator[bytes], packed: Path, start: int, shown: Any) -> N
 
 
 def _extent(response: Any) -> tuple[int, int | None]:
-    """The first byte that comes, and how many there are in all, if the server says so."""
+    """The offset of the first byte sent, and the total size if the server says it."""
     headers = response.headers
     if found := _RANGE.match(headers.get("Content-Range") or ""):
         return int(found[1] or 0), None if found[2] == "*" else int(found[2])
@@ -175,7 +176,7 @@ def _extent(response: Any) -> tuple[int, int | None]:
 
 
 def _unpack(file: RemoteFile, packed: Path, target: Path) -> None:
-    """A file that is not packed is taken as it is."""
+    """Decompress the file if it is gzipped, and check it."""
     digest, size = hashlib.sha256(), 0
     with packed.open("rb") as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
@@ -203,7 +204,7 @@ def _read(source: Any) -> bytes:
     try:
         return bytes(source.read(1 << 20))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _Damaged(f"it cannot be unpacked: {error}") from None
+        raise _Damaged(f"it cannot be decompressed: {error}") from None
 
 
 def _size(path: Path) -> int:

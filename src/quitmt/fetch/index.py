@@ -3,8 +3,8 @@
     {"generated", "baseUrl", "models": {"en-de": [{"architecture", "releaseStatus", "files": {"model": {"path",
      "uncompressedSize", "uncompressedHash"}, "vocab": {"path"} or "srcVocab" and "trgVocab"}, "metrics"}]}}
 
-It comes from the network, so nothing in it is trusted: an entry of another form is left out, and no text of it becomes
-the name of a file. The last index that could be read is kept beside the models, to be able to say something offline.
+The index comes from the network, so it isn't trusted: entries of another form are skipped, and none of its text becomes
+a file name. The last index read is kept beside the models, for instructions offline.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from quitmt.fetch.transfer import Allowance, Clock, TooMuch, chunks, opened, rea
 
 URL = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 VARIABLE = "QUITMT_MODELS_URL"
-"""The environment variable that names a mirror of it: http://, https:// or file://."""
+"""The environment variable for a mirror's address: http://, https:// or file://."""
 PATH = "db/models.json"
 LAST = "index.json"
 MOST_BYTES = 16 << 20
-"""Of the index, packed or not."""
+"""Maximum size of the index, compressed or not."""
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""From the best and slowest to the quickest."""
+"""From the best and slowest to the fastest."""
 _NAMES = {"model": "model.bin", "vocab": "vocab.spm", "srcVocab": "srcvocab.spm", "trgVocab": "trgvocab.spm"}
-"""What the files are called here. The lexical shortlist is not needed: we compute all logits."""
+"""Local file names. The lexical shortlist isn't needed, because quitmt computes all logits."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file to fetch; ``size`` and ``hash`` (SHA-256) are of what is in it, where the index has them."""
+    """One file to fetch; ``size`` and ``hash`` (SHA-256) describe the decompressed file, if the index has them."""
 
     name: str
     url: str
@@ -68,7 +68,7 @@ class Published:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Lower is preferred: what Firefox uses on desktops, then on telephones, then tries; then the better one."""
+        """Lower is preferred: first by release (desktop, mobile, experimental), then by quality."""
         released = {"Release": 0, "Release Desktop": 0}.get(self.status, 1 if self.status.startswith("Release") else 2)
         known = self.architecture in ARCHITECTURES
         return released, ARCHITECTURES.index(self.architecture) if known else len(ARCHITECTURES)
@@ -76,14 +76,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """All models that are published, the preferred one of each pair first."""
+    """All published models; the preferred one of each pair comes first."""
 
     url: str
     generated: str
     models: Mapping[str, tuple[Published, ...]]
 
     def choose(self, pair: str, architecture: str | None = None) -> Published:
-        """The model of a pair: of the architecture that is asked for, or the preferred one."""
+        """The model of a pair with the requested architecture; by default the preferred one."""
         if pair not in self.models:
             raise self._unknown(pair)
         found = [model for model in self.models[pair] if architecture in (None, model.architecture)]
@@ -104,7 +104,7 @@ def address(url: str | None = None) -> str:
 
 
 def read(url: str | None = None, clock: Clock = time.monotonic) -> Index:
-    """The index as it is now."""
+    """Fetch the current index."""
     base = address(url)
     content = _content(f"{base}/{PATH}", Allowance(clock))
     index = _index(base, content)
@@ -113,7 +113,7 @@ def read(url: str | None = None, clock: Clock = time.monotonic) -> Index:
 
 
 def last_known() -> Index | None:
-    """The last index that could be read on this machine."""
+    """The last index read on this machine."""
     try:
         kept = json.loads((store.root() / LAST).read_text("utf-8"))
         return _index(kept["url"], kept["index"].encode())
@@ -145,7 +145,7 @@ def _content(url: str, allowance: Allowance) -> bytes:
 def _keep(base: str, content: bytes) -> None:
     path = store.root() / LAST
     new = path.with_name(f".{LAST}.{os.getpid()}")
-    with suppress(OSError):  # whoever fetches something will hear of it
+    with suppress(OSError):  # fetching a model will report the same problem
         path.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(json.dumps({"url": base, "index": content.decode()}), "utf-8")
         new.replace(path)
@@ -159,12 +159,12 @@ def _index(base: str, content: bytes) -> Index:
         listed = {pair: _models(pair, entries, files) for pair, entries in models.items() if store.is_pair(pair)}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         hint = f"{VARIABLE} must name a server of the same form as {URL}"
-        raise ModelError(f"what is at {base}/{PATH} is no index of models", hint=hint) from None
+        raise ModelError(f"{base}/{PATH} is not an index of models", hint=hint) from None
     return Index(base, generated, {pair: models for pair, models in sorted(listed.items()) if models})
 
 
 def _trusted(new: str, base: str) -> str:
-    """Where the index says its files are, if that is no step down from https."""
+    """The address of the files by the index, unless it downgrades https to http."""
     return new.rstrip("/") if urlsplit(new).scheme == urlsplit(base).scheme else base
 
 
@@ -174,7 +174,7 @@ def _models(pair: str, entries: Any, base: str) -> tuple[Published, ...]:
 
 
 def _model(pair: str, entry: Mapping[str, Any], base: str) -> Published | None:
-    """None for an entry that we cannot use."""
+    """Parse an entry; None if quitmt can't use it."""
     files = entry.get("files")
     if not isinstance(files, dict):
         return None

@@ -1,10 +1,10 @@
-"""A pair: all of its files fetched and tried, then moved into the store at once.
+"""Installs a pair: fetches and tests all its files, then moves them into the store at once.
 
-Until then they lie in a folder beside it (``.en-de.part``), which the next attempt continues. One process at a time
-works on a pair; others are told so.
+Until then the files are in a neighbouring folder (``.en-de.part``), which the next attempt continues. Only one process
+at a time works on a pair; others get an error.
 
-Invariant: at every moment the store has the whole old model of a pair or the whole new one, if it had one at all. A
-process that is killed while it replaces a model leaves the old one aside, where ``store`` finds it.
+Invariant: the store always has either the complete old model of a pair or the complete new one. If a process is killed
+while it replaces a model, the old one is left aside, where ``store`` finds it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def silent(what: str, total: int | None, here: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What ``get`` did. ``fresh`` is whether anything was fetched."""
+    """The result of ``get``. ``fresh`` says whether anything was fetched."""
 
     pair: str
     folder: Path
@@ -47,7 +47,7 @@ class Installed:
 
     @property
     def name(self) -> str:
-        """What to call it by. The models that come with quitmt keep their names."""
+        """The name for ``--model``. Names of the included models always refer to those."""
         return f"bergamot:{self.folder}" if self.pair in store.EMBEDDED else f"embedded:{self.pair}"
 
 
@@ -61,13 +61,13 @@ def get(
     pause: Pause = time.sleep,
     clock: Clock = time.monotonic,
 ) -> Installed:
-    """Fetch the model of a pair such as ``en-de``, unless it is here already.
+    """Fetch the model of a pair such as ``en-de``, unless it is installed already.
 
-    Without ``architecture`` it is the one that Firefox uses. Another model of the pair that is here already is only
-    given up with ``replace``.
+    By default it is the model that Firefox uses. Another installed model of the pair is replaced only if ``replace`` is
+    true.
     """
     if not store.is_pair(pair):
-        raise UsageError(f"{pair!r} is no pair of languages", hint="write it as en-de")
+        raise UsageError(f"{pair!r} is not a language pair", hint="write it as en-de")
     folder = store.place(pair)
     try:
         index = read(url, clock)
@@ -96,9 +96,9 @@ def _is_here(model: Published, *, replace: bool) -> bool:
         return False
     if known and (known.hash, known.architecture) == (model.model.hash or "", model.architecture):
         return True
-    told = f"another one, {known.architecture}" if known else "one that was put there by hand"
+    present = f"another one, {known.architecture}" if known else "one that was put there by hand"
     hint = _REPLACE.format(pair, model.architecture)
-    raise UsageError(f"{store.folder(pair)} has a model already, {told}", hint=hint)
+    raise UsageError(f"{store.folder(pair)} has a model already, {present}", hint=hint)
 
 
 def _install(model: Published, folder: Path, bar: Bar, pause: Pause, clock: Clock) -> None:
@@ -126,7 +126,7 @@ def _clear(folder: Path, wanted: set[str]) -> None:
 
 
 def _need_room(model: Published, folder: Path) -> None:
-    """For the packed and the unpacked files, which are there together for a moment."""
+    """Check the free space for the compressed and decompressed files, which coexist for a moment."""
     needed, free = 2 * sum(file.size or 0 for file in model.files), shutil.disk_usage(folder).free
     if needed > free:
         hint = f"make room, or name another folder by {store.VARIABLE}"
@@ -134,7 +134,7 @@ def _need_room(model: Published, folder: Path) -> None:
 
 
 def _try(model: Published, staging: Path) -> None:
-    """Load it: its vocabularies have no checksum in the index, and it may be of a kind that we cannot run."""
+    """Load the model, because its vocabularies have no checksum in the index and quitmt may not support it."""
     from quitmt.bergamot.models import load
 
     try:
@@ -142,11 +142,11 @@ def _try(model: Published, staging: Path) -> None:
     except QuitmtError as error:
         with suppress(OSError):
             shutil.rmtree(staging)
-        raise ModelError(f"what was published for {model.pair} cannot be used: {error}") from None
+        raise ModelError(f"the model published for {model.pair} cannot be used: {error}") from None
 
 
 def _move(staging: Path, pair: str) -> None:
-    """Folders cannot be exchanged at once. Between the two renames ``store`` takes the one that was set aside."""
+    """Swap the folders by two renames. Between them ``store`` uses the folder that was set aside."""
     folder, aside = store.place(pair), store.aside(pair)
     if folder.exists():
         folder.rename(aside)
@@ -155,7 +155,7 @@ def _move(staging: Path, pair: str) -> None:
 
 
 def _put_back(pair: str) -> None:
-    """After a kill: the model that was set aside goes back, unless the new one is there."""
+    """Restore the model that a killed process set aside, unless the new one is in place."""
     folder, aside = store.place(pair), store.aside(pair)
     if folder.exists():
         shutil.rmtree(aside, ignore_errors=True)
@@ -180,7 +180,7 @@ def _alone(pair: str) -> Iterator[None]:
 
 
 def _by_hand(pair: str, url: str | None) -> str:
-    """What to do without a network."""
+    """Instructions for installing without a network."""
     index: Index | None = last_known()
     folder = store.folder(pair)
     if index and pair in index.models:

@@ -1,7 +1,7 @@
-"""Reading from a server that is not trusted: no more bytes than it was asked for, and no more time than these take.
+"""Reads from untrusted servers with limits on size and time.
 
-Invariants: whoever reads through ``chunks`` gets at most ``most`` bytes; reading ends within ``PATIENCE_SECONDS`` and
-the time that so many bytes take at ``SLOWEST`` bytes per second, however the server spreads them.
+Invariants: ``chunks`` yields at most ``most`` bytes; reading ends within ``PATIENCE_SECONDS`` plus the time that the
+bytes take at ``SLOWEST`` bytes per second, however the server spreads them.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from urllib.request import Request, urlopen
 from quitmt._version import __version__
 
 HEADERS = {"User-Agent": f"quitmt/{__version__}", "Accept-Encoding": "gzip"}
-"""Without gzip the storage may unpack files on the way, and then parts of them cannot be asked for."""
+"""Without gzip the storage may decompress files in transit, and then ranges can't be requested."""
 TIMEOUT_SECONDS = 30.0
-"""Without a single byte."""
+"""Timeout without a single byte."""
 PATIENCE_SECONDS = 60.0
-"""Until a server has answered, and that a transfer may be behind."""
+"""Timeout for the first answer, and the delay that a transfer may accumulate."""
 SLOWEST = 8192
-"""Bytes per second."""
+"""Minimum bytes per second."""
 CHUNK_BYTES = 1 << 16
 
 Clock = Callable[[], float]
 
 
 class TooMuch(Exception):
-    """A server sends more than a file can have."""
+    """A server sends more than the file's limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"it has more than {most:,} bytes")
 
 
 class TooSlow(TimeoutError):
-    """A server sends so little that a file would not come to its end."""
+    """A server sends too slowly."""
 
     def __init__(self) -> None:
         super().__init__(f"the server sends fewer than {SLOWEST:,} bytes per second")
 
 
 class Allowance:
-    """The time that a transfer may take, with its retries."""
+    """The time limit of a transfer, including retries."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock, self._began, self._arrived = clock, clock(), 0
 
     def add(self, count: int) -> None:
-        """Some bytes arrived."""
+        """Note that some bytes arrived; raise if the transfer is too slow."""
         self._arrived += count
         if self._clock() - self._began > PATIENCE_SECONDS + self._arrived / SLOWEST:
             raise TooSlow
 
 
 def opened(url: str, more: dict[str, str] | None = None) -> Any:
-    """A server's answer, once its headers are here.
+    """A server's answer, once its headers have arrived.
 
-    A timeout of the socket is for each byte, and there may be many: so a thread opens it, and is left alone if the
-    server takes too long.
+    A socket's timeout applies to each byte, and headers may have many. So a thread waits for the headers, and is
+    abandoned if the server takes too long.
     """
     answer: SimpleQueue[Any] = SimpleQueue()
 
@@ -81,9 +81,9 @@ def opened(url: str, more: dict[str, str] | None = None) -> Any:
 
 
 def chunks(response: Any, allowance: Allowance, most: int) -> Iterator[bytes]:
-    """What comes of an answer, as it comes."""
+    """The chunks of an answer as they arrive."""
     arrived = 0
-    while chunk := response.read1(CHUNK_BYTES):  # what is there, without waiting for more
+    while chunk := response.read1(CHUNK_BYTES):  # the available bytes, without waiting for more
         arrived += len(chunk)
         if arrived > most:
             raise TooMuch(most)
@@ -92,9 +92,9 @@ def chunks(response: Any, allowance: Allowance, most: int) -> Iterator[bytes]:
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be had, in a few words."""
+    """A short description of an error."""
     if isinstance(error, HTTPError):
         return f"HTTP {error.code} {error.reason}"
     cause = error.reason if isinstance(error, URLError) else error
-    told = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-    return " ".join(str(told).split())
+    text = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return " ".join(str(text).split())

@@ -1,1 +1,1 @@
-"""Files: lines of text, pools, outcomes and the journal of a run."""
+"""Files: lines of text, pools, outcomes, and the journal of a run."""

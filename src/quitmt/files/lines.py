@@ -1,7 +1,7 @@
-"""Lines of text from a file or standard input, plain or gzip, as they come and in constant memory.
+"""Reads lines of text from a file or standard input, plain or gzip, as they arrive and in constant memory.
 
-UTF-8 is required, and a line ends with ``\\n`` (or ``\\r\\n``) and nothing else: the rarer separators of Unicode are
-text, or line counts would differ from everybody else's.
+Text must be UTF-8. A line ends with ``\\n`` or ``\\r\\n`` only: the rarer separators of Unicode are text, because other
+tools don't count them as line ends either.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GZIP = b"\x1f\x8b"
 
 
 async def read_lines(path: str, skip: int = 0) -> AsyncGenerator[str]:
-    """The lines of a file (``-`` is standard input), without their line breaks; the first ``skip`` are passed over, and
-    need not even be UTF-8."""
+    """Yield the lines of a file (``-`` is standard input) without line breaks, except the first ``skip``, which needn't
+    even be UTF-8."""
     number, pieces = 0, list[bytes]()
     async for chunk in _decompressed(_chunks(path), path):
         *lines, rest = chunk.split(b"\n")
@@ -33,14 +33,14 @@ async def read_lines(path: str, skip: int = 0) -> AsyncGenerator[str]:
             if number > skip:
                 yield _decoded(b"".join([*pieces, line]) if pieces else line, path, number)
             pieces.clear()
-        if rest:  # joined when its line is whole: a long line must not be copied with every chunk
+        if rest:  # joined when the line is complete, because copying a long line with every chunk would be slow
             pieces.append(rest)
     if pieces and number >= skip:
         yield _decoded(b"".join(pieces), path, number + 1)
 
 
 def count_lines(path: str) -> int | None:
-    """How many lines a file has; None where looking ahead is impossible or costs more than next to nothing."""
+    """Count the lines of a file; None for pipes and compressed files, where counting is impossible or slow."""
     if path == STDIN or not Path(path).is_file():
         return None
     count, last = 0, b"\n"
@@ -51,7 +51,7 @@ def count_lines(path: str) -> int | None:
             file.seek(0)
             while chunk := file.read(1 << 20):
                 count, last = count + chunk.count(b"\n"), chunk[-1:]
-    except OSError:  # reading it will say what is wrong
+    except OSError:  # reading the file will report the error
         return None
     return count + (last != b"\n")
 
@@ -72,7 +72,7 @@ def _decoded(line: bytes, path: str, number: int) -> str:
 
 
 async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[bytes]:
-    """Gzip is told by its first two bytes, not by the name; several members may follow each other."""
+    """Decompress gzip data, which is recognized by its first two bytes; it may have several members."""
     head = b""
     async for chunk in chunks:
         head += chunk
@@ -88,7 +88,7 @@ async def _decompressed(chunks: AsyncIterator[bytes], path: str) -> AsyncIterato
         while pending:
             if inflate.eof:
                 inflate = zlib.decompressobj(wbits=31)
-            yield inflate.decompress(pending, CHUNK_BYTES)  # a little may become very much
+            yield inflate.decompress(pending, CHUNK_BYTES)  # a few bytes may expand to very many
             pending = inflate.unconsumed_tail or inflate.unused_data or await anext(chunks, b"")
     except zlib.error as error:
         raise InputError(f"{name_of(path)}: damaged gzip data: {error}") from None
@@ -112,8 +112,8 @@ async def _chunks(path: str) -> AsyncIterator[bytes]:
 
 
 async def _slow_chunks(path: str) -> AsyncIterator[bytes]:
-    """Read standard input or a pipe in a daemon thread: whoever types slowly must not hold up the segments in flight,
-    nor, by a read that is still pending, the end of the program."""
+    """Read standard input or a pipe in a daemon thread, so that a slow writer doesn't block the segments in flight, and
+    a pending read doesn't block the end of the program."""
     arrived = Mailbox[bytes | OSError]()
     wanted = threading.Semaphore(1)
 
@@ -127,7 +127,7 @@ async def _slow_chunks(path: str) -> AsyncIterator[bytes]:
                 arrived.put(chunk)
         except OSError as error:
             arrived.put(error)
-        except ValueError:  # it was closed by the program that uses us
+        except ValueError:  # the program that uses quitmt has closed it
             arrived.put(OSError(errno.EBADF, os.strerror(errno.EBADF)))
 
     threading.Thread(target=pump, daemon=True, name="quitmt-input").start()

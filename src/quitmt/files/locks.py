@@ -1,4 +1,4 @@
-"""Files that one run alone may write: locked as they are opened, before anything in them is read or given up."""
+"""Exclusive access to files: a file is locked when it is opened, before anything in it is read or overwritten."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from quitmt.errors import OutputError
 
 
 class InUse(OutputError):
-    """Another process has the file."""
+    """Another process has locked the file."""
 
 
 def open_alone(path: str | Path, mode: int) -> int:
-    """A descriptor of a file, made if it is not there; refused while another run has it open. What is no regular file
-    (a pipe, a terminal, /dev/null) is anybody's."""
+    """Open a file, creating it if necessary, and lock it; raises ``InUse`` if another run has locked it. Pipes,
+    terminals and devices such as /dev/null are not locked."""
     while True:
         descriptor = os.open(path, mode | os.O_CREAT, 0o666)
         try:
@@ -27,12 +27,12 @@ def open_alone(path: str | Path, mode: int) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # Whoever had it before deleted it after it was opened here and before it was locked.
+        # Its previous owner deleted the file between our opening and locking it: try again.
         os.close(descriptor)
 
 
 def is_at(descriptor: int, path: str | Path) -> bool:
-    """Whether an open file is still what its path leads to: it may have been moved or deleted."""
+    """Whether a path still leads to an open file, which may have been moved or deleted."""
     try:
         return os.path.samestat(os.fstat(descriptor), Path(path).stat())
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def is_at(descriptor: int, path: str | Path) -> bool:
 
 
 def same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file, by symbolic or by hard links."""
+    """Whether two paths lead to the same file, through symbolic or hard links."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
@@ -52,7 +52,7 @@ def same_file(one: str, other: str) -> bool:
 def _lock(descriptor: int, path: str | Path) -> None:
     try:
         import fcntl
-    except ImportError:  # not on this system
+    except ImportError:  # not available on this system
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""Where results go: files and standard output, written in order, with clear errors.
+"""Writes results to files and standard output, with clear errors.
 
-A file is opened and locked before any work is done, so that an output that cannot be written costs nothing, and two
-runs never mix their lines. What it held before is only given up with the first line that is written to it, or when a
-run ends well without any. A name that ends in ``.gz`` makes it a gzip file.
+A file is opened and locked before any work is done, so that an output that can't be written is found at once, and two
+runs never mix their lines. Its previous content is overwritten with the first line, or when a run succeeds without any
+line. If the name ends in ``.gz``, the file is compressed with gzip.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from quitmt.files.locks import is_at, open_alone
 STDOUT = "-"
 GZIP_SUFFIX = ".gz"
 NEW_FILE = "name another file, or remove it first"
-"""What to do where something would be lost."""
+"""The hint where something would be overwritten."""
 READABLE_BYTES = 1 << 14
-"""So much text may be missing at the end of a gzip file whose run was killed. Flushed with every line, text of 100
-characters a line takes a third more room (30.7 KB in place of 22.9)."""
+"""This much text may be missing at the end of a gzip file if the run is killed. Flushing every line instead would make
+a file of 100-character lines a third larger (30.7 KB rather than 22.9)."""
 
 
 class ClosedPipe(OutputError):
-    """Whoever read standard output has stopped reading."""
+    """The program that read standard output has stopped reading."""
 
 
 class Output:
@@ -50,8 +50,8 @@ class Output:
             raise
         except FileNotFoundError as error:
             folder = Path(path).parent
-            told = error.strerror if folder.is_dir() else f"there is no folder {folder}"
-            raise OutputError(f"cannot write {path}: {told}") from None
+            reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+            raise OutputError(f"cannot write {path}: {reason}") from None
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
 
@@ -61,7 +61,7 @@ class Output:
         self._guarded(lambda: self._file.write(self._gzip.compressed(data) if self._gzip else data))
 
     def begin(self) -> None:
-        """Give up what the file held before."""
+        """Discard the previous content of the file."""
         if not self._fresh:
             self._fresh = True
             if self._is_regular and self._named:
@@ -73,7 +73,7 @@ class Output:
         self._guarded(self._flush)
 
     def settle(self) -> None:
-        """All was written: see to it that it is on the disk, and where it should be."""
+        """Everything was written: make sure that it is on the disk, and still at its path."""
         self.begin()
         self._guarded(self._finish)
         if self._is_regular:
@@ -82,7 +82,7 @@ class Output:
                 raise OutputError(f"{self.path} was moved, deleted or replaced while it was written")
 
     def close(self) -> None:
-        """One that was neither written to nor settled leaves things as if it had never been opened."""
+        """Close the file; one that was neither written to nor settled is left as if it had never been opened."""
         if self._made and not self._fresh and self._is_regular:
             Path(self.path).unlink(missing_ok=True)
         self._guarded(self._close if self._named else self._flush)
@@ -91,7 +91,7 @@ class Output:
     def _is_regular(self) -> bool:
         try:
             return stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        except (OSError, ValueError):  # standard output may be no file at all, within another program, or closed
+        except (OSError, ValueError):  # standard output may be closed, or not be a file at all within another program
             return False
 
     def _flush(self) -> None:
@@ -122,7 +122,7 @@ class Output:
 
 
 class _Gzip:
-    """The same bytes for the same lines: no time of day, and flushed by size."""
+    """Produces the same bytes for the same lines: it stores no time of day, and flushes by size."""
 
     def __init__(self) -> None:
         self._stream = zlib.compressobj(wbits=31)
@@ -133,7 +133,7 @@ class _Gzip:
         return self._stream.compress(data)
 
     def readable(self) -> bytes:
-        """What makes everything readable until here, if that is due."""
+        """The bytes that make everything readable up to here, if a flush is due."""
         if self._hidden < READABLE_BYTES:
             return b""
         self._hidden = 0
@@ -147,5 +147,5 @@ _BREAK = re.compile(r"\r\n|\r|\n")
 
 
 def one_line(text: str) -> str:
-    """A translation as one line of plain text, whatever line breaks a model put into it."""
+    """Replace the line breaks that a model put into a translation by spaces."""
     return " ".join(_BREAK.split(text)) if "\n" in text or "\r" in text else text

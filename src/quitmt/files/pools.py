@@ -1,21 +1,21 @@
-"""Recorded pools in files: JSONL (one segment a line) or plain text (N lines a source).
+"""Recorded pools in files: JSONL (one segment per line) or plain text (N lines per source).
 
     {"id": "7", "source": "…", "candidates": ["…", …], "scores": {"NAME": [0.7, …]}, "generator": "…"}
 
-Source, scores, generator (the signature of what sampled it) and stop (why it has no more candidates, as in an outcome)
-are optional, and a score may be null where a candidate has none; a "reference" is for evaluation and is not read here.
-Candidates that are not samples are a list of their own, also optional, in their order:
+Optional: source, scores, generator (the signature of the sampler) and stop (why there are no more candidates, as in an
+outcome). A score may be null if a candidate has none. A "reference" is for evaluation and is not read here. Candidates
+that aren't samples are in a separate, optional list, in their order:
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 
-Texts that judge the candidates in place of the samples, and are none, are a list too: {…, "support": ["…", …]}.
+So are pseudo-references that judge the candidates instead of the samples: {…, "support": ["…", …]}.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NoReturn
@@ -31,7 +31,7 @@ _LARGEST = sys.float_info.max
 
 
 async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
-    """The pools of a JSONL file; blank lines are skipped, an id may occur once."""
+    """Read the pools of a JSONL file. Blank lines are skipped, and ids must be unique."""
     ids, number = Seen(), 0
     async for line in read_lines(path):
         number += 1
@@ -43,13 +43,15 @@ async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
                 raise InputError(f"the id {pool.segment.id!r} occurs a second time")
         except InputError as error:
             if number == 1 and not line.lstrip().startswith("{"):
-                raise InputError(f"{name_of(path)} has no recorded pools: line 1 is no JSON object", hint=HOW) from None
+                raise InputError(
+                    f"{name_of(path)} has no recorded pools: line 1 is not a JSON object", hint=HOW
+                ) from None
             raise InputError(f"{name_of(path)}, line {number}: {error}") from None
         yield pool
 
 
 async def read_plain_pools(path: str, num_candidates: int, sources: str | None = None) -> AsyncIterator[RecordedPool]:
-    """Pools of ``num_candidates`` lines each, and the file with their sources, a line each."""
+    """Read pools of ``num_candidates`` lines each, and their sources from another file, one per line."""
     source_lines = read_lines(sources) if sources else None
     count, candidates = 0, list[Candidate]()
     async for line in read_lines(path):
@@ -70,7 +72,7 @@ async def read_plain_pools(path: str, num_candidates: int, sources: str | None =
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a line of JSON says of a pool, checked, as the lists that stand there."""
+    """The checked fields of a pool, with scores as columns."""
 
     id: str
     source: str
@@ -85,17 +87,19 @@ class Columns:
 
 
 def parse_pool(line: str) -> RecordedPool:
-    found = columns_of(parse_object(line, "pool"))
-    anchors = (
-        replace(one, origin=origin)
-        for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
+    columns = columns_of(parse_object(line, "pool"))
+    anchors = _candidates(columns.anchors, columns.anchor_scores)
+    return RecordedPool(
+        Segment(columns.id, columns.source, support=tuple(columns.support)),
+        _candidates(columns.texts, columns.scores),
+        columns.generator,
+        tuple(replace(one, origin=origin) for one, origin in zip(anchors, columns.origins, strict=True)),
+        columns.stop,
     )
-    segment = Segment(found.id, found.source, support=tuple(found.support))
-    return RecordedPool(segment, _candidates(found.texts, found.scores), found.generator, tuple(anchors), found.stop)
 
 
-def parse_object(line: str, what: str) -> dict[str, Any]:
-    """A line as a JSON object with nothing in it that could not be written again."""
+def parse_object(line: str, kind: str) -> dict[str, Any]:
+    """Parse a line as a JSON object that can be written again."""
     try:
         fields = _DECODER.decode(line)
     except json.JSONDecodeError as error:
@@ -105,9 +109,9 @@ def parse_object(line: str, what: str) -> dict[str, Any]:
             raise
         raise InputError("a number has too many digits") from None
     except RecursionError:
-        raise InputError(f"not a {what}: nested too deeply") from None
+        raise InputError(f"not a {kind}: nested too deeply") from None
     if not isinstance(fields, dict):
-        raise InputError(f"a {what} must be a JSON object, not {type(fields).__name__}")
+        raise InputError(f"a {kind} must be a JSON object, not {type(fields).__name__}")
     if "\\ud" in line or "\\uD" in line:
         _check_text(fields)
     return fields
@@ -116,52 +120,41 @@ def parse_object(line: str, what: str) -> dict[str, Any]:
 def columns_of(fields: dict[str, Any]) -> Columns:
     if fields.get("candidates") == []:
         raise InputError("the pool has no candidates")
-    number, source = id_of(fields), _text(fields, "source")
-    texts = _texts(fields, "candidates")
+    pool_id, source, texts = id_of(fields), _text(fields, "source"), _texts(fields, "candidates")
     scores, generator = _scores(fields, "scores", len(texts)), _text(fields, "generator")
-    anchors = _texts(fields, "anchors") if fields.get("anchors") is not None else []
-    anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
-    origins, support = _origins(fields, len(anchors)), _support(fields)
+    anchors, origins, anchor_scores = list[str](), list[str](), dict[str, list[float | None]]()
+    if fields.get("anchors") is not None:
+        anchors = _texts(fields, "anchors")
+        anchor_scores = _scores(fields, "anchor_scores", len(anchors)) if anchors else {}
+        origins = _origins(fields, len(anchors))
+    support = [] if fields.get("support") is None else fields["support"]
+    if not isinstance(support, list) or not all(isinstance(one, str) for one in support):
+        raise InputError('"support" must be a list of texts')
+    support = [text for text in support if text.strip()]
     stop = _text(fields, "stop")
-    return Columns(number, source, texts, scores, generator, anchors, origins, anchor_scores, support, stop)
+    return Columns(pool_id, source, texts, scores, generator, anchors, origins, anchor_scores, support, stop)
 
 
-def _candidates(texts: list[str], scores: dict[str, list[float | None]]) -> tuple[Candidate, ...]:
-    if not scores:
+def _candidates(texts: list[str], columns: dict[str, list[Any]]) -> tuple[Candidate, ...]:
+    if not columns:
         return tuple(Candidate(text) for text in texts)
-    names, columns = list(scores), zip(*scores.values(), strict=True)
-    if any(None in values for values in scores.values()):
-        return tuple(Candidate(t, scores=_known(names, c)) for t, c in zip(texts, columns, strict=True))
-    return tuple(Candidate(t, scores=dict(zip(names, c, strict=True))) for t, c in zip(texts, columns, strict=True))
-
-
-def _known(names: list[str], values: Iterable[float | None]) -> dict[str, float]:
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    if any(None in values for values in columns.values()):
+        rows = ({name: value for name, value in row.items() if value is not None} for row in rows)
+    return tuple(Candidate(text, scores=row) for text, row in zip(texts, rows, strict=True))
 
 
 def _origins(fields: dict[str, Any], count: int) -> list[str]:
-    if fields.get("anchors") is None:
-        return []
     origins = fields.get("origins") or [GIVEN] * count
     if not isinstance(origins, list) or not all(isinstance(one, str) and one for one in origins):
-        raise InputError('"origins" must be a list of texts, one for each anchor')
+        raise InputError('"origins" must be a list of texts, one per anchor')
     if len(origins) != count:
         raise InputError(f"there are {len(origins)} origins for {count} anchors")
     return origins
 
 
-def _support(fields: dict[str, Any]) -> list[str]:
-    """Blank texts are none, as blank lines of a file are."""
-    found = fields.get("support")
-    if found is None:
-        return []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise InputError('"support" must be a list of texts')
-    return [text for text in found if text.strip()]
-
-
 def format_pool(recorded: RecordedPool) -> str:
-    """A pool as a line of JSON that ``read_pools`` reads back, with whatever numbers its candidates have."""
+    """Format a pool as a line of JSON that ``read_pools`` can read, with all numbers that its candidates have."""
     segment, candidates, anchors = recorded.segment, recorded.candidates, recorded.anchors
     pool: dict[str, Any] = {"id": segment.id, "source": segment.source, "candidates": [c.text for c in candidates]}
     if scores := _numbers(candidates):
@@ -180,29 +173,29 @@ def format_pool(recorded: RecordedPool) -> str:
 
 
 def _numbers(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
-    """Log-probabilities and tokens that all of them have, and scores that any of them has."""
+    """Log-probabilities and tokens if all candidates have them, and scores if any candidate has them."""
     scores: dict[str, list[Any]] = {}
-    if candidates and all(c.log_probability is not None for c in candidates):
-        scores["log_probability"] = [c.log_probability for c in candidates]
-    if candidates and all(c.tokens is not None for c in candidates):
-        scores["tokens"] = [c.tokens for c in candidates]
+    for name in ("log_probability", "tokens"):
+        values = [getattr(one, name) for one in candidates]
+        if values and None not in values:
+            scores[name] = values
     for name in sorted({name for c in candidates for name in c.scores or ()}):
         scores[name] = [(c.scores or {}).get(name) for c in candidates]
     return scores
 
 
 def id_of(fields: dict[str, Any]) -> str:
-    found = fields.get("id")
-    if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
-        return str(found)
-    raise InputError('the pool has no "id"' if found is None else f'"id" must be a text or a whole number, not {found}')
+    value = fields.get("id")
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise InputError('the pool has no "id"' if value is None else f'"id" must be a text or a whole number, not {value}')
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
-    found = fields.get(name)
-    if found is None or isinstance(found, str):
-        return found or ""
-    raise InputError(f'"{name}" must be a text, not {type(found).__name__}')
+    value = fields.get(name)
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise InputError(f'"{name}" must be a text, not {type(value).__name__}')
 
 
 def _texts(fields: dict[str, Any], name: str) -> list[str]:
@@ -215,21 +208,21 @@ def _texts(fields: dict[str, Any], name: str) -> list[str]:
     return texts
 
 
-def _scores(fields: dict[str, Any], name_of_all: str, count: int) -> dict[str, list[float | None]]:
-    scores, of_what = fields.get(name_of_all), "anchor" if name_of_all == "anchor_scores" else "candidate"
+def _scores(fields: dict[str, Any], field: str, count: int) -> dict[str, list[float | None]]:
+    scores, kind = fields.get(field), "anchor" if field == "anchor_scores" else "candidate"
     if scores is None:
         return {}
     if not isinstance(scores, dict):
-        raise InputError(f'"{name_of_all}" must be an object of lists, one a name')
+        raise InputError(f'"{field}" must be an object of lists, one per name')
     for name, values in scores.items():
         if not isinstance(values, list) or len(values) != count:
-            found = len(values) if isinstance(values, list) else "no"
-            raise InputError(f"the scores {name!r} are {found} for {count} {of_what}s")
+            number = len(values) if isinstance(values, list) else "no"
+            raise InputError(f"there are {number} scores {name!r} for {count} {kind}s")
         if set(map(type, values)) == {float} and all(map(isfinite, values)):
-            continue  # nearly always, and much quicker than one by one
+            continue  # the usual case, checked quickly
         for index, value in enumerate(values):
             if value is not None and (type(value) not in (int, float) or not abs(value) <= _LARGEST):
-                raise InputError(f"the score {name!r} of {of_what} {index} is {value!r}, not a finite number")
+                raise InputError(f"the score {name!r} of {kind} {index} is {value!r}, not a finite number")
     return scores
 
 
@@ -238,27 +231,23 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-"""Made once: ``json.loads`` would make one per line."""
+"""Made once, because ``json.loads`` would make one per line."""
 
 
 def _check_text(value: Any) -> None:
-    """JSON can escape half of a surrogate pair, which is not text and could not be written again."""
+    """Refuse half of a surrogate pair, which JSON can escape but UTF-8 can't represent."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
             raise InputError("a text has half of a surrogate pair, which is not Unicode text") from None
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            _check_text(key)
-            _check_text(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, dict | list):
+        for inner in [*value, *value.values()] if isinstance(value, dict) else value:
             _check_text(inner)
 
 
 class Seen:
-    """Which ids have occurred, in 8 bytes each: a set of a few recent hashes and a sorted array of the others."""
+    """Remembers ids in 8 bytes each: recent hashes in a small set, all others in a sorted array."""
 
     RECENT = 1 << 16
 
@@ -267,7 +256,7 @@ class Seen:
         self._sorted = np.empty(0, np.int64)
 
     def seen(self, text: str) -> bool:
-        """Whether it was there before; remembers it."""
+        """Remember an id; returns whether it was there before."""
         key = hash(text)
         place = int(np.searchsorted(self._sorted, key)) if len(self._sorted) else 0
         if key in self._recent or (place < len(self._sorted) and self._sorted[place] == key):

@@ -1,8 +1,8 @@
-"""Anchors: candidates that are not samples, from the same model. They are judged by the samples, and judge nobody.
+"""Anchors: extra candidates from the same model. The samples judge them; they are never pseudo-references.
 
     greedy     the most probable token at each step
     beam:4     the hypotheses of a beam search of size 4
-    4@0.3      4 samples at temperature 0.3, which are not among the others
+    4@0.3      4 samples at temperature 0.3, separate from the other samples
 
 A segment's anchors come with its first candidates, in the order of the recipe.
 """
@@ -29,7 +29,7 @@ _GRAMMAR = re.compile(r"(?P<greedy>greedy)|beam:(?P<beam>[1-9]\d{0,3})|(?P<count
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One word of the setting."""
+    """One item of the setting."""
 
     text: str
     count: int = 1
@@ -37,12 +37,12 @@ class Anchor:
     temperature: float = 0.0
 
     def sampling(self, base: Sampling) -> Sampling:
-        """How it is made, where samples are made with ``base``."""
+        """The anchor's sampling settings, derived from the samples' settings ``base``."""
         if self.beam is not None:
             return Sampling(beam=self.beam, seed=base.seed)
         if self.temperature == 0:
             return Sampling(temperature=0.0, seed=base.seed)
-        # With the seed of the samples they would be their likenesses, and these would judge themselves.
+        # With the samples' seed they would resemble the samples, and the samples would judge their own copies.
         return replace(base, temperature=self.temperature, seed=apart(base.seed), apart=True)
 
 
@@ -77,21 +77,21 @@ def _anchor(word: str) -> Anchor:
 
 
 class Anchored:
-    """A generator whose segments begin with anchors, which siblings of it make."""
+    """Adds anchors to a generator; its ``resampled`` siblings make them."""
 
     def __init__(self, generator: Generator, anchors: Sequence[Anchor], sampling: Sampling) -> None:
         own: Any = generator
         if not hasattr(own, "resampled"):
             name = generator.signature.partition("|")[0]
-            hint = f"give {setting('model.anchors', NONE)}, or translations of your own"
-            raise UsageError(f"{name} makes no anchors: how it samples is its own business", hint=hint)
+            hint = f"give {setting('model.anchors', NONE)}, or supply your own translations"
+            raise UsageError(f"{name} cannot make anchors, because it has no resampled()", hint=hint)
         self._samples = generator
         self._parts = [(anchor, own.resampled(anchor.sampling(sampling))) for anchor in anchors]
         self.signature = f"{generator.signature}|a:{','.join(anchor.text for anchor in anchors)}"
         self.traits = replace(traits_of(generator, GeneratorTraits), anchored=True)
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Samples as they come; a segment's anchors as soon as the last of them is there."""
+        """Yield samples as they arrive, and a segment's anchors as soon as all of them have arrived."""
         anchors = [anchor for anchor, _ in self._parts]
         first = [request.segment for request in requests if request.start == 0 and request.anchors]
         gathering = {id(segment): _Gathering(segment, anchors) for segment in first}
@@ -149,7 +149,7 @@ class Anchored:
 
 
 class _Gathering:
-    """The anchors of one segment, part by part."""
+    """Collects the anchors of one segment."""
 
     def __init__(self, segment: Segment, anchors: Sequence[Anchor]) -> None:
         self.segment = segment
@@ -157,7 +157,7 @@ class _Gathering:
         self._draws: list[list[Draw]] = [[] for _ in anchors]
 
     def take(self, number: int, draw: Draw) -> Draw | None:
-        """All of them, once the last one is there; or why there will be none."""
+        """Take a draw; return all anchors once they are complete, or a draw with an error."""
         if draw.error is not None:
             return draw
         self._draws[number].append(draw)

@@ -1,22 +1,22 @@
 """CTranslate2 models in this process: ``ct2:PATH``, a converted folder with its tokenizer in it.
 
 CTranslate2 samples N candidates of a source in one call, from a random stream that belongs to its thread, and returns
-them sorted by score. To make one endless sequence of that, candidates are drawn in chunks, with indices 0–15, 16–31,
-32–63, 64–127, 128–191, …, the first ones small because most segments need no more: each chunk in one call, by a
-Translator that is built for it, with a seed of its own from (seed, segment, chunk), and then shuffled by the segment's
-own stream, because a sorted sample is no sample. (A seed only takes hold at
-a thread's first use, hence the new Translator. Timed once, with OPUS-MT's layers in int8 and a vocabulary of 150 on two
-busy cores: 0.04 s to build, 1.5 s for 64 candidates. Larger models take longer to load.)
+them sorted by score. To make one endless sequence of these, the engine draws candidates in chunks with indices 0–15,
+16–31, 32–63, 64–127, 128–191, …; the first ones are small because most segments need no more. Each chunk is one call of
+a new Translator with a seed derived from (seed, segment, chunk). The result is shuffled with the segment's own random
+stream, because a prefix of sorted candidates would not be a sample. (A seed takes effect only at a thread's first use,
+hence the new Translator. Timed once, with OPUS-MT's layers in int8 and a vocabulary of 150 on two busy cores: 0.04 s to
+build, 1.5 s for 64 candidates. Larger models take longer to load.)
 
-So candidates are fixed by (seed, segment, index), and nested and exchangeable, whatever is asked for when, in this run
-and the next, on one machine with one version of CTranslate2, device, compute type and number of threads; other ones
-round differently. A chunk is always computed whole. Chunks are kept until their segment is closed.
+So (seed, segment, index) determines a candidate, in this run and the next, on one machine with the same CTranslate2
+version, device, compute type and number of threads; others round differently. A chunk is always computed as a whole,
+and kept until its segment is closed.
 
-Greedy decoding and beam search draw nothing, so one Translator is kept for them. A beam's hypotheses are CTranslate2's
-own, sorted by log-probability divided by the number of tokens, which is its default (``length_penalty=1``).
+Greedy decoding and beam search are not random, so one Translator is kept for them. CTranslate2 sorts a beam's
+hypotheses by log-probability divided by the number of tokens, its default (``length_penalty=1``).
 
-Log-probabilities are the model's own sums, with nothing cut off. Cut-offs by epsilon or min-p do not exist here and are
-refused.
+Log-probabilities are the model's sums without cut-offs. CTranslate2 has no cut-offs by epsilon or min-p, so these
+settings are refused.
 
 Invariant: one thread does the work, also for generators that were ``resampled`` from one another.
 """
@@ -51,15 +51,15 @@ CHUNK = 64
 FIRST_CHUNKS = (0, 16, 32)
 """Where the chunks before candidate 64 start."""
 CHUNKS_KEPT = 4096
-"""For callers who never close."""
+"""A limit for callers who never close segments."""
 LACKS = ("epsilon", "min_p")
-"""Settings of sampling that CTranslate2 does not have."""
+"""Sampling settings that CTranslate2 lacks."""
 
 Chunk = tuple[Candidate, ...]
 
 
 def chunk_of(index: int) -> int:
-    """The number of the chunk that a candidate is in.
+    """The number of the chunk that contains a candidate.
 
     >>> [chunk_of(index) for index in (0, 15, 16, 63, 64, 128)], bounds(3), bounds(4)
     ([0, 0, 1, 2, 3, 4], range(64, 128), range(128, 192))
@@ -79,7 +79,7 @@ def bounds(number: int) -> range:
 
 
 class CTranslate2Generator:
-    """Samples with CTranslate2. ``compute_type`` is its own name, such as int8, or the model's unless given."""
+    """Samples with CTranslate2. ``compute_type`` is one of its names, such as int8 [default: the model's]."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class CTranslate2Generator:
         self._worker = Worker(Batches(_Engine(self._model, sampling)), "quitmt-ctranslate2")
 
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one model and one thread."""
+        """The same model and thread with other sampling settings."""
         sampling.refuse("CTranslate2", *LACKS)
         other = copy.copy(self)
         other.signature = "|".join([*self._fields, sampling.signature])
@@ -118,7 +118,7 @@ class CTranslate2Generator:
         return other
 
     def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the asked candidates, an ask's in order, in one draw or several."""
+        """Yield the requested candidates: those of one request in order, in one or several draws."""
         return self._worker.draw(requests)
 
     def unknown(self, source: str) -> str:
@@ -126,18 +126,18 @@ class CTranslate2Generator:
         return unknown_characters(source, self._lacks)
 
     def close(self, segment: Segment) -> None:
-        """Abort what is under way for the segment, and forget its chunks."""
+        """Abort the segment's requests and forget its chunks."""
         self._worker.close(segment)
 
 
 class _Engine:
-    """Draws chunks; for ``quitmt.generate.worker``. The hypotheses of a beam are one chunk, the only one."""
+    """Draws chunks, for ``quitmt.generate.worker``. A beam's hypotheses are a single chunk."""
 
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
         self._model, self._sampling = model, sampling
         self.batch = sampling.beam or CHUNK
         self._sharp = sampling.greedy or sampling.top_k == 1
-        """Whether there is but one candidate, over and over."""
+        """Whether all candidates are the same."""
         self._chunks: OrderedDict[tuple[Segment, int], Chunk] = OrderedDict()
 
     def forget(self, segment: Segment) -> None:
@@ -201,20 +201,20 @@ class _Engine:
             sampling_temperature=sampling.temperature,
         )
         if len(found) != size:
-            raise GenerationError(f"CTranslate2 gave {len(found)} candidates where {size} were asked for")
+            raise GenerationError(f"CTranslate2 returned {len(found)} candidates instead of {size}")
         key = stream(sampling.seeded(segment.seed).seed, segment.id)
         shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
         return tuple(found[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
 
     def _seed(self, segment: Segment, number: int) -> int:
-        """32 bits are what CTranslate2 takes; 0 would mean none. A segment's chunks never share one."""
+        """A seed of 32 bits, as CTranslate2 requires; 0 would mean none. A segment's chunks never share a seed."""
         name = f"{self._sampling.seeded(segment.seed).seed}\0{segment.id}"
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4)
         return 1 + (int.from_bytes(digest.digest()) + number) % (2**32 - 1)
 
 
 def _fingerprint(folder: Path) -> str:
-    """Names the weights by their size and a sample of their bytes."""
+    """A hash of the weights' size and of a sample of their bytes."""
     size = (folder / "model.bin").stat().st_size
     digest = hashlib.blake2b(json.dumps(size).encode(), digest_size=4)
     with (folder / "model.bin").open("rb") as file:

@@ -1,7 +1,7 @@
-"""Any callable as a generator: ``sample(source, start, stop)`` gives candidates start..stop of a source.
+"""Any callable as a generator: ``sample(source, start, stop)`` returns candidates start..stop of a source.
 
-It may be a plain function (run in a thread, so that it does not hold up the others) or a coroutine function, and give
-texts or ``Candidate``s. Fewer than asked for means that there are no more.
+It may be a plain function, which runs in a thread, or a coroutine function. It returns texts or ``Candidate``s;
+returning fewer than requested ends the segment's sequence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Sample = Callable[[str, int, int], Candidates | Awaitable[Candidates]]
 
 
 def as_generator(thing: Any, name: str | None = None) -> Generator:
-    """A generator as it is, or any function as one."""
+    """Wraps a function as a generator; returns a generator unchanged."""
     if hasattr(thing, "draw") and not isinstance(thing, type):
         return thing  # type: ignore[no-any-return]
     if not callable(thing) or isinstance(thing, type):
@@ -69,7 +69,7 @@ class FunctionGenerator:
 
     async def _call(self, request: Request) -> Candidates:
         arguments = (request.segment.source, request.start, request.stop)
-        # A coroutine function only makes its coroutine here; what takes long is awaited below.
+        # Calling a coroutine function only creates the coroutine; the work is awaited below.
         is_quick = inspect.iscoroutinefunction(self._sample)
         called = self._sample(*arguments) if is_quick else await in_thread(self._sample, *arguments)
         found = await called if isinstance(called, Awaitable) else called
@@ -78,7 +78,7 @@ class FunctionGenerator:
         return found
 
     def close(self, segment: Segment) -> None:
-        """Cancel what is awaited for the segment. A plain function cannot be ended: what it gives is not waited for."""
+        """Cancel the segment's calls. A plain function can't be interrupted, so its result is ignored."""
         for task, its in list(self._running.items()):
             if its is segment:
                 with suppress(RuntimeError):  # its loop may be closed
@@ -101,5 +101,5 @@ def _candidate(found: str | Candidate) -> Candidate:
     candidate = Candidate(found) if isinstance(found, str) else found
     if not isinstance(candidate, Candidate):
         raise TypeError(f"a candidate must be a text, not {type(found).__name__}")
-    candidate.text.encode()  # half of a surrogate pair could not be written anywhere
+    candidate.text.encode()  # refuses unpaired surrogates
     return candidate

@@ -4,11 +4,11 @@ Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a pro
 share one decoding loop of our own (``decoding/walk``), because transformers' ``generate`` draws a whole
 batch from one random stream: there a candidate depends on its company, here on (seed, segment, index) alone.
 
-Of a model's generation settings, those that say what a text is are followed: start, forced first, suppressed and end
-tokens. Those that would change the distribution (its own temperature, top-k, repetition penalty, …) are not: the
-distribution is the one that ``Sampling`` names.
+The engine follows those of a model's generation settings that define a text: start, forced first, suppressed and end
+tokens. It ignores those that would change the distribution (temperature, top-k, repetition penalty, …), because
+``Sampling`` defines the distribution.
 
-Invariants: no torch before the first generator is made; one thread does the work, the event loop stays free.
+Invariants: torch is imported only when the first generator is created; one thread does the work.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 
 BATCH, LARGEST_BATCH = 64, 1024
 BYTES_KEPT = 1 << 31
-"""Of encoded sources and prompts' caches, for callers who never close."""
+"""Maximum bytes of encoded sources and prompt caches, for callers who never close segments."""
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-"""One of them is there where a tokenizer is."""
+"""Every tokenizer has at least one of these files."""
 SENTENCE_LEVEL = frozenset({"marian", "m2m_100", "mbart", "nllb-moe", "fsmt"})
-"""Families that were trained on pairs of sentences; NLLB's dense models are of the kind m2m_100. MADLAD had more."""
+"""Families trained on sentence pairs. NLLB's dense models have the type m2m_100. MADLAD was trained on longer texts."""
 
 
 class HuggingFaceGenerator:
-    """Samples with transformers. ``batch`` is how many candidates are computed at once, at most; chosen from the
-    memory that is free unless given, and halved whenever it runs out."""
+    """Samples with transformers. ``batch`` is the maximum number of candidates computed at once [default: by the free
+    memory]; it is halved whenever memory runs out."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class HuggingFaceGenerator:
         translates = True
         if config.is_encoder_decoder:
             if prompt is not None:
-                raise UsageError(f"{path} takes no prompt", hint="it is a translation model, not a chat model")
+                raise UsageError(f"{path} does not take a prompt", hint="it is a translation model, not a chat model")
             decoder = Seq2SeqDecoder(network, tokenizer, path, languages, max_tokens)
             fields += [f"{source}-{target}" for source, target in [languages] if source or target]
         else:
-            told = template.made(prompt, path, languages)
-            decoder = CausalDecoder(network, tokenizer, path, told, clean=clean, max_tokens=max_tokens)
-            fields += [f"prompt:{told.signature}", *([] if clean else ["raw"])]
-            translates = told.template.clean
+            filled = template.made(prompt, path, languages)
+            decoder = CausalDecoder(network, tokenizer, path, filled, clean=clean, max_tokens=max_tokens)
+            fields += [f"prompt:{filled.signature}", *([] if clean else ["raw"])]
+            translates = filled.template.clean
         self.traits = GeneratorTraits(
             sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates, takes_seeds=True
         )
@@ -103,14 +103,14 @@ class HuggingFaceGenerator:
             self._sampler = HypothesisSampler(self._decoder, sampling.beam, self._ends, self._openings, batch=batch)
 
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one model, one thread, and one cache of sources and prompts."""
+        """The same model, thread and cache of sources and prompts with other sampling settings."""
         other = copy.copy(self)
         other._start(sampling, self._sampler.batch)
         other._worker = self._worker.beside(Batches(other._sampler))
         return other
 
     def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the asked candidates, an ask's in order, in one draw or several."""
+        """Yield the requested candidates: those of one request in order, in one or several draws."""
         return self._worker.draw(requests)
 
     def unknown(self, source: str) -> str:
@@ -122,7 +122,7 @@ class HuggingFaceGenerator:
         return unknown is not None and unknown in self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def close(self, segment: Segment) -> None:
-        """Abort what is under way for the segment, and free its encoded source or prompt."""
+        """Abort the segment's requests and free its encoded source or prompt."""
         self._worker.close(segment)
 
 
@@ -136,8 +136,8 @@ def _transformers() -> Any:
 
 
 def _is_here(path: str) -> bool:
-    """Whether a model is in a folder or complete in the cache, so that the hub isn't needed. If it is not, the hub must
-    be reachable: transformers would try for half a minute, and then say that there is no such model."""
+    """Whether a model is in a folder or complete in the cache. Otherwise check that the hub is reachable, because
+    transformers would try for half a minute and then claim that there is no such model."""
     _transformers()
     if hub.is_folder(path):
         return True
@@ -154,7 +154,7 @@ def _load_config(path: str, here: bool) -> Any:
     except Exception as error:  # transformers raises OSError, ValueError, KeyError and more, by what is wrong
         log.debug("loading the config failed", exc_info=error)
         hint = "it must be a folder with a config.json of a known kind, or a name on the hub that can be reached"
-        raise ModelError(f"{path!r} is no Hugging Face model", hint=hint) from None
+        raise ModelError(f"{path!r} is not a Hugging Face model", hint=hint) from None
 
 
 def _load_tokenizer(path: str, here: bool) -> Any:
@@ -164,8 +164,8 @@ def _load_tokenizer(path: str, here: bool) -> Any:
         if len(tokenizer.get_vocab()) > len(tokenizer.all_special_tokens):
             return tokenizer
     except ImportError as missing:  # SentencePiece, protobuf and the like, by the tokenizer's kind
-        told = " ".join(str(missing).split())
-        raise MissingExtra(f"the tokenizer of {path!r} needs more: {told}", hint="pip install 'quitmt[hf]'") from None
+        needs = " ".join(str(missing).split())
+        raise MissingExtra(f"the tokenizer of {path!r} needs more: {needs}", hint="pip install 'quitmt[hf]'") from None
     except Exception as caught:  # as above
         error = caught
     log.debug("loading the tokenizer failed", exc_info=error)
@@ -177,7 +177,7 @@ def _load_network(path: str, here: bool, config: Any, device: Any, dtype: Any) -
     transformers = _transformers()
     kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     if type(config) not in kind._model_mapping:
-        raise ModelError(f"{path!r} is of a kind that does not write text: {config.model_type}")
+        raise ModelError(f"{path!r} is of a type that does not generate text: {config.model_type}")
     try:
         return kind.from_pretrained(path, config=config, dtype=dtype, local_files_only=here).to(device).eval()
     except Exception as error:
@@ -187,7 +187,8 @@ def _load_network(path: str, here: bool, config: Any, device: Any, dtype: Any) -
 
 
 def _dtype(name: str | None, device: Any, config: Any) -> Any:
-    """bfloat16 where the hardware has it, float32 on processors, where 16 bits are slower. T5 overflows in float16."""
+    """bfloat16 if the GPU has it, else float16, but float32 for T5, which overflows in float16. On CPUs float32,
+    because 16 bits are slower there."""
     import torch
 
     if name is not None:
@@ -213,7 +214,7 @@ def _batch(network: Any, device: Any) -> int:
 
 
 def _ends(network: Any, tokenizer: Any) -> Any:
-    """Which tokens end a text, and which may never be in one."""
+    """The tokens that end a text, and those that are never generated."""
     import torch
 
     from quitmt.generate.decoding.walk import Ends
@@ -228,7 +229,7 @@ def _ends(network: Any, tokenizer: Any) -> Any:
     never = {*(phrase[0] for phrase in phrases), *(settings.suppress_tokens or [])}
     vocabulary = network.get_output_embeddings().weight.shape[0]
     barred = torch.zeros(vocabulary, dtype=torch.bool)
-    barred[_tokens_of(tokenizer) :] = True  # rows that only round up the size
+    barred[_tokens_of(tokenizer) :] = True  # padding rows of the embedding matrix
     barred[sorted(never)] = True
     first = barred.clone()
     first[list(settings.begin_suppress_tokens or [])] = True

@@ -1,4 +1,4 @@
-"""Languages: BCP-47 codes in, the names and codes that models want out.
+"""Languages: converts BCP-47 codes to the names and codes that models use.
 
 All names come from the library langcodes (Unicode's CLDR).
 """
@@ -22,7 +22,7 @@ TWO_LETTERS = frozenset(
     yi yo za zh zu
     """.split()
 )
-"""All codes of two letters (ISO 639-1), so that a misspelt one is found without langcodes too."""
+"""All two-letter codes (ISO 639-1), to detect misspelt ones even without langcodes."""
 
 
 @cache
@@ -43,7 +43,7 @@ def _language(code: str) -> Any:
 
 
 def without_region(code: str) -> str:
-    """The language and its script: what most models tell apart.
+    """The language and its script, without the region, which most models ignore.
 
     >>> [without_region(code) for code in ("pt-BR", "EN_us", "zh-hant-TW", "pt")]
     ['pt', 'en', 'zh-Hant', 'pt']
@@ -57,7 +57,7 @@ def without_region(code: str) -> str:
 
 
 def not_a_code(text: str) -> UsageError:
-    """The error for what is perhaps the name of a language."""
+    """The error for a text that may be the name of a language."""
     code = _named(text)
     hint = "use BCP-47, such as de, pt-BR or zh-Hant" if code is None else f"did you mean {code}?"
     return UsageError(f"{text!r} is not a language code", hint=hint)
@@ -106,7 +106,7 @@ def flores(code: str) -> str:
 
 
 def among(code: str, known: Collection[str], model: str) -> str:
-    """The code that a model knows a language by: written as is, without region, by ISO 639-3, or FLORES style.
+    """The code that a model uses for a language: unchanged, without region, by ISO 639-3, or in FLORES style.
 
     >>> among("pt-BR", {"en", "pt"}, "m2m100")
     'pt'

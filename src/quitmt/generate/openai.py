@@ -1,15 +1,16 @@
 """Servers that speak OpenAI's API: vLLM, SGLang, llama.cpp, Ollama and others; chat or completions.
 
-An ask is cut into requests of at most ``choices_a_request`` choices, each a draw of its own. Servers give choice i of a
-request its seed + i (vLLM, llama.cpp), and ``Sampling.seed_of`` counts on within a segment, so a candidate's seed is
-the same however the cutting, the retries and the missing choices fall. What a server leaves out is asked for again, one
-by one if it has shown that it does not know ``n``.
+A ``Request`` becomes HTTP calls for at most ``choices_per_call`` choices each, and each call's answer is a draw.
+Servers sample choice i of a call with its seed + i (vLLM, llama.cpp), and ``Sampling.seed_of`` counts on within a
+segment, so a candidate's seed doesn't depend on how candidates are split into calls, on retries or on missing choices.
+Choices that a server leaves out are requested again, one per call if the server has shown that it doesn't support
+``n``.
 
-Some things this API cannot ask for: llama.cpp applies top-p and min-p before the temperature, vLLM applies min-p before
-top-p, and Ollama has a top-k of its own.
+This API can't express some differences: llama.cpp applies top-p and min-p before the temperature, vLLM applies min-p
+before top-p, and Ollama has its own top-k.
 
-Invariants: each index of an ask comes exactly once, or its segment comes with one error; closing a segment cancels its
-requests; the key leaves the environment only for the Authorization header.
+Invariants: each index of a ``Request`` arrives exactly once, or its segment gets one error; closing a segment cancels
+its calls; the key is sent only in the Authorization header.
 """
 
 from __future__ import annotations
@@ -38,35 +39,35 @@ from quitmt.types import Candidate, Draw, Request, Segment
 
 log = logging.getLogger(__name__)
 
-CHOICES_A_REQUEST = 8
-"""One default step of the rule, the least the engine can commit. Smaller requests would gain nothing; larger ones would
-hold back what is done, lose more to a retry or a stop, and save little, for servers cache the prompt of a request."""
+CHOICES_PER_CALL = 8
+"""The default step of a rule. Smaller calls would gain nothing; larger ones would delay finished choices, lose more to
+a retry or a stop, and save little, because servers cache prompts."""
 
 ANSWERS_WITH_HALVES = 2
-"""A text with half of a surrogate pair may be an accident, so it is asked for again this often. If it still has one,
-that is what the model says there: a mark takes its place, and it is a candidate like any other."""
+"""An unpaired surrogate in a text may be an accident, so the call is repeated this often. If it is still there, the
+model generates it: U+FFFD replaces it, and the text is a normal candidate."""
 
 
 LACKS = ("epsilon", "beam")
-"""Settings of sampling that the API does not have."""
+"""Sampling settings that the API lacks."""
 
 
 @dataclass
 class _Known:
-    """What has been found out about the server."""
+    """What the generator has learned about the server."""
 
     worked: bool = False
     counts: bool | None = None
-    """Whether it knows ``n``, once that is known."""
+    """Whether the server supports ``n``; None while unknown."""
     takes_neutral: bool = True
-    """Whether it may be sent what switches off its own cut-offs."""
+    """Whether calls include the neutral values that switch off the server's cut-offs."""
     taken: set[str] = field(default_factory=set)
-    """The names of those that came with a request that it answered."""
+    """Names of neutral values that the server has accepted."""
 
 
 class OpenAIGenerator:
-    """Samples from ``model`` on the server at ``base_url``, or on several that are alike; both that and the key may
-    come from the environment."""
+    """Samples from ``model`` on the server at ``base_url``, or on several equivalent servers. The address and the key
+    may come from the environment."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class OpenAIGenerator:
         timeout: float = 120.0,
         patience: float = 300.0,
         logprobs: bool = False,
-        choices_a_request: int = CHOICES_A_REQUEST,
+        choices_per_call: int = CHOICES_PER_CALL,
         client: Callable[..., Client] = Client,
     ) -> None:
         sampling.refuse("OpenAI's API", *LACKS)
@@ -95,17 +96,17 @@ class OpenAIGenerator:
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._known = _Known()
         self._clean, self.traits = clean, GeneratorTraits(translates=loaded.template.clean, takes_seeds=True)
-        self._choices_a_request = choices_a_request
+        self._choices_per_call = choices_per_call
         addresses = _addresses(base_url, os.environ.get("OPENAI_API_KEY", "").strip() or None)
         self._client = client(addresses, concurrency=concurrency, timeout=timeout, patience=patience)
         self._client.probe = (APIS[api], self._bodies.probe())
         self._concurrency = concurrency * len(addresses)
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
-        """By the identity of their segment: another run may have one with the same id and text."""
+        """Keyed by the identity of the segment, because another run may have an equal one."""
 
     @property
     def signature(self) -> str:
-        """Without the address: the same model elsewhere is the same model."""
+        """Omits the address, because the same model on another server is the same model."""
         bodies = self._bodies
         fields = [f"openai:{bodies.model}", bodies.api, f"prompt:{bodies.prompt.signature}"]
         fields += [f"max:{bodies.max_tokens}"] if bodies.max_tokens else []
@@ -115,8 +116,8 @@ class OpenAIGenerator:
         return f"OpenAIGenerator({self.signature!r})"
 
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one client, with its limits and its patience, and one knowledge of
-        the server."""
+        """The same model with other sampling settings. Both generators share the client, with its limits and patience,
+        and what is known about the server."""
         sampling.refuse("OpenAI's API", *LACKS)
         other = copy.copy(self)
         other._bodies = replace(self._bodies, sampling=sampling)
@@ -125,17 +126,17 @@ class OpenAIGenerator:
 
     @property
     def tally(self) -> Counter[str]:
-        """How many requests were sent, and how many failed and were sent again, by kind."""
+        """HTTP requests sent, and failures by kind."""
         return self._client.tally
 
     @property
     def waiting(self) -> str | None:
-        """What is waited for while the server gives nothing good, and how long at most; for whoever shows progress."""
+        """What the client is waiting for and for how long at most, while no server answers."""
         return self._client.waiting
 
     async def check(self) -> None:
-        """Ask for one short translation, so that a wrong address, key, model or setting is known before a run. Of
-        several servers each is asked: none may refuse, and one may be away."""
+        """Request one short translation, so that a wrong address, key, model or setting is detected before a run. With
+        several servers, each is probed: none may refuse, but some may be away."""
         segment = Segment("check", "Hello.")
         async with self._client.connected():
             if self._client.several and (refused := await self._client.survey()):
@@ -182,7 +183,7 @@ class OpenAIGenerator:
         return task
 
     async def _serve(self, request: Request, put: Callable[[Draw], None]) -> None:
-        """All requests of an ask. The first that fails for good cancels the others."""
+        """Make all calls for a request. The first that fails for good cancels the others."""
         errand = Errand(request, put)
         try:
             async with asyncio.TaskGroup() as group:
@@ -191,25 +192,25 @@ class OpenAIGenerator:
             put(Draw(request.segment, request.start, (), error=_first(errors)))
 
     def _want(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
-        """Candidates start..stop are wanted. A task sends one request after the other, for an ask may be endless."""
+        """Queue candidates start..stop. Each task makes one call after the other, because a request may be endless."""
         errand.wanted.append((start, stop))
-        requests = -(-(stop - start) // self._a_request)
-        for _ in range(min(requests, self._concurrency - errand.tasks)):
+        calls = -(-(stop - start) // self._choices)
+        for _ in range(min(calls, self._concurrency - errand.tasks)):
             errand.tasks += 1
             group.create_task(self._work(errand, group))
 
     async def _work(self, errand: Errand, group: asyncio.TaskGroup) -> None:
         while errand.wanted:
-            await self._request(errand, group, *errand.take(self._a_request))
+            await self._call(errand, group, *errand.take(self._choices))
         errand.tasks -= 1
 
     @property
-    def _a_request(self) -> int:
-        # Servers refuse more than one greedy choice, as they would all be the same.
-        return 1 if self._known.counts is False or self._bodies.sampling.greedy else self._choices_a_request
+    def _choices(self) -> int:
+        """Choices per call. Servers refuse more than one greedy choice, because all would be the same."""
+        return 1 if self._known.counts is False or self._bodies.sampling.greedy else self._choices_per_call
 
-    async def _request(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
-        """Candidates start..stop: what comes is passed on, what does not is asked for again."""
+    async def _call(self, errand: Errand, group: asyncio.TaskGroup, start: int, stop: int) -> None:
+        """Request candidates start..stop: deliver those that arrive, and queue the missing ones again."""
         choices, seconds = await self._post(errand.request.segment, start, stop)
         self._learn(stop - start, len(choices))
         candidates = {start + i: self._candidate(errand.request.segment, choice) for i, choice in choices.items()}
@@ -224,14 +225,14 @@ class OpenAIGenerator:
             self._known.counts = True
         elif requested > 1 and self._known.counts is None:
             self._known.counts = False
-            log.info("the server gives one choice a request, whatever is asked for: asking one by one")
+            log.info("the server returns one choice per call, however many are requested: requesting one per call")
 
     def _candidate(self, segment: Segment, choice: Choice) -> Candidate:
         text = cleaned(choice.text, segment.source) if self._clean else choice.text
         return Candidate(text, choice.log_probability, choice.tokens)
 
     async def _post(self, segment: Segment, start: int, stop: int) -> tuple[dict[int, Choice], float]:
-        """The choices of one request, by place, and its seconds."""
+        """The choices of one call, by place, and its seconds."""
         known, neutral = self._known, self._bodies.neutral if self._known.takes_neutral else {}
         try:
             return await self._send(segment, start, stop, neutral)
@@ -239,7 +240,7 @@ class OpenAIGenerator:
             refusal = refused
         accepted = known.takes_neutral and known.taken.issuperset(neutral)
         if neutral and refusal.status in (400, 422) and not accepted:
-            # Perhaps it does not know their names. Only if it is content without them was it that.
+            # Perhaps the server doesn't know their names. If it accepts the call without them, that was the reason.
             try:
                 found = await self._send(segment, start, stop, {})
             except Refused as refused:
@@ -257,8 +258,8 @@ class OpenAIGenerator:
         longest = bodies.longest_text(segment)
 
         def read(found: Any) -> dict[int, Choice]:
-            mend = next(answers) > ANSWERS_WITH_HALVES
-            return read_choices(found, bodies.api, count, longest=longest, mend=mend)
+            repair = next(answers) > ANSWERS_WITH_HALVES
+            return read_choices(found, bodies.api, count, longest=longest, repair=repair)
 
         limit = bodies.longest_body(segment, count)
         reply = await self._client.post(APIS[bodies.api], body, read, sender=segment.id, limit=limit)
@@ -281,10 +282,10 @@ class OpenAIGenerator:
 
 
 def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
-    """What does not go with the API is said now, not by each segment."""
+    """Refuses a prompt that doesn't fit the API now rather than for each segment."""
     contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
     if api == "completions" and not all(isinstance(content, str) for content in contents):
-        hint = f"take another {setting('model.options.prompt')}, or {setting('model.options.api', 'chat')}"
+        hint = f"use another {setting('model.options.prompt')}, or {setting('model.options.api', 'chat')}"
         raise UsageError(f"the prompt {prompt.template.name!r} is made for the model's own chat template", hint=hint)
     return prompt
 

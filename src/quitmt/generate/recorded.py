@@ -1,4 +1,4 @@
-"""Recorded pools as a generator like any other: what was sampled once can be reranked any number of times."""
+"""Recorded pools as a generator, so that samples can be reranked any number of times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from quitmt.types import Draw, RecordedPool, Request, Segment
 
 
 class RecordedGenerator:
-    """Serves pools from memory. ``play`` loads them one by one as their segments are asked for, so a run over a file of
+    """Serves pools from memory. ``play`` loads them one by one as their segments are started, so a run over a file of
     any length holds only the pools in flight.
 
-    Of their anchors, only those of some ``origins`` are served, if any are named.
+    If ``origins`` is set, only anchors with these origins are served.
     """
 
     signature = "recorded"

@@ -1,13 +1,12 @@
-"""vLLM in this process: the requests of all segments live in one continuous batch.
+"""vLLM in this process: the calls of all segments share one continuous batch.
 
-The engine runs on an event loop of its own, in a thread, so that any number of ``draw`` calls from any loop share it.
-An ask goes out as requests of a few choices each, which come back as they finish; prefix caching makes the prompt's
-prefill a matter of the first. Requests of segments that are further along go first, for they free their slots soonest.
-When a segment stops, its requests are aborted at once, and the tokens they had produced are counted in
-``wasted_tokens``.
+The engine runs on its own event loop in a thread, so that ``draw`` calls from any loop can share it. A ``Request``
+becomes calls to the engine for a few choices each, which return as they finish; thanks to prefix caching, only the
+first call computes the prompt. Calls for segments that are further along go first, because those segments finish
+soonest. When a segment stops, its calls are aborted at once, and ``wasted_tokens`` counts the tokens they had produced.
 
-Reproducibility is the engine's: each candidate has its own seed, and the same batch gives the same candidates, but
-vLLM's arithmetic depends on the batch, so a token near a tie may differ from run to run.
+Each candidate has its own seed, and the same batch gives the same candidates. But vLLM's arithmetic depends on the
+batch, so a token near a tie may differ from run to run.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from quitmt.types import Candidate, Draw, Request, Segment
 log = logging.getLogger(__name__)
 
 CHOICES = 8
-"""Candidates a request: a step of the rule by default, so that what can be reranked is not held back by what cannot."""
+"""Candidates per call: the default step of a rule, so that a complete step never waits for later candidates."""
 MAX_TOKENS = 512
 
 
 LACKS = ("epsilon", "beam")
-"""Settings of sampling that its async engine does not have. vLLM's beam search is a loop outside of the engine, with a
-new request for each hypothesis and token."""
+"""Sampling settings that the async engine lacks. vLLM's beam search is a loop outside the engine, with a new call for
+each hypothesis and token."""
 
 
 class VllmGenerator:
-    """A chat model on vLLM's async engine. ``engine_args`` are passed on to it (tensor_parallel_size, …)."""
+    """A chat model on vLLM's async engine, which takes ``engine_args`` (tensor_parallel_size, …)."""
 
     def __init__(
         self,
@@ -64,9 +63,9 @@ class VllmGenerator:
         self._sampling, self._clean, self._max_tokens = sampling, clean, max_tokens or MAX_TOKENS
         self._numbers = itertools.count()
         self._running: dict[int, set[str]] = {}
-        """A segment's identity (another run may have an equal one) → its requests under way."""
+        """Calls under way, keyed by the identity of the segment, because another run may have an equal one."""
         self._draws: list[set[int]] = []
-        """Of each draw under way, the identities of the segments that want no more."""
+        """For each ``draw`` under way, the identities of its closed or failed segments."""
         self.wasted_tokens = 0
         self._loop = BackgroundLoop("quitmt-vllm")
         try:
@@ -74,7 +73,7 @@ class VllmGenerator:
         except BaseException:
             self._loop.close()
             raise
-        # Enough for its batch and for what follows; all of an endless ask would keep it busy with nothing but queueing.
+        # Two batches' worth of calls: queueing all calls of an endless request would keep the engine busy.
         self._sequences = 2 * int(self._engine.vllm_config.scheduler_config.max_num_seqs)
         atexit.register(self.shutdown)
         cleaning = "" if clean else "|raw"
@@ -88,7 +87,7 @@ class VllmGenerator:
         return f"{self._name}|{self._sampling.signature}|{self._settings}"
 
     def resampled(self, sampling: Sampling) -> Self:
-        """The same with other sampling settings: one engine, which the first generator shuts down."""
+        """The same model with other sampling settings. Both share one engine, which the first generator shuts down."""
         _refuse(sampling)
         other = copy.copy(self)
         other._sampling, other.wasted_tokens, other._draws, other._running = sampling, 0, [], {}
@@ -106,7 +105,7 @@ class VllmGenerator:
             handler.cancel()  # or it would log the end of the engine as a failure
             await asyncio.gather(handler, return_exceptions=True)
         self._engine.shutdown()
-        # Its finaliser would do that again at exit, when the modules that it needs are gone.
+        # Its finaliser would shut it down again at exit, when the modules that it needs are gone.
         self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
@@ -127,7 +126,7 @@ class VllmGenerator:
                 running -= 1
                 if draw is not None and not (draw.error and id(draw.segment) in closed):
                     if draw.error:
-                        closed.add(id(draw.segment))  # the rest would fail too: one error a segment
+                        closed.add(id(draw.segment))  # the other calls would fail too: one error per segment
                     yield draw
         finally:
             self._draws = [one for one in self._draws if one is not closed]
@@ -135,14 +134,14 @@ class VllmGenerator:
                 call.cancel()
 
     def close(self, segment: Segment) -> None:
-        """Abort what is under way for the segment, and send nothing more of it."""
+        """Abort the segment's calls and make no more of them."""
         for closed in self._draws:
             closed.add(id(segment))
         self._loop.submit(self._abort(id(segment)))
 
     async def _abort(self, segment: int) -> None:
         numbers = self._running.pop(segment, None)
-        while numbers:  # which leave it as they end; the engine knows nothing of those that it still prepares
+        while numbers:  # calls remove themselves as they end; the engine can't abort those that it is still preparing
             await self._engine.abort(list(numbers))
             await asyncio.sleep(0.01)
 
@@ -206,7 +205,7 @@ class VllmGenerator:
             min_p=sampling.min_p or 0.0,
             seed=None if sampling.greedy else sampling.seeded(part.segment.seed).seed_of(part.segment.id, part.start),
             max_tokens=self._max_tokens,
-            logprobs=0,  # only of the tokens chosen; taken before temperature and cut-offs
+            logprobs=0,  # of the chosen tokens only, before temperature and cut-offs
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
@@ -226,18 +225,20 @@ def _refuse(sampling: Sampling) -> None:
     sampling.refuse("vLLM", *LACKS)
     if sampling.min_p and sampling.top_p not in (None, 1):
         both = f"{setting('model.min_p')} and {setting('model.top_p')}"
-        raise UsageError(f"vLLM applies min-p before top-p, so {both} would not mean the same", hint="give one of them")
+        raise UsageError(
+            f"vLLM applies min-p before top-p, so {both} together would mean something else", hint="give one of them"
+        )
 
 
 def _parts(requests: Sequence[Request], size: int) -> Iterator[Request]:
-    """What each request asks for: the segments that are further along first, each in order."""
+    """Split requests into calls: segments that are further along first, each in order."""
     for request in sorted(requests, key=lambda request: -request.start):
         for start in range(request.start, request.stop, size):
             yield Request(request.segment, start, min(start + size, request.stop))
 
 
 async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> tuple[Any, Any, int]:
-    """The engine, its tokenizer, and the most tokens it takes."""
+    """The engine, its tokenizer, and the maximum tokens of prompt and answer."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     try:
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -248,7 +249,7 @@ async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> t
     settings: dict[str, Any] = {"model": model, "dtype": dtype or "auto", "generation_config": "vllm"}
     settings |= {"enable_prefix_caching": True, "scheduling_policy": "priority"}
     if current_platform.is_cpu():
-        settings["enable_chunked_prefill"] = False  # a seed and a chunked prefill together end the engine there
+        settings["enable_chunked_prefill"] = False  # on CPUs, a seed and a chunked prefill together crash the engine
     try:
         engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**settings, **options}))
     except TypeError as error:

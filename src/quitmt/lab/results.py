@@ -1,4 +1,4 @@
-"""What a study found: everything that tables, figures and the report are made of."""
+"""The results of a study: everything that tables, figures and the report are made of."""
 
 from __future__ import annotations
 
@@ -8,25 +8,15 @@ from dataclasses import dataclass, field
 from quitmt.lab.frames import Floats, QualityScores, Replayed, Trajectories
 from quitmt.lab.pools.arms import Baseline
 from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.trajectories import AcceleratedReplay
 from quitmt.lab.replay.live import Live
 from quitmt.lab.study import Study
 from quitmt.lab.study.testsets import StudyTestSet
 
 
 @dataclass(frozen=True, slots=True)
-class AcceleratedReplay:
-    """An accelerated kind of MBR on the whole pools."""
-
-    replayed: Replayed
-    rerank_seconds: Floats
-    """[S]: measured."""
-    share: float
-    """Of all utilities."""
-
-
-@dataclass(frozen=True, slots=True)
 class Replays:
-    """All rules on one reranker; to each QUIT belongs a fixed size with as many candidates on average."""
+    """All rules on one reranker. Each QUIT rule has a fixed size with the same mean number of candidates."""
 
     unaccelerated: Replayed
     windows: tuple[Replayed, ...]
@@ -43,8 +33,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that tables, figures and the report are made of: of one sampling, that of ``[model]`` if there are
-    more."""
+    """The results of one sampling; of a study with several, that of ``[model]``."""
 
     study: Study
     test_set: StudyTestSet
@@ -54,9 +43,9 @@ class Results:
     quality: dict[str, QualityScores]
     live: dict[str, list[Live]]
     name: str = ""
-    """Of the sampling."""
+    """The sampling's name."""
     baselines: tuple[Baseline, ...] = ()
     baseline_quality: Mapping[str, Floats] = field(default_factory=dict)
     """By metric, [S, baselines]."""
     others: tuple[Results, ...] = ()
-    """Of the other samplings, on the same segments."""
+    """The results of the other samplings, on the same segments."""

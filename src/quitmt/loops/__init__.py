@@ -1,11 +1,11 @@
-"""Threads and event loops: the one room for what goes from one to the other.
+"""Threads and event loops, and all communication between them.
 
-| module | what it is for |
+| module | purpose |
 |---|---|
-| `faults` | what code of others may raise, and how the rest gets through an event loop |
-| `mailbox` | from any thread to a coroutine |
-| `call` | a blocking call in a thread that nobody has to wait for |
-| `background` | an event loop in a thread of its own |
+| `faults` | exceptions of user code, and their way through an event loop |
+| `mailbox` | messages from any thread to a coroutine |
+| `call` | a blocking call from a coroutine, in a thread |
+| `background` | an event loop in its own thread |
 | `iterate` | plain iteration over an async iterator |
 | `waiting` | plain code that waits for async functions |
 """

@@ -1,8 +1,7 @@
-"""An event loop in a thread of its own, so that plain code can use one, also where another loop is running already, as
-in a notebook.
+"""An event loop in its own thread, for plain code, even where another loop is running already, as in notebooks.
 
-Invariants: the loop goes on whatever its tasks raise, until it is closed or stopped; what a coroutine raises, be it
-SystemExit, reaches whoever waits for it.
+Invariants: the loop continues until it is closed or stopped, whatever its tasks raise; any exception of a coroutine,
+even SystemExit, reaches the caller that waits for it.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class BackgroundLoop:
         return self._loop.is_closed()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start it, and do not wait."""
+        """Start a coroutine without waiting."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for its result. Whoever is interrupted while waiting (Ctrl-C) cancels it."""
+        """Run a coroutine and wait for its result. Interrupting the wait (Ctrl-C) cancels the coroutine."""
         future = self.submit(carried(work))
         try:
             return future.result()
@@ -48,7 +47,7 @@ class BackgroundLoop:
             raise
 
     def settle(self) -> None:
-        """Cancel what is under way, and wait until it has ended."""
+        """Cancel all tasks and wait until they have ended."""
         self.submit(_settle()).result()
 
     def close(self) -> None:
@@ -62,8 +61,8 @@ class BackgroundLoop:
             self._thread.join()
 
     def stop(self) -> None:
-        """End the thread soon, and leave what is under way: may be called from any thread, also from its own."""
-        with suppress(RuntimeError):  # it is closed already
+        """End the thread soon and abandon its tasks. Can be called from any thread, including this one."""
+        with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._loop.stop)
 
 
@@ -71,7 +70,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     while True:
         try:
             loop.run_forever()
-        except BaseException as error:  # a task's own SystemExit: its waiters are told when the loop goes on
+        except BaseException as error:  # a task raised SystemExit: its waiters get it once the loop continues
             log.debug("something tried to end an event loop", exc_info=error)
         else:
             loop.close()

@@ -1,8 +1,8 @@
-"""A blocking call from a coroutine, in a thread that nobody has to wait for.
+"""A blocking call from a coroutine, in a daemon thread.
 
-Unlike ``asyncio.to_thread``: a coroutine that is cancelled leaves the call behind, and neither the end of the loop nor
-that of the program waits for it; StopIteration arrives (in Python 3.11 it would be waited for for ever). As many calls
-run at a time as there are callers.
+It differs from ``asyncio.to_thread``: a cancelled coroutine abandons the call, and neither the loop nor the program
+waits for it at the end; StopIteration arrives as an error (``to_thread`` would hang in Python 3.11); the number of
+concurrent calls is unlimited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Its result, or what it raises."""
+    """Return the function's result, or raise its exception."""
     answers = Mailbox[tuple[T] | BaseException]()
     context = contextvars.copy_context()
 

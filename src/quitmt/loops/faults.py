@@ -1,9 +1,9 @@
-"""What code of others raises: functions, metrics and rules that quitmt calls and did not write.
+"""Exceptions of user code: functions, metrics and rules that quitmt calls and didn't write.
 
-``FAULTS`` cost the segment that the code was called for, and nothing else. KeyboardInterrupt ends the run and reaches
-the caller. An event loop has its own meaning for some of these: a task that raises SystemExit or KeyboardInterrupt ends
-the whole loop, and CancelledError may also be a real cancellation. ``carried`` and ``is_cancellation`` are for that.
-``blamed`` makes one sentence of what was raised, with the line of the user's own code.
+``FAULTS`` fail only the segment for which the code was called. KeyboardInterrupt ends the run and reaches the caller.
+An event loop treats some of these specially: a task that raises SystemExit or KeyboardInterrupt ends the whole loop,
+and CancelledError may be a real cancellation. ``carried`` and ``is_cancellation`` deal with that. ``blamed`` describes
+an exception in one sentence, with the line of the user's code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAULTS: tuple[type[BaseException], ...] = (Exception, SystemExit, GeneratorExit,
 
 
 class Carried(Exception):
-    """Holds what would end an event loop, until it is out of it."""
+    """Carries an exception that would end an event loop out of that loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -36,13 +36,13 @@ class Carried(Exception):
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether the present task is being cancelled, and its code has not just raised a CancelledError of its own."""
+    """Whether the current task is being cancelled, rather than its code raising CancelledError by itself."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def carried(work: Awaitable[T]) -> T:
-    """What may be run as a task: everything but Exceptions and real cancellations comes out as ``Carried``."""
+    """Makes an awaitable safe to run as a task: exceptions that would end the loop are raised as ``Carried``."""
     try:
         return await work
     except Exception:
@@ -54,25 +54,25 @@ async def carried(work: Awaitable[T]) -> T:
 
 
 def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """``carried`` as a task. One that is cancelled before its first step never comes to the work, which Python would
-    complain about: it is closed."""
+    """Starts ``carried`` as a task. A task cancelled before its first step never awaits the coroutine, so the coroutine
+    is closed to avoid Python's warning."""
     task = asyncio.create_task(carried(work))
     task.add_done_callback(lambda _: work.close())
     return task
 
 
 def blamed(kind: type[Kind], doing: str, error: BaseException) -> Kind:
-    """The error for what code of others raised: ``segment 3: scoring failed: KeyError: 'a' (mine.py, line 7)``."""
+    """The error for an exception of user code: ``segment 3: scoring failed: KeyError: 'a' (mine.py, line 7)``."""
     log.debug("%s", doing, exc_info=error)
     name, place = type(error).__name__, place_of(error)
-    told = f"{doing}: {name}: {error}".removesuffix(": ")
-    found = kind(f"{told} ({place})" if place else told)
+    message = f"{doing}: {name}: {error}".removesuffix(": ")
+    found = kind(f"{message} ({place})" if place else message)
     found.fault = f"{name} ({place})" if place else name
     return found
 
 
 def place_of(error: BaseException) -> str | None:
-    """The innermost line that it came through of a file that is neither ours nor a library's."""
+    """The innermost line of the traceback in user code, that is, neither in quitmt nor in a library."""
     own = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)

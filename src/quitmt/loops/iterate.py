@@ -1,4 +1,4 @@
-"""From async to plain iteration, by an event loop in the background."""
+"""Plain iteration over an async iterator, which runs in a background event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 _open: set[Callable[[], None]] = set()
-"""What ends the iterations that are under way."""
+"""Functions that end the iterations under way."""
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
@@ -35,13 +35,13 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
 
 @atexit.register
 def _end_all() -> None:
-    """Programs end with iterators open. Later, when those are finalised, their threads would no longer answer."""
+    """Ends open iterators at exit, because their threads would no longer answer when the iterators are finalised."""
     while _open:
         _open.pop()()
 
 
 def _end(items: AsyncIterator[T], loop: BackgroundLoop) -> None:
-    """End what is under way (somebody pressed Ctrl-C while waiting for it), then the iterator itself."""
+    """End a step under way (after Ctrl-C, for example), then the iterator."""
     try:
         loop.settle()
         loop.run(_close(items))

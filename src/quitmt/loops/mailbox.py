@@ -1,4 +1,4 @@
-"""From a thread to an event loop: what any thread puts in, the coroutine that made the mailbox takes out."""
+"""A queue from any thread to the event loop that created it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Item = TypeVar("Item")
 
 
 class Mailbox(Generic[Item]):
-    """Belongs to the loop it was made in."""
+    """Belongs to the event loop in which it was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
 
     def put(self, item: Item) -> None:
-        """May be called from any thread, also when the loop is gone: then nobody wants the item."""
+        """Put an item from any thread. If the loop is closed already, the item is dropped."""
         try:
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
         except RuntimeError:

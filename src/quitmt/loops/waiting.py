@@ -1,4 +1,4 @@
-"""Waiting for async functions from plain code that runs in a thread, as metrics do."""
+"""Lets plain code in a thread, such as metrics, wait for async functions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from quitmt.loops.faults import Carried, started
 
 
 class Awaiting:
-    """One event loop for all calls, because what async functions keep between them (a session, a semaphore) belongs to
-    a loop."""
+    """Runs all calls in one event loop, because objects that async functions keep between calls (sessions, semaphores)
+    belong to a loop."""
 
     def __init__(self) -> None:
         self._loop = BackgroundLoop("quitmt-awaiting")
         weakref.finalize(self, self._loop.stop)
 
     def all(self, things: Sequence[Any]) -> list[Any]:
-        """The results of what can be awaited, all at once, and the others as they are, in order."""
+        """Await all awaitables concurrently; return the results and the other things unchanged, in order."""
         return self._loop.run(_gather(things))
 
 
@@ -30,7 +30,7 @@ async def _gather(things: Sequence[Any]) -> list[Any]:
         return list(await asyncio.gather(*tasks))
     except Carried as one:
         raise one.error from None
-    finally:  # one failed: the others must not go on in the next call
+    finally:  # if one failed, the others must not continue during the next call
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

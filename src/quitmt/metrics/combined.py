@@ -1,7 +1,7 @@
 """Weighted sums of quality estimators: 0.7·kiwi + 0.3·likelihood.
 
-The scores are added as they are: scales are the business of whoever chooses the weights. Each estimator is asked once
-for all pairs, and one that only looks at texts is not asked twice for the same text of a segment.
+The scores are added without scaling; the user's weights must take care of different scales. Each estimator scores all
+pairs in one call, and one that looks only at texts scores each distinct text of a segment once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Combined:
 
 
 def score_all(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:
-    """One score a pair, and the estimator is not believed to have counted right."""
+    """One score per pair; raises if the estimator returns another number of scores."""
     scores = np.asarray(estimator.score(pairs), dtype=np.float64)
     if scores.shape != (len(pairs),):
         raise RerankError(f"{estimator.signature} gave {scores.size} scores for {len(pairs)} candidates")

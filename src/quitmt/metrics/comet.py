@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 
-PAIRS_A_TILE, ROWS_A_TILE = 1024, 8
-"""Pairs that go through the head at once: some 60 MB at COMET-22's sizes, whatever the size of the pool."""
+PAIRS_PER_TILE, ROWS_PER_TILE = 1024, 8
+"""Pairs that go through the head at once: about 60 MB with COMET-22, for pools of any size."""
 
 
 class Comet:
@@ -74,20 +74,17 @@ class Comet:
             translations, references, sources = (vectors[numbers_of[down, column]] for column in range(3))
             found[down] = self.head.direct(translations, references, sources).cpu().numpy()
 
-        for start in range(0, len(rows), PAIRS_A_TILE):
-            self.tiles.run(range(start, min(start + PAIRS_A_TILE, len(rows))), range(1), compute)
+        for start in range(0, len(rows), PAIRS_PER_TILE):
+            self.tiles.run(range(start, min(start + PAIRS_PER_TILE, len(rows))), range(1), compute)
         texts_of = ((example.translation, example.reference or "", example.source) for example in examples)
         return np.asarray(found[[rows[number[t], number[r], number[s]] for t, r, s in texts_of]])
 
 
 class Tiles:
-    """Has pairs computed, and tries again with fewer at once when memory runs out.
-
-    ``pairs`` is how many go at once; running out of memory halves it, for good.
-    """
+    """Computes pairs in tiles of at most ``pairs``; running out of memory halves ``pairs`` permanently and retries."""
 
     def __init__(self) -> None:
-        self.pairs = PAIRS_A_TILE
+        self.pairs = PAIRS_PER_TILE
 
     def run(self, rows: range, columns: range, compute: Callable[[slice, slice], None]) -> None:
         """``compute`` all pairs of rows and columns, at once or in parts."""
@@ -108,7 +105,7 @@ class Tiles:
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 raise
-        devices.release_memory()  # outside of the handler, whose error holds on to the tensors
+        devices.release_memory()  # outside of the handler, because the error holds references to the tensors
         count = len(down) * len(across)
         if count == 1:
             hint = f"take a smaller model, or {setting('rerank.device', 'cpu')}"
@@ -119,7 +116,7 @@ class Tiles:
 
 
 class CometArena:
-    """One segment's texts: their vectors, and what the head's first layer makes of them."""
+    """One segment's texts: their vectors and their parts of the head's first layer."""
 
     __slots__ = ("parts", "segment", "source", "vectors")
 
@@ -130,7 +127,7 @@ class CometArena:
         self.parts: tuple[Tensor, Tensor] | None = None
 
     def with_more(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """What it would hold with more texts."""
+        """The vectors and parts after more texts; the arena itself stays unchanged."""
         if self.vectors is None or self.parts is None:
             return vectors, parts
         more = torch.cat((self.parts[0], parts[0])), torch.cat((self.parts[1], parts[1]))
@@ -164,7 +161,7 @@ class CometUtility:
             source = vectors[number[arena.segment.source]].clone() if arena.source is None else arena.source
             own = vectors[[number[text] for text in texts]]
             made.append((arena, source, arena.with_more(own, self._comet.head.parts(own, source))))
-        for arena, source, (own, parts) in made:  # only now that nothing can fail any more
+        for arena, source, (own, parts) in made:  # nothing can fail any more
             arena.source, arena.vectors, arena.parts = source, own, parts
 
     def compare(self, arena: CometArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
@@ -183,13 +180,13 @@ class CometUtility:
         return forward, backward
 
     def block(self, arena: CometArena, rows: Ints, columns: range) -> Matrix:
-        """u(row as hypothesis, column as reference), and not the other way round."""
+        """u(row as hypothesis, column as reference), in this direction only."""
         assert arena.vectors is not None and arena.parts is not None
         across = slice(columns.start, columns.stop)
         return self._grid(arena, rows, arena.vectors[across], arena.parts[1][across])
 
     def pairs(self, arena: CometArena, rows: Ints, columns: Ints) -> Matrix:
-        """The same for pairs: the first row with the first column, the second with the second, …"""
+        """The utilities of pairs: the first row with the first column, the second with the second, …"""
         assert arena.vectors is not None and arena.parts is not None
         vectors, (theirs, others) = arena.vectors, arena.parts
         found = np.empty(len(rows))
@@ -199,12 +196,12 @@ class CometUtility:
             scores = self._comet.head.rows(vectors[down], theirs[down], vectors[across], others[across])
             found[which] = scores.cpu().numpy()
 
-        for start in range(0, len(rows), PAIRS_A_TILE):
-            self.tiles.run(range(start, min(start + PAIRS_A_TILE, len(rows))), range(1), compute)
+        for start in range(0, len(rows), PAIRS_PER_TILE):
+            self.tiles.run(range(start, min(start + PAIRS_PER_TILE, len(rows))), range(1), compute)
         return found
 
     def against(self, arena: CometArena, rows: range, weights: Matrix) -> Matrix:
-        """The utilities of texts with references that are means of the arena's texts, a row of weights each."""
+        """The utilities of texts against weighted means of the arena's vectors, one row of weights per mean."""
         assert arena.vectors is not None
         means = torch.from_numpy(weights).to(arena.vectors) @ arena.vectors[: weights.shape[1]]
         return self._grid(arena, np.array(rows), means, self._comet.head.reference_part(means))
@@ -223,11 +220,11 @@ class CometUtility:
             scores = self._comet.head.grid(vectors[chosen], parts[0][chosen], references[across], others[across])
             found[down, across] = scores.cpu().numpy()
 
-        tall = max(1, PAIRS_A_TILE // max(1, len(references)))
+        tall = max(1, PAIRS_PER_TILE // max(1, len(references)))
         for start in range(0, len(rows), tall):
             down = range(start, min(start + tall, len(rows)))
-            for left in range(0, len(references), PAIRS_A_TILE):
-                self.tiles.run(down, range(left, min(left + PAIRS_A_TILE, len(references))), compute)
+            for left in range(0, len(references), PAIRS_PER_TILE):
+                self.tiles.run(down, range(left, min(left + PAIRS_PER_TILE, len(references))), compute)
         return found
 
 
@@ -236,26 +233,26 @@ def _halves(whole: range) -> tuple[range, range]:
 
 
 def _places(part: range, whole: range) -> range:
-    """Where a part of a range is in it."""
+    """The position of a part within a whole range."""
     return range(part.start - whole.start, part.stop - whole.start)
 
 
 def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:
-    """Groups of rows, and the spans of columns to compare each with: a pair that lies in the square of ``rows`` and
-    ``columns`` both ways round comes once, except within a group."""
-    for start in range(rows.start, rows.stop, ROWS_A_TILE):
-        group = range(start, min(start + ROWS_A_TILE, rows.stop))
+    """Groups of rows, each with the spans of columns to compare it with. A pair that ``rows`` × ``columns`` has in both
+    directions comes once, except within a group."""
+    for start in range(rows.start, rows.stop, ROWS_PER_TILE):
+        group = range(start, min(start + ROWS_PER_TILE, rows.stop))
         needed = [columns]
         if columns.start <= group.start and group.stop <= columns.stop:
             needed = [range(columns.start, group.stop), range(min(rows.stop, columns.stop), columns.stop)]
-        size = PAIRS_A_TILE // ROWS_A_TILE
+        size = PAIRS_PER_TILE // ROWS_PER_TILE
         yield group, [part[at : at + size] for part in needed for at in range(0, len(part), size)]
 
 
 def _mirror(forward: Matrix, backward: Matrix, rows: range, columns: range) -> None:
-    """Fill in what ``_tiles`` left out, from the same pairs the other way round."""
-    for start in range(rows.start, rows.stop, ROWS_A_TILE):
-        stop = min(start + ROWS_A_TILE, rows.stop)
+    """Fill in the pairs that ``_tiles`` left out from their other direction."""
+    for start in range(rows.start, rows.stop, ROWS_PER_TILE):
+        stop = min(start + ROWS_PER_TILE, rows.stop)
         last = min(rows.stop, columns.stop)
         if not (columns.start <= start and stop <= columns.stop) or stop >= last:
             continue

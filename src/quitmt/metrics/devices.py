@@ -1,4 +1,4 @@
-"""Where torch computes, and what to do when its memory runs out. Imports torch only when called."""
+"""Devices and number formats of torch, and running out of memory. Imports torch only when called."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Where and how a scoring model runs; what is None is chosen by what there is."""
+    """Device, number format and batch size of a scoring model; None means the default."""
 
     device: str | None = None
     dtype: str | None = None
-    """float32 unless given: half precision is a choice."""
+    """None means float32, so that half precision is the user's choice."""
     batch_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class Hardware:
 
 
 def device(name: str | None) -> Any:
-    """The asked device, or the fastest there is."""
+    """The named device, or the fastest available."""
     import torch
 
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
@@ -39,7 +39,7 @@ def device(name: str | None) -> Any:
     try:
         if not available.get(found.type, found.type != "meta"):
             raise RuntimeError
-        torch.empty(1, device=found)  # the only way to know for kinds and numbers of all sorts
+        torch.empty(1, device=found)  # works for any kind and number of device
     except (RuntimeError, AssertionError, NotImplementedError):
         raise UsageError(
             f"there is no device {name} here", hint="leave device out to use the fastest there is"
@@ -56,7 +56,7 @@ def dtype(name: str) -> Any:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """MPS and processors have no class of their own for it."""
+    """MPS and CPUs raise a plain RuntimeError for it."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):

@@ -2,11 +2,11 @@ r"""The final answer in what a model wrote, for votes: two candidates agree if t
 
 The answer is what follows the last marker: ``####``, ``\boxed{…}``, "the answer is …" or "answer: …"; without one, the
 last number in the text; without a number, the whole text. After a marker the first number of the sentence counts, or of
-an equation's right side, or what is said there; a box is a number, with a unit or without, or all that is in it.
+an equation's right side, or the words there; a box is a number, with a unit or without, or its whole content.
 
 Numbers are compared as numbers, in English notation: 1,234.0 is 1234, $5 and 5% are 5, and so is "5." at the end of a
 sentence. A fraction stays one (3/4, not reduced). Texts are compared without case, spacing and punctuation around them.
-Number words, exponents and formulas are not understood: for those, votes take a function of yours.
+Number words, exponents and formulas are not understood: for those, give votes your own function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 _NUMBER = re.compile(
-    r"(?<!\w)(?P<sign>[-−])?[$€£¥]?"  # a hyphen after a letter or digit is no sign, and B2 is no number
+    r"(?<!\w)(?P<sign>[-−])?[$€£¥]?"  # a hyphen after a letter or digit isn't a sign, and B2 isn't a number
     r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3}(?![0-9]))+|[0-9]+)?(?:(?<!\.)\.(?P<part>[0-9]+))?(?(whole)|(?(part)|(?!)))"
     r"(?:/(?P<below>[0-9]+))?"
 )
@@ -27,12 +27,12 @@ _UNIT = re.compile(r"(?:\s*(?:\\?%|\\(?:text|mathrm)\s*\{[^{}]*\}|\s[^\W\d_]+)[\
 _STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9]+)\}\s*\{([0-9]+)\}")
 MARKERS = 10
-"""The last ones, which are tried: a text of nothing else would take time by the square of its length."""
+"""Only the last ones are tried: with all of them, a text full of markers would take quadratic time."""
 _AROUND = " .…,:;!?*_`$\"'“”‘’()[]{}\\"
 
 
 def final_answer(text: str) -> str | None:
-    r"""None where there is nothing but punctuation, or a marker with nothing after it.
+    r"""The final answer; None for mere punctuation, or for a marker with nothing after it.
 
     >>> final_answer("She has 3 + 4 = 7 left. #### 7"), final_answer(r"So \boxed{\$7.00}"), final_answer("7 apples.")
     ('7', '7', '7')

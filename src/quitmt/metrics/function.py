@@ -1,4 +1,4 @@
-"""Any function as a metric: ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)`` as utility,
+"""Turns any function into a metric: ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)`` as utility,
 ``score(source, candidate)`` as estimator, plain or async."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FunctionArena:
 class FunctionUtility:
     """Calls the function once for each ordered pair of distinct texts.
 
-    Three parameters are source, hypothesis and reference; a third one with a default is only taken for the reference
+    Three parameters are source, hypothesis and reference; a third one with a default is only taken as the reference
     if the first is called ``source`` or ``src``.
     """
 
@@ -78,8 +78,8 @@ class FunctionUtility:
 
 
 class FunctionEstimator:
-    """Calls ``score(source, candidate)`` once for each pair; a ``batched`` function, ``score(pairs)``, once for all
-    pairs of a call, which may be of many sources. What async functions give is awaited, all of a call at once."""
+    """Calls ``score(source, candidate)`` once per pair, or a ``batched`` ``score(pairs)`` once for all pairs, which may
+    have many sources. The awaitables of async functions are awaited together."""
 
     def __init__(self, function: Callable[..., Any], *, name: str | None = None, batched: bool = False) -> None:
         self._function, self._batched = function, batched
@@ -103,14 +103,14 @@ class FunctionEstimator:
 
 
 def as_utility(thing: Any, name: str | None = None) -> Utility[Any]:
-    """A utility as it is, or any function as one."""
+    """Returns a utility unchanged and wraps a function."""
     if _has(thing, "open", "encode", "compare"):
         return cast(Utility[Any], _signed(thing))
     return FunctionUtility(_callable(thing, "a function or a Utility (open, encode, compare)"), name=name)
 
 
 def as_estimator(thing: Any, name: str | None = None) -> QualityEstimator:
-    """A quality estimator as it is, or any function as one."""
+    """Returns a quality estimator unchanged and wraps a function."""
     if _has(thing, "score"):
         return cast(QualityEstimator, _signed(thing))
     return FunctionEstimator(_callable(thing, "a function or a QualityEstimator (score)"), name=name)
@@ -131,7 +131,7 @@ def _callable(thing: Any, wanted: str) -> Any:
     if isinstance(thing, type):
         raise UsageError(f"{thing.__qualname__} is a class, not {wanted}", hint="name an object of it")
     if not callable(thing):
-        raise UsageError(f"an object of {type(thing).__qualname__} is no metric", hint=f"it must be {wanted}")
+        raise UsageError(f"an object of {type(thing).__qualname__} isn't a metric", hint=f"it must be {wanted}")
     return thing
 
 
@@ -140,14 +140,14 @@ def _name(thing: Any) -> str:
 
 
 def signed(function: Any, name: str | None, wanted: str, count: int) -> str:
-    """The signature of a function that takes ``count`` arguments, and is refused if it does not."""
+    """The signature of a function; raises UsageError if it doesn't take ``count`` arguments."""
     _check_arguments(_callable(function, wanted), count, wanted)
     return f"function:{name or _name(function)}{code(function)}"
 
 
 def code(function: Any) -> str:
-    """For signatures: a digest of a function's own code and defaults, so that an edited one is another one. What it
-    calls is not in it; where there is no code, as in built-in functions, there is no digest."""
+    """A digest of a function's code and defaults, so that an edited function has another signature. It leaves out the
+    functions that it calls, and is empty for built-in functions, which have no code."""
     said = _code(function)
     return f"|code:{hashlib.blake2b(said.encode(), digest_size=4).hexdigest()}" if said else ""
 
@@ -167,15 +167,15 @@ def _code(function: Any) -> str:
 
 
 def _constant(value: Any) -> str:
-    """The same text for the same value in every process. Others than constants are told by their type: their ``repr``
-    may hold an address, and those that can change may be caches."""
+    """A text that is the same in every process. Values that aren't constants are represented by their type, because
+    their ``repr`` may hold an address and mutable ones may be caches."""
     if isinstance(value, CodeType):
         names = value.co_varnames[: value.co_argcount] + value.co_names + value.co_freevars
         parts = [value.co_code, value.co_exceptiontable, names, value.co_consts]
         return f"code({','.join(map(_constant, parts))})"
     if isinstance(value, tuple):
         return f"({','.join(map(_constant, value))})"
-    if isinstance(value, frozenset):  # in an order that differs between processes
+    if isinstance(value, frozenset):  # its order differs between processes
         return f"{{{','.join(sorted(map(_constant, value)))}}}"
     if value is None or value is ... or type(value) in (bool, int, float, complex, str, bytes):
         return repr(value)
@@ -185,7 +185,7 @@ def _constant(value: Any) -> str:
 def _parameters(function: Callable[..., float]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions do not say
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return None
 
 

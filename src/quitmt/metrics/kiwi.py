@@ -1,4 +1,4 @@
-"""CometKiwi (``unified_metric`` checkpoints): the quality of a translation from its source alone.
+"""CometKiwi (``unified_metric`` checkpoints): scores a translation by its source alone.
 
 Translation and source go through the encoder as one sequence; the first token's vector, mixed over the layers, goes
 into the head. Equal pairs are scored once, the rest in batches by tokens over all segments.

@@ -4,7 +4,8 @@ The score is exp(mean log P(source token | candidate)), the end-of-sentence mark
 probability of a token, between 0 and 1. The source's tokens are forced, at temperature 1 with nothing cut off.
 
 A candidate that only copies the source scores 0, below everything else: a model recovers a source best from itself
-(docs/decisions/0011-copies.md). Names, numbers, code and single words are no copies (``quitmt.warnings.is_copy``).
+(docs/decisions/0011-copies.md). Names, numbers, code and single words don't count as copies
+(``quitmt.warnings.is_copy``).
 
 Invariant: a pair's score does not depend on the other pairs, to the last bit.
 """
@@ -25,8 +26,8 @@ from quitmt.protocols import EstimatorTraits
 from quitmt.types import Candidate, Segment
 from quitmt.warnings import is_copy
 
-ROWS_A_BATCH = 1024
-"""Tokens, of both sides together, that go through the network at once: what bounds the memory."""
+ROWS_PER_BATCH = 1024
+"""Tokens of both sides that go through the network at once; bounds the memory."""
 
 Pair = tuple[list[int], list[int]]
 
@@ -37,12 +38,12 @@ class Likelihood:
     traits = EstimatorTraits(needs_source=True)
 
     def __init__(self, model: str = "embedded:pt-en") -> None:
-        # A source may well have characters that the model does not know; P(unknown) is then what the model says it is.
+        # A source may have characters that the model doesn't know; then the model's P(unknown) counts.
         self._model = load(model, unknowns=True)
         self.signature = f"likelihood|{model}|w:{self._model.fingerprint}"
 
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
-        """One score a pair, higher for better translations."""
+        """One score per pair; higher is better."""
         encoded = [
             (self._model.source.encode(candidate.text), self._model.target.encode(segment.source))
             for segment, candidate in pairs
@@ -74,12 +75,12 @@ class Likelihood:
 
 
 def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """The pairs in order, as many at a time as have ROWS_A_BATCH tokens, but at least one."""
+    """The pairs in order, in batches of at most ROWS_PER_BATCH tokens, but at least one pair."""
     batch: list[Pair] = []
     rows = 0
     for pair in pairs:
         size = len(pair[0]) + len(pair[1])
-        if batch and rows + size > ROWS_A_BATCH:
+        if batch and rows + size > ROWS_PER_BATCH:
             yield batch
             batch, rows = [], 0
         batch.append(pair)

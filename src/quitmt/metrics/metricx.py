@@ -31,7 +31,7 @@ SENTENCEPIECE = "spiece.model"
 
 
 class Metricx:
-    """With a reference. ``model`` is a published name or a folder, which may have its tokenizer in it."""
+    """MetricX with a reference. ``model`` is a name on the hub, or a folder that may also hold the tokenizer."""
 
     name = "metricx"
     with_reference = True
@@ -66,12 +66,12 @@ class Metricx:
         if not self.with_reference:
             return text
         if example.reference is None:
-            raise UsageError("MetricX needs a reference", hint="metricx-qe does without")
+            raise UsageError("MetricX needs a reference", hint="metricx-qe needs none")
         return f"{text} reference: {example.reference}"
 
     def _tokenize(self, texts: Mapping[str, str]) -> list[list[int]]:
-        """Of whole texts, by which the translations stand. Without the end-of-text token, with which the model was not
-        trained."""
+        """The token ids of each input text, without the end-of-text token, which the training data didn't have.
+        ``texts`` maps inputs to their translations."""
         encodings = self._tokenizer.encode_batch(list(texts))
         for translation, encoding in zip(texts.values(), encodings, strict=True):
             self.cuts.note(translation, tokenization.overflow(encoding))
@@ -94,7 +94,7 @@ class Metricx:
 
 
 class MetricxQe(Metricx):
-    """Without a reference."""
+    """MetricX without a reference."""
 
     name = "metricx-qe"
     with_reference = False
@@ -113,8 +113,8 @@ def _network(model: str) -> Any:
 
 def _tokenizer(model: str) -> Any:
     own = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
-    # mT5's sentinels are in its vocabulary: no extra ones
     name = model if own else TOKENIZER
+    # mT5's sentinels are part of its vocabulary, so there are no extra ids.
     tokenizer = tokenization.load(name, "T5", SENTENCEPIECE, purpose="the tokenizer of MetricX", extra_ids=0)
     tokenizer.enable_truncation(LONGEST)
     return tokenizer

@@ -15,7 +15,7 @@ from quitmt.types import Candidate, Segment
 
 class RecordedScores:
     traits = EstimatorTraits(distinct=False)
-    """Candidates of one text may have been recorded with different scores."""
+    """Candidates with equal texts may have different recorded scores."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -260,6 +260,8 @@ _ENTRIES = (
         evaluation="the cosine of sentence embeddings: a small multilingual model, or any of sentence-transformers",
         needs_reference=True,
         needs_source=False,
+        extra="embedding",
+        needs=("sentence_transformers",),
         utility="quitmt.metrics.embedding:EmbeddingUtility",
         scale=2.0,
     ),

@@ -1,9 +1,9 @@
 """Scoring models: one number for a translation of a source, with a reference or without.
 
-A *scorer* is what a published metric is: COMET, CometKiwi, xCOMET, MetricX. The same scorer serves evaluation (with
-real references), MBR (with other candidates as references) and quality estimation (without), through the adapters
-here. Scores are higher for better translations, always; a metric that is published the other way round is negated
-inside and says so with ``lower_is_better``, for those who print it.
+A *scorer* is a published model: COMET, CometKiwi, xCOMET, MetricX. The same scorer serves evaluation (with real
+references), MBR (with other candidates as references) and quality estimation (without), through the adapters here.
+Better translations always have higher scores: a metric published the other way round is negated, and its registry entry
+says ``lower_is_better`` so that evaluation prints the published direction.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int], object]
-"""Is told of each few examples that are done, by their number."""
+"""Called with the number of examples that have been scored since the last call."""
 
 
 def scaled(progress: Progress | None, steps: int, examples: int) -> Progress | None:
-    """Progress in steps of some work, told as progress in examples."""
+    """Convert progress in ``steps`` into progress in ``examples``."""
     done = told = 0
 
     def tell(count: int) -> None:
@@ -55,22 +55,22 @@ class Example:
 
 
 class Scorer(Protocol):
-    """Scores examples in batches of its own making; equal examples are scored once."""
+    """Scores examples in batches that it chooses; equal examples are scored once."""
 
     @property
     def signature(self) -> str: ...
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
-        """One score an example, higher for better ones, in their order."""
+        """One score per example, in their order; higher is better."""
         ...
 
 
 _loaded: weakref.WeakValueDictionary[tuple[str, str, Hardware], Scorer] = weakref.WeakValueDictionary()
-"""Those that somebody holds: whoever asks for the same one gets it, and its memory is free when nobody does."""
+"""Models in use: loading one again returns the same object. Memory is freed with the last user."""
 
 
 def load(spec: str, hardware: Hardware | None = None) -> Scorer:
-    """The scorer a text like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl`` names, one for all of a process."""
+    """The scorer with a name like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl``; a process loads it once."""
     entry, hardware = _entry(spec), hardware or Hardware()
     model = spec.partition(":")[2] or entry.model
     key = entry.scorer, model, hardware
@@ -87,14 +87,14 @@ def _load(entry: MetricEntry, model: str, hardware: Hardware) -> Scorer:
         return make(model, hardware)  # type: ignore[no-any-return]
     except QuitmtError:
         raise
-    except Exception as error:  # the many ways in which a checkpoint can be damaged
+    except Exception as error:  # a checkpoint can be damaged in many ways
         log.debug("loading %s failed", model, exc_info=error)
         line = next(iter(str(error).strip().splitlines()), "")
         raise ModelError(f"{model} cannot be loaded: {type(error).__name__}: {line}".rstrip(": ")) from None
 
 
 def utility(spec: str, hardware: Hardware | None = None) -> Any:
-    """The MBR utility of the same."""
+    """The MBR utility with the scorer of that name."""
     entry = _entry(spec)
     if not entry.needs_reference:
         raise UsageError(f"{entry.title} scores without a reference and compares nothing", hint=f"take qe:{spec}")
@@ -102,7 +102,7 @@ def utility(spec: str, hardware: Hardware | None = None) -> Any:
 
 
 def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
-    """The quality estimator of the same."""
+    """The quality estimator with the scorer of that name."""
     entry = _entry(spec)
     if entry.needs_reference:
         raise UsageError(f"{entry.title} needs a reference", hint=f"mbr:{spec} has the other candidates for it")
@@ -117,7 +117,7 @@ def _entry(spec: str) -> MetricEntry:
 
 
 class ScorerEstimator:
-    """A scorer without references, as a quality estimator."""
+    """Uses a scorer without references as a quality estimator."""
 
     traits = EstimatorTraits(needs_source=True)
 
@@ -131,7 +131,7 @@ class ScorerEstimator:
 
 
 class TextArena:
-    """A segment's distinct texts, for a utility that has no features of single texts."""
+    """A segment's distinct texts, for utilities that read two texts together."""
 
     __slots__ = ("segment", "texts")
 
@@ -141,7 +141,7 @@ class TextArena:
 
 
 class PairwiseUtility:
-    """A scorer that reads translation and reference together, as a utility: each ordered pair is an example."""
+    """Uses a scorer that reads translation and reference together as a utility: each ordered pair is an example."""
 
     traits = UtilityTraits(needs_source=True, encodes_whole=True)
 

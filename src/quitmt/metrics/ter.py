@@ -1,7 +1,8 @@
 """TER as a utility for MBR: 1 − sacrebleu's sentence TER / 100, so that higher is better.
 
-1 is the same text; 0 is as many edits as the reference has words, and below 0 are more. Each ordered pair of texts
-costs a search for shifts in Python, some thousand pairs a second: for pools of tens of candidates, not of hundreds.
+1 means the same text; 0 means as many edits as the reference has words, and more edits give negative scores. Each
+ordered pair of texts costs a search for shifts in Python, some thousand pairs per second, so it suits pools of tens of
+candidates, not hundreds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from quitmt.metrics.function import FunctionUtility
 
 
 class Ter(FunctionUtility):
-    """The utility ``mbr:ter``: words in lower case, as TER has them unless told otherwise."""
+    """The utility ``mbr:ter``: TER's default, which lowercases all words."""
 
     def __init__(self) -> None:
         from sacrebleu.metrics.ter import TER

@@ -1,9 +1,9 @@
 """Voting as a utility: 1 if two candidates give the same answer, else 0. MBR with it is self-consistency (Wang et al.
 2022): the winner is the first candidate with the answer that most candidates give, and its score is their share.
 
-A candidate without an answer agrees with nobody, itself included: were it to agree with itself, two copies of the same
-refusal would beat every answer that was given once. So its score is 0, which is less than that of any answer, and it
-wins only where nobody has one.
+A candidate without an answer agrees with no candidate, not even itself. Otherwise two copies of the same refusal would
+beat every answer that was given once. So its score is 0, below the score of any answer, and it wins only if no
+candidate has an answer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 Ints = npt.NDArray[np.int64]
-NOBODY = -1
-"""The number of no answer."""
+NO_ANSWER = -1
+"""Stands for the missing answer."""
 
 
 class VoteArena:
@@ -31,14 +31,14 @@ class VoteArena:
 
     def __init__(self) -> None:
         self.answers: Ints = np.empty(0, np.int64)
-        """The number of each text's answer."""
+        """Each text's answer, by number."""
         self.numbers: dict[Hashable, int] = {}
-        """Answer → its number, in the order in which they came."""
+        """Answer → number, in order of appearance."""
 
 
 class Vote:
-    """``answer(text)`` gives anything that can be hashed and compared, or None for no answer; see ``final_answer`` for
-    what it is unless given.
+    """``answer(text)`` gives anything that can be hashed and compared, or None for no answer.
+    ``final_answer`` is the default.
 
     >>> import quitmt
     >>> pool = ["It is 13.", "7 + 5 = 12", "", "", "7 plus 5 makes 12."]
@@ -58,16 +58,16 @@ class Vote:
         return VoteArena()
 
     def encode(self, batch: Sequence[tuple[VoteArena, Sequence[str]]]) -> None:
-        # All answers before the first arena changes: a function of somebody's may fail, or give what has no hash.
+        # All answers before the first arena changes: the user's function may fail, or return something unhashable.
         found = [[self._checked(text) for text in texts] for _, texts in batch]
         for (arena, _), answers in zip(batch, found, strict=True):
             numbers = arena.numbers
-            new = [NOBODY if one is None else numbers.setdefault(one, len(numbers)) for one in answers]
+            new = [NO_ANSWER if one is None else numbers.setdefault(one, len(numbers)) for one in answers]
             arena.answers = np.concatenate((arena.answers, np.array(new, np.int64)))
 
     def compare(self, arena: VoteArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         found = self.block(arena, np.array(rows), columns)
-        return found, found  # whoever agrees is agreed with
+        return found, found  # agreement is symmetric
 
     def block(self, arena: VoteArena, rows: Ints, columns: range) -> Matrix:
         return _agreement(arena.answers[rows][:, None], arena.answers[columns.start : columns.stop][None])
@@ -77,7 +77,7 @@ class Vote:
 
     def _checked(self, text: str) -> Hashable | None:
         answer: Any = self._answer(text)
-        if isinstance(answer, Coroutine):  # each is equal to itself alone: nobody would agree with anybody
+        if isinstance(answer, Coroutine):  # a coroutine equals only itself, so no candidates would agree
             answer.close()
             raise TypeError("the answer is a coroutine; functions for votes cannot be async")
         hash(answer)
@@ -85,7 +85,7 @@ class Vote:
 
 
 def _agreement(one: Ints, other: Ints) -> Matrix:
-    return np.asarray((one == other) & (one != NOBODY), np.float64)
+    return np.asarray((one == other) & (one != NO_ANSWER), np.float64)
 
 
 def by_name(function: str, _: Setup) -> Vote:

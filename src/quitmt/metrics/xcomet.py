@@ -1,9 +1,9 @@
 """xCOMET (``xcomet_metric`` checkpoints): regression scores and error spans together, with a reference or without.
 
 A translation is read with its source, with its reference, and with both. The score is 0.12, 0.33 and 0.33 times the
-three regression scores, each at most 1, plus 0.22 times what the error spans leave of 25 points: a minor one costs 1, a
-major one 5, a critical one 10. Spans come from the tokens' probabilities, averaged over the three readings. Without a
-reference there is one reading, with the weight of all three.
+three regression scores, each at most 1, plus 0.22 times the share of 25 points that the error spans leave: a minor one
+costs 1, a major one 5, a critical one 10. Spans come from the tokens' probabilities, averaged over the three readings.
+Without a reference there is one reading, with the weight of all three.
 
 Equal sequences are read once: in MBR, a translation's reading with its source serves all of its references.
 """
@@ -32,14 +32,14 @@ LABELS = ("none", "minor", "major", "critical")
 COSTS = np.array([0.0, 1.0, 5.0, 10.0])
 MOST_POINTS = 25.0
 EXAMPLES_AT_ONCE = 4096
-"""Between these, the probabilities of tokens are forgotten."""
+"""The probabilities of tokens are kept for at most so many examples."""
 
 Reading = tuple[tuple[int, ...], int]
-"""The ids of a sequence, and how many of them are the translation's."""
+"""The ids of a sequence, and how many of them belong to the translation."""
 
 
 class Xcomet:
-    """With a reference."""
+    """xCOMET with a reference."""
 
     name = "xcomet"
     with_reference = True
@@ -60,7 +60,7 @@ class Xcomet:
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         if self.with_reference and any(example.reference is None for example in examples):
-            raise UsageError("xCOMET needs a reference", hint="xcomet-qe does without")
+            raise UsageError("xCOMET needs a reference", hint="xcomet-qe needs none")
         distinct = list(dict.fromkeys(examples))
         place = {example: index for index, example in enumerate(distinct)}
         blocks = []
@@ -121,22 +121,22 @@ class Xcomet:
     ) -> float:
         weights, shares = (READING_WEIGHTS, TAG_WEIGHTS) if len(readings) > 1 else ((sum(READING_WEIGHTS),), (1.0,))
         regression = sum(weight * scores[one] for weight, one in zip(weights, readings, strict=True))
-        length = min(len(tags[one]) for one in readings)  # differ only if padding is spelled out
+        length = min(len(tags[one]) for one in readings)  # they differ only if a text spells out padding
         probabilities = sum(np.float32(share) * tags[one][:length] for share, one in zip(shares, readings, strict=True))
         labels = np.argmax(probabilities, axis=1)
         return regression + SPAN_WEIGHT * (MOST_POINTS - min(MOST_POINTS, span_points(labels))) / MOST_POINTS
 
 
 class XcometQe(Xcomet):
-    """Without a reference."""
+    """xCOMET without a reference."""
 
     name = "xcomet-qe"
     with_reference = False
 
 
 def span_points(labels: npt.NDArray[np.int64]) -> float:
-    """What the error spans of a translation's tokens cost. A span has the label of its first token and ends at a token
-    without error; one that has not ended with the translation is not counted, as in the original.
+    """The cost of the error spans. A span has the label of its first token and ends before a token without an error; as
+    in the original, a span that reaches the end of the translation doesn't count.
 
     >>> span_points(np.array([0, 1, 3, 0, 2, 0, 3]))
     6.0

@@ -1,11 +1,11 @@
-"""MBR by methods that compute fewer utilities: the reranker they share.
+"""Accelerated MBR: the reranker shared by all methods that compute fewer utilities.
 
-A method looks at the first n candidates of a segment and says how good each distinct text of them is, by fewer
-utilities than all; the winner is the best of them (ties: the lowest index). At each snapshot it is run on those n
-alone, with the segment's own random stream, and utilities that were computed before are not computed again: the winner
-after n candidates is that of the method on those n, whatever the steps in which the pool grew.
+A method estimates how good each distinct text among a segment's first n candidates is; the best estimate wins (ties:
+the lowest index). At each snapshot it runs on those n candidates only, with the segment's own random stream, and
+reuses the utilities computed so far. So the winner after n candidates doesn't depend on the steps in which the pool
+grew.
 
-Anchors and support are those of exact MBR (``quitmt.rerank.anchors``); what a method makes of them is in its module.
+Anchors and support are those of exact MBR (``quitmt.rerank.anchors``); each method's module says how it treats them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
 from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
-from quitmt.rerank.cells import Cells, Floats, encode_new, failed
+from quitmt.rerank.cells import Cells, Floats, encode_new
+from quitmt.rerank.pairs import failed
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Snapshot
 
 
 class Method(Protocol):
-    """A way of estimating expected utilities."""
+    """Estimates expected utilities."""
 
     @property
     def signature(self) -> str: ...
@@ -36,8 +37,8 @@ class Method(Protocol):
         ...
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
-        """The expected utility of each distinct text of the anchors and the first ``size`` samples; −inf for those that
-        are ruled out, or that nobody judges."""
+        """Estimate the expected utility of each distinct text of the anchors and the first ``size`` samples; −inf for
+        texts that are ruled out or have no judge."""
         ...
 
 
@@ -57,7 +58,7 @@ class Accelerated(Generic[Arena]):
         return Cells(segment, self.utility, others=self.support == "others")
 
     def ranked(self, state: Cells[Arena]) -> list[tuple[int, float]]:
-        """As the method estimated them, which may have ruled some out."""
+        """Return the method's last estimates without the candidates that it ruled out."""
         return best_first(state.ranking)
 
     def effort(self, state: Cells[Arena]) -> Effort:
@@ -66,7 +67,7 @@ class Accelerated(Generic[Arena]):
     def extend(self, updates: Sequence[Update[Cells[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         starts = [update.state.size for update in updates]
         for update in updates:
-            update.state.add(update.candidates, update.anchors)
+            update.state.extend(update.candidates, update.anchors)
         if errors := encode_new(self.utility, [update.state for update in updates]):
             return [*errors]
         return [self._walk(update, start) for update, start in zip(updates, starts, strict=True)]
@@ -77,13 +78,13 @@ class Accelerated(Generic[Arena]):
         try:
             return [self._stand(cells, size) for size in ends]
         except FAULTS as error:
-            return failed(cells, error)
+            return failed(cells.segment, error)
 
     def _stand(self, cells: Cells[Arena], size: int) -> Snapshot:
         estimates = self.method.estimate(cells, size)
         cells.ranking = list(zip(cells.index(size).tolist(), estimates.tolist(), strict=True))
         best = best_of(estimates, cells.precedence(size))
         score = float(estimates[best])
-        if cells.others and np.isneginf(score):  # a single sample, and no anchor but itself
+        if cells.others and np.isneginf(score):  # a single sample, without another anchor
             score = float(cells.pairs(np.array([best]), np.array([best]))[0])
         return Snapshot(size, int(cells.index(size)[best]), score)

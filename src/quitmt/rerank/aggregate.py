@@ -5,7 +5,7 @@ Exact MBR over the whole support then decides among the ``top`` best of them (ti
 lowest index); with ``top`` 0 the aggregate decides alone.
 
 Anchors are scored like samples and don't contribute to the mean. Where a sample doesn't judge itself, each sample would
-need a mean of its own, which costs as much as exact MBR. Instead the method's own assumption is used a second time: if
+need a mean of its own, which costs as much as exact MBR. Instead we use the method's own assumption a second time: if
 u(h, mean) is the mean of the utilities r, the mean without one copy of h is (n·r − u(h, h))/(n − 1), which takes one
 more utility per sampled text. It is exact where the method is: for utilities that are linear in the reference.
 """
@@ -18,6 +18,7 @@ import numpy as np
 
 from quitmt.errors import UsageError, setting
 from quitmt.protocols import Utility
+from quitmt.rerank.anchors import divided
 from quitmt.rerank.cells import Cells, Floats
 
 TOP = 20
@@ -40,7 +41,10 @@ class Aggregate:
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         counts = cells.counts(size)
-        coarse = cells.without_own(cells.against((counts / size)[None])[:, 0], size)
+        coarse = cells.against((counts / size)[None])
+        if cells.others:
+            coarse = divided(*cells.over_means(coarse, counts[None].astype(np.float64)))
+        coarse = coarse[:, 0]
         if not self.top:
             return coarse
         rows = np.sort(np.lexsort((cells.precedence(size), -coarse))[: self.top])

@@ -1,10 +1,10 @@
-"""What samples and anchors are to every kind of MBR (docs/method.md, "Anchored pools").
+"""Candidates and judges in every kind of MBR (docs/method.md, "Anchored pools").
 
-Samples are candidates and judges, anchors are candidates only; an anchor whose text comes up as a sample counts as one.
-The support of a sample is all samples, itself included as in the paper ("all"), all without one copy of itself
-("others"), or these and the first anchor, which counts as two judges, of itself too ("anchor"): few samples are easily
-wrong, and the model's own best guess keeps them from moving far without cause (docs/anchors.md). Equally good
-candidates: anchors first, in their order, then the lowest index.
+Samples are candidates and judges, anchors are only candidates; an anchor whose text comes up as a sample counts as a
+sample. The support of a sample is "all" samples, including itself as in the paper; or the "others": all samples without
+one copy of itself; or "anchor": the others and the first anchor, which has two votes, also for itself. Few samples are
+easily wrong, and the model's own best guess keeps them from moving far without cause (docs/anchors.md). Ties go to
+anchors in their order, then to the lowest index.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Ints = npt.NDArray[np.int64]
 Support = Literal["all", "others", "anchor"]
 SUPPORTS = ("anchor", "others", "all")
 SAMPLES = SUPPORTS[1:]
-"""Those without anchors."""
+"""Supports in which anchors never judge."""
 TEXTS = "given"
-"""The support that is a list of texts of the user's (``quitmt.rerank.supported``): no sample judges."""
+"""Support of texts that the user supplies (``quitmt.rerank.supported``): samples don't judge."""
 VOTES = 2
-"""Of the first anchor."""
+"""Votes of the first anchor."""
 
 
 def check_support(support: str, allowed: Sequence[str] = SUPPORTS) -> None:
@@ -36,25 +36,42 @@ def check_support(support: str, allowed: Sequence[str] = SUPPORTS) -> None:
 
 
 def field(support: Support) -> str:
-    """What a signature says of it: nothing, for the paper's."""
+    """Name the support in a signature; the paper's needs no name."""
     return "" if support == "all" else f"|s:{support}"
 
 
 def check_first(segment: Segment, anchors: Sequence[Candidate], begun: Any) -> None:
-    """Refuse anchors of a pool that has candidates already: snapshots without them have been given."""
+    """Refuse anchors that come after the first candidates, since earlier snapshots lack them."""
     if anchors and begun:
         hint = "give them with its first candidates"
         raise RerankError(f"segment {segment.id}: anchors came after the pool had begun", hint=hint)
 
 
+def over_judges(utilities: Floats, own: Ints) -> tuple[Floats, Ints]:
+    """Sum each text's utilities over its judges, and count these: all rows except the text's own copy.
+
+    ``utilities`` are [sample, text] and are overwritten; ``own`` has each text's own row, or −1 for a text that all
+    samples judge. Rows are added one by one in index order, as exact MBR adds them: a product of matrices or sum(),
+    which adds pairwise, would round equal columns differently, and ties would not go to the lowest index.
+    """
+    (places,) = np.nonzero(own >= 0)
+    utilities[own[places], places] = 0.0
+    return utilities.cumsum(axis=0)[-1], len(utilities) - (own >= 0)
+
+
+def divided(sums: Floats, judges: Floats | Ints) -> Floats:
+    """Means over the judges; −inf without a judge."""
+    return np.where(judges > 0, sums / np.maximum(judges, 1), -np.inf)
+
+
 def precedence(index: Ints, anchors: int) -> Ints:
-    """Of candidates by their index, where there are so many anchors: the lower one comes first."""
-    found: Ints = np.where(index < 0, -1 - anchors - index, index)
-    return found
+    """Rank equally good candidates by their indices, lowest first; ``anchors`` counts the pool's anchors."""
+    order: Ints = np.where(index < 0, -1 - anchors - index, index)
+    return order
 
 
 def told(index: int, other: int | None = None) -> str:
-    """A candidate, or two, in a message.
+    """Name a candidate or a pair of candidates in a message.
 
     >>> told(3), told(-2), told(24, 6), told(-1, 4)
     ('candidate 3', 'anchor 2', 'candidates 24 and 6', 'the first anchor and candidate 4')
@@ -67,6 +84,6 @@ def told(index: int, other: int | None = None) -> str:
 
 
 def best_of(values: Floats, order: Ints) -> int:
-    """The place of the highest value; of several, the one that ``order`` has lowest."""
+    """Return the place of the highest value; ties go to the lowest ``order``."""
     ties = np.flatnonzero(values == values.max())
     return int(ties[order[ties].argmin()])

@@ -1,61 +1,54 @@
-"""The utilities of some pairs of a segment's candidates, computed when they are wanted and kept: for methods that do
-without most of them.
+"""Utilities of some pairs of a segment's candidates, computed on demand and kept: for accelerated MBR.
 
 Identical candidates share their cells: a cell belongs to a pair of distinct texts, so duplicates cost nothing. Anchors
-are the first texts, and nobody's references unless they are samples too.
+are the first texts, and are references only if they are samples too.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
-from quitmt.loops.faults import blamed
 from quitmt.protocols import Arena, Utility
-from quitmt.rerank.anchors import check_first, precedence, told
-from quitmt.rerank.pairs import encode
+from quitmt.rerank.anchors import check_first, divided, over_judges, precedence, told
+from quitmt.rerank.pairs import Texts, encode, failed
 from quitmt.types import Candidate, Effort, Segment
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 NEVER = 1 << 62
-"""The index of the first sample of a text that is none."""
+"""Index of the first sample of a text that has not been sampled."""
 
 
-class Cells(Generic[Arena]):
-    """One segment's candidates and the cells known so far. Distinct texts are numbered in the order they came."""
+class Cells(Texts[Arena]):
+    """One segment's candidates and the cells known so far."""
 
     def __init__(self, segment: Segment, utility: Utility[Arena], *, others: bool = False) -> None:
-        self.segment = segment
+        super().__init__(segment, utility.open(segment))
         self.utility = utility
         self.others = others
         """Whether a sample is judged without one copy of itself."""
-        self.arena = utility.open(segment)
-        self.number: dict[str, int] = {}
-        self.first: list[int] = []
-        """Number → the index of the candidate that it came with."""
         self.sampled: list[int] = []
-        """Number → the index of its first sample, or ``NEVER``."""
+        """Number → index of the text's first sample, or ``NEVER``."""
         self.order: list[int] = []
         """Candidate index → number."""
         self.anchors: list[int] = []
         """The number of each anchor's text."""
-        self.encoded = 0
         self.failure: QuitmtError | None = None
         """Why the last texts are not encoded."""
         self.evaluations = 0
-        """Utilities computed, those of a method's own references (centroids, means) included."""
+        """Utilities computed, including those with a method's own references (centroids, means)."""
         self.notes: dict[Any, Any] = {}
-        """What a method wants to keep from one snapshot to the next."""
+        """What a method keeps from one snapshot to the next."""
         self.ranking: list[tuple[int, float]] = []
-        """What a method said last of each distinct text, by the index of its candidate."""
+        """A method's last estimates, by the index of each text's candidate."""
         self._values: Floats = np.empty((0, 0))
-        """[hypothesis, reference] by number; NaN where it is not known."""
+        """[hypothesis, reference] by number; NaN where unknown."""
 
     @property
     def size(self) -> int:
@@ -65,7 +58,7 @@ class Cells(Generic[Arena]):
     def effort(self) -> Effort:
         return Effort(self.evaluations, (self.size + len(self.anchors)) ** 2, self.encoded)
 
-    def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
+    def extend(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
         check_first(self.segment, anchors, self.order or self.anchors)
         self.anchors += [self._numbered(one.text, -1 - place) for place, one in enumerate(anchors)]
         for index, candidate in enumerate(candidates, start=len(self.order)):
@@ -74,19 +67,13 @@ class Cells(Generic[Arena]):
             self.order.append(number)
 
     def _numbered(self, text: str, index: int) -> int:
-        number = self.number.setdefault(text, len(self.number))
-        if number == len(self.first):
-            self.first.append(index)
+        number = self.add(text, index)
+        if number == len(self.sampled):
             self.sampled.append(NEVER)
         return number
 
-    @property
-    def new(self) -> list[str]:
-        """Texts that are not encoded yet."""
-        return list(self.number)[self.encoded :]
-
-    def made_room(self) -> None:
-        """The new texts have been encoded."""
+    def make_room(self) -> None:
+        """Make room for the new texts, which have been encoded."""
         self.failure = None
         self.encoded = len(self.first)
         if self.encoded > len(self._values):
@@ -96,33 +83,31 @@ class Cells(Generic[Arena]):
             self._values = larger
 
     def counts(self, size: int) -> Ints:
-        """How often each distinct text is among the first ``size`` samples; as long as there are texts in them and in
-        the anchors."""
-        if self.failure:  # here, because all methods begin with the counts
+        """Count how often each distinct text of the anchors and the first ``size`` samples is among these samples."""
+        if self.failure:  # here, because every method begins with the counts
             raise self.failure
         return np.bincount(np.array(self.order[:size], np.int64), minlength=max(self.anchors, default=-1) + 1)
 
     def own(self, rows: Ints, size: int) -> Ints:
-        """Of each text, the one of the first ``size`` samples that does not judge it: its first copy; −1 for none."""
+        """Return, for each text, which of the first ``size`` samples doesn't judge it: its first copy; −1 for none."""
         sampled = np.array(self.sampled, np.int64)[rows]
         return np.where(self.others & (sampled < size), sampled, -1)
 
     def index(self, size: int) -> Ints:
-        """Of each text of the first ``size`` samples and the anchors, the candidate that it is: an anchor that is among
-        the samples counts as one."""
+        """Return each text's candidate: its first sample among the first ``size``, or else its anchor."""
         texts = len(self.counts(size))
         first, sampled = np.array(self.first[:texts], np.int64), np.array(self.sampled[:texts], np.int64)
         return np.where(sampled < size, sampled, first)
 
     def precedence(self, size: int) -> Ints:
-        """Of the same texts, where they are equally good: the lower one comes first."""
+        """Rank the same texts for ties, lowest first."""
         return precedence(self.index(size), len(self.anchors))
 
     def block(self, rows: Ints, columns: range) -> Floats:
-        """The utilities of some texts against a range of texts, computed where they are missing."""
+        """Return the utilities of some texts against a range of texts; compute those that are missing."""
         missing = np.isnan(self._values[rows, columns.start : columns.stop])
         if missing.any():
-            # Rows that lack the same range go together; where pairs were asked for before, what is lacking has gaps.
+            # Rows that lack the same range are computed together; earlier requests for pairs leave gaps in others.
             starts, stops = _spans(missing)
             ranged = missing.sum(axis=1) == stops - starts
             for start, stop in sorted(
@@ -131,7 +116,7 @@ class Cells(Generic[Arena]):
                 group = rows[ranged & (starts == start) & (stops == stop)]
                 across = range(columns.start + start, columns.start + stop)
                 found = block(self.utility, self.arena, group, across)
-                self._check(found, group[:, None], np.array(across)[None])
+                self.check(found, group[:, None], np.array(across))
                 self._values[group, across.start : across.stop] = found
                 self.evaluations += found.size
             down, over = np.nonzero(missing & ~ranged[:, None])
@@ -139,8 +124,8 @@ class Cells(Generic[Arena]):
         return self._values[rows, columns.start : columns.stop]
 
     def over(self, rows: Ints, size: int) -> Floats:
-        """The utilities of some texts against those of the first ``size`` samples: a column for each text, of zeros for
-        an anchor, which judges nobody."""
+        """Return the utilities of some texts against those of the first ``size`` samples: one column per text, of zeros
+        for an anchor, which doesn't judge."""
         counts = self.counts(size)
         if counts.all():
             return self.block(rows, range(len(counts)))
@@ -151,20 +136,20 @@ class Cells(Generic[Arena]):
         return found
 
     def pairs(self, rows: Ints, columns: Ints) -> Floats:
-        """The utilities of pairs of texts, computed where they are missing."""
+        """Return the utilities of pairs of texts; compute those that are missing."""
         missing = np.isnan(self._values[rows, columns])
         if missing.any():
             codes = np.unique(rows[missing] * len(self._values) + columns[missing])
             down, across = np.divmod(codes, len(self._values))
             found = pairs(self.utility, self.arena, down, across)
-            self._check(found, down, across)
+            self.check(found, down, across)
             self._values[down, across] = found
             self.evaluations += len(codes)
         return self._values[rows, columns]
 
     def against(self, weights: Floats) -> Floats:
-        """The utilities of the first texts, as many as a row of weights has, with weighted means of them: a column for
-        each row of weights."""
+        """Return the utilities of the texts with weighted means of them: one column per row of weights, which has one
+        weight per text."""
         utility: Any = self.utility
         found = np.asarray(utility.against(self.arena, range(weights.shape[1]), weights), np.float64)
         if not np.isfinite(found).all():
@@ -177,63 +162,44 @@ class Cells(Generic[Arena]):
         return found
 
     def mean(self, utilities: Floats, size: int, rows: Ints | None = None) -> Floats:
-        """Of each row, over the first ``size`` samples, which are added up in index order as exact MBR adds them. A
-        product with the counts would give equal rows unequal means, and ties would not go to the lowest index.
+        """Return each row's mean over the first ``size`` samples, or without the text's own copy; −inf without a judge.
 
-        ``rows`` are the texts, if not the first ones: a sample may be judged without itself. −inf without a judge.
+        ``rows`` are the texts, by default the first ones.
         """
-        terms = utilities.T[self.order[:size]]
-        if not self.others:
-            means: Floats = np.add.reduce(terms, axis=0) / size
-            return means
         own = self.own(np.arange(len(utilities)) if rows is None else rows, size)
-        (places,) = np.nonzero(own >= 0)
-        terms[own[places], places] = 0.0
-        # cumsum, because sum() adds a single row pairwise: not in index order.
-        return _divided(terms.cumsum(axis=0)[-1], size - (own >= 0))
+        return divided(*over_judges(utilities.T[self.order[:size]], own))
 
-    def without_own(self, means: Floats, size: int) -> Floats:
-        """Of all texts' means over the first ``size`` samples, or estimates of them: without each sample's own share,
-        where a sample is not its own judge. Exact if the means are."""
-        if not self.others:
-            return means
-        own = self.own(np.arange(len(means)), size) >= 0
-        (places,) = np.nonzero(own)
-        sums = size * means
-        sums[places] -= self.pairs(places, places)
-        return _divided(sums, size - own)
+    def over_means(self, utilities: Floats, members: Floats) -> tuple[Floats, Floats]:
+        """Sum utilities [text, mean] over the samples of each mean except the text's own copy, and count these samples.
 
-    def _check(self, found: Floats, rows: Ints, columns: Ints) -> None:
-        if not np.isfinite(found).all():
-            place = tuple(np.argwhere(~np.isfinite(found))[0])
-            row, column = (int(np.broadcast_to(numbers, found.shape)[place]) for numbers in (rows, columns))
-            raise RerankError(
-                f"segment {self.segment.id}: the utility of {told(self.first[row], self.first[column])} is "
-                f"{found[place]}, not a finite number"
-            )
+        ``members`` are the samples of each text in each mean, [mean, text]. A mean without one copy would be a
+        reference of its own for each sample. Instead we treat the utility as linear in the reference: with m samples
+        in the mean, u(h, mean) stands for m utilities, and u(h, h) is one of them.
+        """
+        judges = np.tile(members.sum(axis=1), (len(utilities), 1))
+        sums = utilities * judges
+        (samples,) = np.nonzero(members.any(axis=0))
+        own = members[:, samples].argmax(axis=0)  # copies of a text are all in one mean
+        sums[samples, own] -= self.pairs(samples, samples)
+        judges[samples, own] -= 1
+        return sums, judges
 
     def random(self, seed: int, *more: int) -> np.random.Generator:
-        """The segment's own stream of random numbers, or one of several."""
+        """Open the segment's own stream of random numbers; ``more`` selects one of several."""
         return np.random.default_rng([seed, zlib.crc32(self.segment.id.encode()), *more])
 
 
 def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> list[QuitmtError] | None:
-    """Encode what was added to several segments; what went wrong, if it did for all of them. If it did for some, these
-    have it as their ``failure``, and fail when they are looked at."""
+    """Encode the new texts of several segments; return the errors if all of them failed. If some failed, they keep the
+    error as their ``failure`` and raise it at their next snapshot."""
     errors = encode(utility, [(cells.arena, cells.new) for cells in segments])
     for cells, error in zip(segments, errors, strict=True):
         if error:
-            cells.failure = failed(cells, error)
+            cells.failure = failed(cells.segment, error)
         else:
-            cells.made_room()
+            cells.make_room()
     failures = [cells.failure for cells in segments if cells.failure]
     return failures if len(failures) == len(segments) else None
-
-
-def failed(cells: Cells[Any], error: BaseException) -> QuitmtError:
-    if isinstance(error, QuitmtError):
-        return error
-    return blamed(RerankError, f"segment {cells.segment.id}: the utility failed", error)
 
 
 def checked_seed(seed: int) -> int:
@@ -243,7 +209,7 @@ def checked_seed(seed: int) -> int:
 
 
 def block(utility: Any, arena: Any, rows: Ints, columns: range) -> Floats:
-    """u(row as hypothesis, column as reference), by the utility's own way if it has one."""
+    """Return u(row as hypothesis, column as reference), with the utility's ``block`` or ``pairs`` if it has one."""
     if hasattr(utility, "block"):
         return np.asarray(utility.block(arena, rows, columns), np.float64)
     if hasattr(utility, "pairs"):
@@ -253,7 +219,7 @@ def block(utility: Any, arena: Any, rows: Ints, columns: range) -> Floats:
 
 
 def pairs(utility: Any, arena: Any, rows: Ints, columns: Ints) -> Floats:
-    """u(rows[i] as hypothesis, columns[i] as reference), by the utility's own way if it has one."""
+    """Return u(rows[i] as hypothesis, columns[i] as reference), with the utility's ``pairs`` if it has it."""
     if hasattr(utility, "pairs"):
         return np.asarray(utility.pairs(arena, rows, columns), np.float64)
     found = [
@@ -263,13 +229,8 @@ def pairs(utility: Any, arena: Any, rows: Ints, columns: Ints) -> Floats:
     return np.array(found, np.float64)
 
 
-def _divided(sums: Floats, judges: Ints) -> Floats:
-    """Means, −inf for those that nobody judges."""
-    return np.where(judges > 0, sums / np.maximum(judges, 1), -np.inf)
-
-
 def _spans(missing: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """For each row, the shortest range that has all of its missing cells; 0, 0 if it has none."""
+    """Return, for each row, the shortest range that covers its missing cells; 0, 0 if none is missing."""
     some = missing.any(axis=1)
     starts = np.where(some, missing.argmax(axis=1), 0)
     stops = np.where(some, missing.shape[1] - missing[:, ::-1].argmax(axis=1), 0)

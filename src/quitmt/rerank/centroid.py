@@ -1,14 +1,13 @@
-"""CentroidMBR (Deguchi et al. 2024): candidates are scored against a few centroids instead of all of the support.
+"""CentroidMBR (Deguchi et al. 2024): candidates are scored against a few centroids instead of the whole support.
 
-The support's vectors are clustered by k-means, and the centroids stand in for references; a candidate's estimate is the
-mean of its utilities with them. As published, all centroids count alike; ``weighted`` counts each by the candidates of
-its cluster, which is nearer to exact MBR. With no more than ``centroids`` distinct texts each is its own centroid,
-as heavy as it is often, and the method exact.
+The support's vectors are clustered by k-means, and the centroids serve as references; a candidate's estimate is the
+mean of its utilities with them. As published, all centroids count alike; ``weighted`` weighs each centroid by the
+candidates in its cluster, which is closer to exact MBR. With at most ``centroids`` distinct texts, each text is its own
+centroid, weighted by its copies, and the method is exact.
 
-Only samples are clustered; anchors are scored like them. Where a sample is not its own judge, its own centroid is to be
-without one copy of it. As with the mean of all (``quitmt.rerank.aggregate``), that would be a reference of its own for
-each sample, so the utility with it is computed as if it were linear in the reference: with m candidates in the cluster,
-(m·u(h, centroid) − u(h, h))/(m − 1). A cluster that has no other member does not count for this one.
+Only samples are clustered; anchors are scored like samples. Where a sample doesn't judge itself, one copy of it is
+taken out of its own centroid as if the utility were linear in the reference (``Cells.over_means``). A cluster without
+another member doesn't count for this sample.
 """
 
 from __future__ import annotations
@@ -49,33 +48,23 @@ class Centroid:
         members = members[members.any(axis=1)]  # k-means may leave a cluster empty
         sizes = members.sum(axis=1)
         utilities = cells.against(members / sizes[:, None])
-        if cells.others:
-            return self._without_own(cells, size, members, utilities)
-        return np.asarray(np.average(utilities, axis=1, weights=sizes if self.weighted else None))
-
-    def _without_own(self, cells: Cells[Any], size: int, members: Floats, utilities: Floats) -> Floats:
-        """The means over the centroids, each sample without one copy of itself."""
-        (samples,) = np.nonzero(members.any(axis=0))
-        own = members[:, samples].argmax(axis=0)  # identical texts have one vector, so they are in one cluster
-        sizes = np.tile(members.sum(axis=1), (len(utilities), 1))
-        sums = utilities * sizes
-        sums[samples, own] -= cells.pairs(samples, samples)
-        sizes[samples, own] -= 1
+        if not cells.others:
+            return np.asarray(np.average(utilities, axis=1, weights=sizes if self.weighted else None))
+        sums, judges = cells.over_means(utilities, members)
         if self.weighted:
-            return np.asarray(sums.sum(axis=1) / sizes.sum(axis=1))
-        left = sizes > 0
-        means = np.where(left, sums / np.maximum(sizes, 1), 0.0)
-        return np.asarray(means.sum(axis=1) / left.sum(axis=1))
+            return np.asarray(sums.sum(axis=1) / judges.sum(axis=1))
+        means = np.where(judges > 0, sums / np.maximum(judges, 1), 0.0)
+        return np.asarray(means.sum(axis=1) / (judges > 0).sum(axis=1))
 
     def _clusters(self, cells: Cells[Any], size: int) -> Any:
-        """The cluster of each candidate."""
+        """Return the cluster of each candidate; identical texts have the same vector and so the same cluster."""
         from scipy.cluster.vq import kmeans2
 
         vectors = cells.utility.vectors(cells.arena)[cells.order[:size]]  # type: ignore[attr-defined]
         distinct, same = np.unique(vectors, axis=0, return_inverse=True)
-        if len(distinct) <= self.centroids:  # so many that k-means would look for places where no vector is left
+        if len(distinct) <= self.centroids:  # k-means would look for more centroids than there are vectors
             return same
         rng = cells.random(self.seed, size)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of empty clusters
+            warnings.simplefilter("ignore", UserWarning)  # about empty clusters
             return kmeans2(vectors, self.centroids, iter=self.iterations, minit="++", rng=rng)[1]

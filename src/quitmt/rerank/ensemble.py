@@ -1,15 +1,14 @@
-"""Several rerankers as one, where their scores are made comparable within each pool.
+"""Several rerankers combined, with scores made comparable within each pool.
 
 At each snapshot every reranker scores the candidates so far; a candidate's score is the weighted sum of
 
-- ``scaled``: its scores in standard deviations from the mean of the samples (0 where all samples are equally good);
-- ``rank``: the share of the samples that it beats, equals (itself among them) by half.
+- ``scaled``: its scores in standard deviations from the samples' mean (0 if all samples are equally good);
+- ``rank``: the share of the samples that it beats; equally good samples, including itself, count half.
 
-Samples count as often as they occur. A candidate that a reranker cannot judge, such as a single sample in MBR, is the
-last one for it. Ties: anchors in their order, then the lowest index.
+Duplicate samples each count. A candidate that a reranker can't judge, such as a single sample in MBR, comes last for
+that reranker. Ties go to anchors in their order, then to the lowest index.
 
-Invariant: a snapshot is computed from the rerankers' scores at that size alone, so it does not depend on the steps in
-which the pool grew.
+Invariant: a snapshot depends only on the rerankers' scores at its size, not on the steps in which the pool grew.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ Ints = npt.NDArray[np.int64]
 
 
 class Members:
-    """One segment's candidates so far, and what each reranker keeps of them."""
+    """One segment's candidates so far, and each reranker's state."""
 
     __slots__ = ("_become_samples", "anchors", "copies", "first", "scored", "size", "states")
 
     def __init__(self, states: Sequence[Any], *, become_samples: bool) -> None:
         self.states = states
         self._become_samples = become_samples
-        """Whether an anchor whose text comes up as a sample counts as that, as in MBR."""
+        """Whether an anchor whose text comes up as a sample counts as a sample, as in MBR."""
         self.size = 0
         self.anchors = 0
         self.first: dict[str, int] = {}
-        """Distinct text → the candidate that it is, an anchor or its first sample."""
+        """Distinct text → its candidate: an anchor or its first sample."""
         self.copies: dict[str, int] = {}
-        """Distinct text → how many samples it is."""
+        """Distinct text → number of its samples."""
         self.scored: list[tuple[int, float]] = []
 
     def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate]) -> None:
@@ -63,7 +62,7 @@ class Members:
 
 
 class Ensemble:
-    """Rerankers of one kind that score every candidate (exact MBR, QE), combined by ``way``."""
+    """Rerankers of one kind that score every candidate (exact MBR, QE), combined as ``way`` says."""
 
     def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Method) -> None:
         if way not in BY_POOL:
@@ -144,13 +143,13 @@ def _in_order(state: Members) -> tuple[Ints, Ints]:
 
 
 def _scores(index: Ints, told: Sequence[tuple[int, float]]) -> Floats:
-    """The scores that a reranker told; −inf where it told none."""
+    """Arrange a reranker's scores by candidate; −inf for a missing score."""
     scores = dict(told)
     return np.array([scores.get(one, -np.inf) for one in index.tolist()], np.float64)
 
 
 def _ranks(scores: Floats, copies: Ints) -> Floats:
-    """The share of the samples that each candidate beats."""
+    """Return the share of the samples that each candidate beats."""
     order = np.argsort(scores, kind="stable")
     values, groups = np.unique(scores[order], return_inverse=True)
     weight = np.bincount(groups, copies[order], len(values))
@@ -161,7 +160,7 @@ def _ranks(scores: Floats, copies: Ints) -> Floats:
 
 
 def _scaled(scores: Floats, copies: Ints) -> Floats:
-    """In standard deviations from the mean of the samples."""
+    """Return the scores in standard deviations from the samples' mean."""
     finite = np.isfinite(scores)
     if not finite.any():
         return np.zeros(len(scores))

@@ -1,15 +1,15 @@
-"""MBR among the candidates that a quality estimator likes best.
+"""MBR among the best candidates by quality estimation.
 
-After n samples the m best by QE are kept, anchors and samples alike (ties: anchors in their order, then the lower
-index), and MBR chooses among them as if there were no others: the kept are the candidates, the kept samples the judges,
-duplicates counted. A better candidate takes another one's place, so the support changes as the pool grows; sums are
-therefore taken anew, in index order, from utilities that are kept.
+After n samples, QE keeps the m best anchors and samples (ties: anchors in their order, then the lowest index). MBR
+chooses among them as if they were the whole pool: the kept samples judge, duplicates included. A better candidate
+replaces another one, so the support changes as the pool grows; each snapshot therefore adds up its sums again, in index
+order, from the utilities computed so far.
 
-If no sample is kept, there is no judge: the best anchor by QE wins. Its score is its utility with itself, as that of a
-single sample is: a number on the scale of the others, which says that nothing is known.
+If no sample is kept, there is no judge, and QE's best anchor wins. Its score is its utility with itself, as for a
+single sample: a number on the usual scale that carries no information.
 
-Invariants: a snapshot is that of the method on those candidates alone, bit for bit if the utility's numbers do not
-depend on the texts around; only texts that are kept at some snapshot are ever encoded and compared.
+Invariants: a snapshot depends only on the candidates so far, bit for bit if the utility of a pair doesn't depend on
+the other texts; only texts that are kept at some snapshot are encoded and compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
-from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, divided, field, over_judges
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.qe import Quality, Scored
 from quitmt.rerank.ranked import best_first
@@ -46,12 +46,12 @@ def check_keep(keep: int | None) -> None:
 
 
 Cut = list[tuple[int, int]]
-"""The kept candidates that MBR chooses among: (index, number of its text), anchors in their order, then samples in
-theirs. An anchor whose text is among the kept samples counts as a sample. Without a sample, the best anchor alone."""
+"""The candidates that MBR chooses among, as (index, number of the text): anchors, then samples, each in their order. An
+anchor whose text is among the kept samples counts as a sample. Without a sample there is only the best anchor."""
 
 
 class KeptPool(Generic[Arena]):
-    """One segment's candidates so far: those that are kept, and the utilities of all that were."""
+    """One segment's kept candidates, and the utilities of all that were ever kept."""
 
     __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "snapshot")
 
@@ -62,11 +62,11 @@ class KeptPool(Generic[Arena]):
         self.size = 0
         self.anchors = 0
         self.kept: list[tuple[float, int, str]] = []
-        """(minus the score, what comes first among equals, text), the best first."""
+        """(minus the score, precedence in ties, text), best first."""
         self.means: dict[int, tuple[int, float]] = {}
-        """Of the last cut, by the number of a text: its index and its score."""
+        """Number of a text in the last cut → its index and score."""
         self.snapshot: tuple[Cut, int, float] | None = None
-        """The last cut, and what MBR said of it: the best index and its score."""
+        """The last cut, and its best candidate's index and score."""
 
     def take_anchors(self, scores: Sequence[float], anchors: Sequence[Candidate], keep: int) -> None:
         check_first(self.pairs.segment, anchors, self.size or self.anchors)
@@ -81,7 +81,7 @@ class KeptPool(Generic[Arena]):
         self.size += 1
 
     def cut(self) -> Cut:
-        """What is kept now; its texts are numbered."""
+        """Return the candidates that are kept now, with numbered texts."""
         in_order = sorted((place, text) for _, place, text in self.kept)
         if in_order[-1][0] < 0:
             in_order = [self.kept[0][1:]]
@@ -99,28 +99,21 @@ class KeptPool(Generic[Arena]):
         return Snapshot(size, *self.snapshot[1:])
 
     def _best(self, cut: Cut) -> tuple[int, float]:
-        """The index of the best one of a cut, and its score."""
+        """Return the index and score of the best candidate of a cut."""
         numbers = [number for _, number in cut]
         judges = [number for index, number in cut if index >= 0]
-        if len(judges) == 0 or (self._others and len(cut) == 1):  # nobody but itself
+        if len(judges) == 0 or (self._others and len(cut) == 1):  # its only judge is itself
             alone = cut[0][0], float(self.pairs.utilities[numbers[0], numbers[0]])
             self.means = {numbers[0]: alone}
             return alone
-        terms = self.pairs.utilities[judges][:, numbers]
-        size = np.full(len(cut), len(judges))
-        if self._others:
-            anchors = len(cut) - len(judges)
-            first = {number: place for place, number in reversed(list(enumerate(judges)))}
-            terms[[first[number] for number in judges], range(anchors, len(cut))] = 0.0
-            size[anchors:] -= 1
-        # cumsum, because sum() adds pairwise: not in index order.
-        sums = terms.cumsum(axis=0)[-1]
-        # Sums are compared where all have the same judges: dividing them may make equals of what was not.
-        ranked = np.where(size > 0, sums / np.maximum(size, 1), -np.inf) if self._others else sums
-        best = int(ranked.argmax())
-        means = (sums / np.maximum(size, 1)).tolist()
+        places = {number: place for place, number in reversed(list(enumerate(judges)))}
+        own = [places[number] if self._others and index >= 0 else -1 for index, number in cut]
+        sums, size = over_judges(self.pairs.utilities[judges][:, numbers], np.array(own))
+        means = divided(sums, size).tolist()
+        # Without leave-one-out all texts have the same judges: dividing could round different sums to the same mean.
+        best = int(np.argmax(means if self._others else sums))
         self.means = {number: (index, mean) for (index, number), mean in zip(cut[::-1], means[::-1], strict=True)}
-        return cut[best][0], float(sums[best] / size[best])
+        return cut[best][0], means[best]
 
 
 class Filtered(Generic[Arena]):
@@ -145,11 +138,11 @@ class Filtered(Generic[Arena]):
         return KeptPool(segment, self._utility.open(segment), others=self.support == "others")
 
     def ranked(self, state: KeptPool[Arena]) -> list[tuple[int, float]]:
-        """Of those that are kept: the others have no score."""
+        """Return the kept candidates; the others have no score."""
         return best_first(state.means.values())
 
     def effort(self, state: KeptPool[Arena]) -> Effort:
-        return Effort(state.pairs.compared**2, (state.size + state.anchors) ** 2, state.pairs.compared)
+        return Effort(state.pairs.encoded**2, (state.size + state.anchors) ** 2, state.pairs.encoded)
 
     def extend(self, updates: Sequence[Update[KeptPool[Arena]]]) -> list[list[Snapshot] | QuitmtError]:
         found = self._quality.score(
@@ -169,7 +162,7 @@ class Filtered(Generic[Arena]):
         ]
 
     def _cuts(self, update: Update[KeptPool[Arena]], scores: list[float]) -> list[tuple[int, Cut]]:
-        """What is kept at each snapshot: after each ``stride`` candidates and after the last."""
+        """Return the cut of each snapshot: after each ``stride`` candidates and after the last."""
         state, cuts, anchors = update.state, [], len(update.anchors)
         state.take_anchors(scores[:anchors], update.anchors, self._keep)
         for count, (candidate, score) in enumerate(zip(update.candidates, scores[anchors:], strict=True), start=1):

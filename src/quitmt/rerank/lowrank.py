@@ -1,18 +1,18 @@
-"""PMBR (Trabelsi et al. 2024): a part of the utility matrix is computed, the rest completed as a product of rank r.
+"""PMBR (Trabelsi et al. 2024): compute a part of the utility matrix, and complete the rest as a product of rank r.
 
-Which cells are computed is drawn at random: of the n² cells of the first n candidates, the n²/``reduction`` that have
-the lowest random numbers, which belong to the cells for good; so most cells of a smaller pool serve the larger one too.
-Alternating least squares minimise Σ (u − x·y)² + λ(|x|² + |y|²) over the computed cells. They end when a sweep lowers
-this sum by less than a share ``tolerance`` of it: an absolute test would stop after one sweep on another scale, and the
-first term alone may rise while the sum still falls. Cells that were computed keep their value.
+Of the n² cells of the first n candidates, the n²/``reduction`` with the lowest random numbers are computed. A cell
+keeps its random number, so most cells of a smaller pool are cells of the larger one, too. Alternating least squares
+minimise Σ (u − x·y)² + λ(|x|² + |y|²) over the computed cells. They end when a sweep lowers this sum by less than the
+share ``tolerance``: an absolute test would stop after one sweep on another scale, and the first term alone may rise
+while the sum still falls. Computed cells keep their value.
 
-Invariant: scores are the same to the last bit, however many threads BLAS has.
+Invariant: every sum in the least squares has a fixed order, so scores don't depend on threads or processors, bit for
+bit; products by BLAS would add in as many orders as it has kernels and threads.
 
 Duplicates share their cells, so more than 1/``reduction`` of the n² may be known at the same cost.
 
-Anchors are rows of the matrix without a column, unless they are among the samples. Where a sample is not its own judge,
-the n cells of the diagonal are no cells: they are neither drawn nor counted in a mean. Two copies of a text still
-judge each other.
+Anchors are rows of the matrix without a column, unless they are among the samples. Where a sample doesn't judge itself,
+the n cells of the diagonal are neither drawn nor counted in a mean. Two copies of a text still judge each other.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SWEEPS = 50
 
 
 class LowRank:
-    """With ``rank`` 0 nothing is completed, and the estimate is the mean of the cells that were computed: the simplest
-    rival, to be looked at whenever this method is."""
+    """With ``rank`` 0, the estimate is the mean of the computed cells: the simplest rival, which belongs beside PMBR in
+    every comparison."""
 
     def __init__(
         self, reduction: int = 8, rank: int = 10, penalty: float = 0.1, tolerance: float = 1e-4, seed: int = 0
@@ -51,7 +51,7 @@ class LowRank:
         self.signature = f"{name},1/{reduction},seed:{seed}"
 
     def check(self, utility: Utility[Any]) -> None:
-        """Any utility will do."""
+        """Accept any utility."""
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         counts = cells.counts(size)
@@ -65,10 +65,10 @@ class LowRank:
             means = cells.mean(np.where(drawn > 0, known, completed), size)
         else:
             means = (known * drawn).sum(axis=1) / np.maximum(times, 1)
-        return np.where(times > 0, means, -np.inf)  # nothing is known of a row without cells
+        return np.where(times > 0, means, -np.inf)  # a row without cells is unknown
 
     def _drawn(self, cells: Cells[Any], size: int, counts: Ints) -> Ints:
-        """How often each cell of distinct texts was drawn; duplicates may draw one several times."""
+        """Count how often each cell of distinct texts was drawn; duplicates may draw it several times."""
         texts, order = len(counts), np.array(cells.order[:size])
         (anchors,) = np.nonzero(counts == 0)
         rows = np.concatenate((np.array(cells.first)[anchors], np.arange(size)))
@@ -82,7 +82,7 @@ class LowRank:
         return np.bincount(cell, minlength=texts * texts).reshape(texts, texts)
 
     def _random_numbers(self, cells: Cells[Any], rows: Ints, size: int) -> npt.NDArray[np.uint64]:
-        """One for each cell, a function of (seed, segment, row, column) alone; rows are the indices of candidates."""
+        """Return one number per cell, which depends only on (seed, segment, row, column); rows have candidates."""
         key = cells.random(self.seed).integers(0, 1 << 62, dtype=np.uint64)
         columns = np.arange(size, dtype=np.uint64)
         return _mixed(_mixed(rows.astype(np.uint64) + key)[:, None] ^ (columns + (key >> np.uint64(7)))[None])
@@ -105,15 +105,15 @@ class LowRank:
 
 
 def _covers(drawn: Ints, counts: Ints, others: bool) -> bool:
-    """Whether there is no cell that was not drawn."""
+    """Whether every cell was drawn."""
     judges = np.tile(counts, (len(counts), 1))
-    if others:  # one copy does not judge itself
+    if others:  # one copy doesn't judge itself
         np.fill_diagonal(judges, counts - 1)
     return bool(((drawn > 0) | (judges <= 0)).all())
 
 
 class _Lines:
-    """The cells that are known, line by line, as the kernels want them."""
+    """The known cells of each row, in the kernels' format."""
 
     def __init__(self, known: Floats, observed: npt.NDArray[np.bool_]) -> None:
         lines, self.places = np.nonzero(observed)
@@ -122,7 +122,7 @@ class _Lines:
 
 
 def _solved(lines: _Lines, factors: Floats, penalty: float) -> Floats:
-    """The least squares of each line, given the factors of what crosses it."""
+    """Solve each row, for the factors of the columns."""
     found = np.empty((len(lines.starts) - 1, factors.shape[1]))
     solve_rows(lines.starts, lines.places, lines.values, factors, penalty, found)
     return found
@@ -139,7 +139,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def solve_rows(starts: Ints, columns: Ints, values: Floats, factors: Floats, penalty: float, solved: Floats) -> None:
     """solved[row] = the x that minimises Σ (value − x·factors[column])² + penalty·|x|² over the row's known cells.
 
-    ``starts[row]`` to ``starts[row + 1]`` are its places in ``columns`` and ``values``.
+    The row's cells are at ``starts[row]`` to ``starts[row + 1]`` in ``columns`` and ``values``.
     """
     rank = factors.shape[1]
     system = np.empty((rank, rank))
@@ -162,9 +162,9 @@ def solve_rows(starts: Ints, columns: Ints, values: Floats, factors: Floats, pen
 
 @kernel()
 def _solve(system: Floats, least: float, x: Floats) -> None:
-    """The lower triangle of a symmetric system becomes L and D of L·D·Lᵀ, and x its solution.
+    """Replace the lower triangle of a symmetric system by L and D of L·D·Lᵀ, and x by its solution.
 
-    No element of D is less than ``least``, the smallest eigenvalue there can be, except by rounding.
+    ``least`` is the smallest possible eigenvalue, so only rounding can make an element of D smaller.
     """
     rank = len(x)
     for i in range(rank):
@@ -202,7 +202,7 @@ def squared_errors(starts: Ints, columns: Ints, values: Floats, left: Floats, ri
 
 @kernel()
 def products(left: Floats, right: Floats, found: Floats) -> None:
-    """found[row, column] = left[:, row]·right[:, column]: transposed, so that the columns lie side by side."""
+    """found[row, column] = left[:, row]·right[:, column]: both are transposed, so that columns are contiguous."""
     for row in range(found.shape[0]):
         for column in range(found.shape[1]):
             found[row, column] = 0.0

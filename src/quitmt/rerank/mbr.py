@@ -1,12 +1,10 @@
 """Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
-r(h) = mean over the support of u(h, h'). The support is the samples: all of them, h itself included, as in the paper
-("all"), or all but one copy of h ("others"); or these and the first anchor, which counts twice ("anchor"). Otherwise
-anchors judge nobody; they are judged by all samples, and one that comes up as a sample counts as one. The one sample of
-a pool of 1 has no other judge: there an anchor wins, if there is one.
+r(h) = mean over the support of u(h, h'), where the support is as in ``quitmt.rerank.anchors``. A single sample has no
+judge besides itself, so an anchor wins there, if there is one.
 
-Exact and incremental: only new pairs are compared, identical candidates are compared once and counted. Sums run over
-the samples in index order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
+Only new pairs are compared, and identical candidates are compared once and counted. Sums run over the samples one by
+one in index order, so a score doesn't depend on the steps in which the pool grew, bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTrai
 from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
 from quitmt.rerank.ranked import best_first
-from quitmt.rerank.sums import add_up, leader, rivals, sample_scores, walk
+from quitmt.rerank.sums import add_up, leader, means, rivals, sample_scores, walk
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
@@ -42,14 +40,14 @@ class Pool(Generic[Arena]):
         self.anchors: list[int] = []
         """The number of each anchor's text."""
         self.index: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        """Number of a text → the candidate that it is: its first sample, or if none is walked yet, its anchor."""
+        """Number of a text → its candidate: its first sample, or its anchor if no sample has been walked yet."""
         self.order: npt.NDArray[np.int64] = np.empty(0, np.int64)
         """Candidate index → the number of its text, for the first ``size``."""
         self.sums: Floats = np.empty(0)
-        """Of each distinct text's utilities over the support: the first ``walked`` candidates."""
+        """Sum of each distinct text's utilities over its judges among the first ``walked`` samples."""
         self.walked = 0
         self.summed = 0
-        """How many texts have their sums."""
+        """How many texts have sums."""
 
     def add(self, candidates: Sequence[Candidate], anchors: Sequence[Candidate] = ()) -> None:
         check_first(self.pairs.segment, anchors, self.size or self.anchors)
@@ -63,11 +61,11 @@ class Pool(Generic[Arena]):
 
     @property
     def _votes(self) -> float:
-        """Of the first anchor, which is text 0: anchors come before anything else."""
+        """Votes of the first anchor, which is text 0, because anchors come first."""
         return float(VOTES) if self._trusts and self.anchors else 0.0
 
     def snapshots(self, stride: int) -> list[Snapshot]:
-        """Walk the candidates that were added; a snapshot after each ``stride`` of them and after the last."""
+        """Walk the new candidates; return a snapshot after each ``stride`` of them and after the last."""
         total = len(self.pairs.first)
         appeared = max(self.summed, max(self.anchors, default=-1) + 1)
         self._catch_up()
@@ -77,7 +75,7 @@ class Pool(Generic[Arena]):
             order = self.order[: self.walked]
             appeared = walk(utilities, order, start, total, appeared, self._others, self.index, self.sums)
             best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
-            if score == -np.inf:  # a single sample, and no anchor but itself
+            if score == -np.inf:  # a single sample, without another anchor
                 score = float(utilities[best, best])
             told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
             scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes, 0)
@@ -85,14 +83,11 @@ class Pool(Generic[Arena]):
         return found
 
     def scores(self, size: int, texts: int) -> Floats:
-        """Of the first ``texts`` after ``size`` samples; −inf for what has no judge."""
-        if not self._others:
-            return self.sums[:texts] / size
-        judges = size - (self.index[:texts] >= 0) + self._votes
-        return np.where(judges > 0, self.sums[:texts] / np.maximum(judges, 1), -np.inf)
+        """Return the scores of the first ``texts`` after ``size`` samples; −inf without a judge."""
+        return means(self.sums, self.index, texts, size, self._others, self._votes)
 
     def _catch_up(self) -> None:
-        """The sums of new texts over the candidates that were there before them."""
+        """Add up the sums of new texts over the samples that came before them."""
         total, known = len(self.pairs.first), self.summed
         if total > len(self.sums):
             capacity = max(total, 2 * len(self.sums))
@@ -132,7 +127,7 @@ class Mbr(Generic[Arena]):
 
     def effort(self, state: Pool[Arena]) -> Effort:
         candidates = state.size + len(state.anchors)
-        return Effort(state.pairs.compared**2, candidates**2, state.pairs.compared)
+        return Effort(state.pairs.encoded**2, candidates**2, state.pairs.encoded)
 
     def ranked(self, state: Pool[Arena]) -> list[tuple[int, float]]:
         if not state.walked:

@@ -1,4 +1,4 @@
-"""The utilities of all pairs of a segment's distinct texts, as they grow: what every kind of MBR is computed from.
+"""A segment's distinct texts, and the utilities of all their pairs: the basis of every kind of MBR.
 
 Each distinct text is encoded once, those of many segments in one call, and each pair is compared once.
 """
@@ -19,13 +19,13 @@ from quitmt.types import Segment
 
 Floats = npt.NDArray[np.float64]
 BLOCK = 64
-"""Texts compared at a time: enough to be quick, few enough to bound the memory of a comparison."""
+"""Texts per comparison: more are hardly faster and take more memory."""
 
 
-class Pairs(Generic[Arena]):
+class Texts(Generic[Arena]):
     """One segment's distinct texts, numbered in the order in which they were added."""
 
-    __slots__ = ("arena", "compared", "first", "number", "segment", "utilities")
+    __slots__ = ("arena", "encoded", "first", "number", "segment")
 
     def __init__(self, segment: Segment, arena: Arena) -> None:
         self.segment = segment
@@ -33,14 +33,12 @@ class Pairs(Generic[Arena]):
         self.number: dict[str, int] = {}
         """Distinct text → its number."""
         self.first: list[int] = []
-        """Number → the index of the candidate it was added with."""
-        self.compared = 0
-        """How many have their utilities."""
-        self.utilities: Floats = np.empty((0, 0))
-        """[reference, hypothesis], by number: a support candidate adds one contiguous row to the sums."""
+        """Number → index of the candidate that introduced the text."""
+        self.encoded = 0
+        """How many texts are encoded; ``Pairs`` has compared them too."""
 
     def add(self, text: str, index: int) -> int:
-        """The number of a text, which is new or not."""
+        """Return a text's number; a new text gets the next one."""
         number = self.number.setdefault(text, len(self.number))
         if number == len(self.first):
             self.first.append(index)
@@ -48,46 +46,58 @@ class Pairs(Generic[Arena]):
 
     @property
     def new(self) -> list[str]:
-        """The texts that were added and are not compared yet."""
-        return list(self.number)[self.compared :]
+        """Texts that are not encoded yet."""
+        return list(self.number)[self.encoded :]
+
+    def check(self, utilities: npt.NDArray[Any], rows: Any, columns: Any) -> None:
+        """Refuse utilities that are not finite; ``rows`` and ``columns`` broadcast to the numbers of their texts."""
+        if not np.isfinite(utilities).all():
+            place = tuple(np.argwhere(~np.isfinite(utilities))[0])
+            row, column = (int(np.broadcast_to(numbers, utilities.shape)[place]) for numbers in (rows, columns))
+            raise RerankError(
+                f"segment {self.segment.id}: the utility of {told(self.first[row], self.first[column])} is "
+                f"{utilities[place]}, not a finite number"
+            )
+
+
+class Pairs(Texts[Arena]):
+    """One segment's distinct texts, all compared with each other."""
+
+    __slots__ = ("utilities",)
+
+    def __init__(self, segment: Segment, arena: Arena) -> None:
+        super().__init__(segment, arena)
+        self.utilities: Floats = np.empty((0, 0))
+        """[reference, hypothesis], by number: each judge adds one contiguous row to the sums."""
 
     def compare(self, utility: Utility[Arena]) -> None:
-        """Compare what is new with itself and all before it; it has been encoded."""
+        """Compare the new texts, which are encoded, with each other and with all earlier ones."""
         total = len(self.first)
         if total > len(self.utilities):
             capacity = max(total, 2 * len(self.utilities))
             self.utilities = grown(self.utilities, capacity, capacity)
-        for start in range(self.compared, total, BLOCK):
+        for start in range(self.encoded, total, BLOCK):
             rows = range(start, min(start + BLOCK, total))
             forward, backward = utility.compare(self.arena, rows, range(rows.stop))
-            self._check(rows, forward)
-            self._check(rows, backward)
+            for found in (forward, backward):
+                self.check(found, np.array(rows)[:, None], np.arange(rows.stop))
             self.utilities[: rows.stop, rows.start : rows.stop] = forward.T
             self.utilities[rows.start : rows.stop, : rows.stop] = backward
-        self.compared = total
-
-    def _check(self, rows: range, utilities: npt.NDArray[Any]) -> None:
-        if not np.isfinite(utilities).all():
-            row, column = np.argwhere(~np.isfinite(utilities))[0]
-            raise RerankError(
-                f"segment {self.segment.id}: the utility of {told(self.first[rows[row]], self.first[column])} is "
-                f"{utilities[row, column]}, not a finite number"
-            )
+        self.encoded = total
 
 
 def compare_new(utility: Utility[Arena], segments: Sequence[Pairs[Arena]]) -> list[QuitmtError | None]:
-    """Encode and compare what was added to several segments; for each, what went wrong, if anything."""
+    """Encode and compare the new texts of several segments; return each segment's error, if any."""
     errors = encode(utility, [(pairs.arena, pairs.new) for pairs in segments])
     return [
-        _failed(pairs, error) if error else _compared(utility, pairs)
+        failed(pairs.segment, error) if error else _compared(utility, pairs)
         for pairs, error in zip(segments, errors, strict=True)
     ]
 
 
 def encode(utility: Utility[Arena], batch: Sequence[tuple[Arena, Sequence[str]]]) -> list[BaseException | None]:
-    """Append texts to arenas in one call; for each, what went wrong, if anything. If the call fails, they are encoded
-    one by one, so that only the guilty ones fail: unless the utility may have encoded a part, which cannot be taken
-    back."""
+    """Append texts to arenas in one call; return each arena's error, if any. If the call fails, encode them one by one,
+    so that only the faulty ones fail; not if the utility may have encoded a part, since that can't be undone."""
     try:
         utility.encode([(arena, texts) for arena, texts in batch if texts])
     except FAULTS as error:
@@ -101,14 +111,15 @@ def _compared(utility: Utility[Arena], pairs: Pairs[Arena]) -> QuitmtError | Non
     try:
         pairs.compare(utility)
     except FAULTS as error:
-        return _failed(pairs, error)
+        return failed(pairs.segment, error)
     return None
 
 
-def _failed(pairs: Pairs[Any], error: BaseException) -> QuitmtError:
+def failed(segment: Segment, error: BaseException) -> QuitmtError:
+    """Turn an error of a utility into the segment's."""
     if isinstance(error, QuitmtError):
         return error
-    return blamed(RerankError, f"segment {pairs.segment.id}: the utility failed", error)
+    return blamed(RerankError, f"segment {segment.id}: the utility failed", error)
 
 
 def grown(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:

@@ -1,14 +1,14 @@
-"""PruneMBR (Cheng & Vlachos 2023): candidates that are unlikely to win are dropped while the support still grows.
+"""PruneMBR (Cheng & Vlachos 2023): drop candidates that are unlikely to win while the support grows.
 
-The support is taken in growing prefixes of the pool. After each, the columns seen are resampled, the same resamples
-for all rows; a candidate stays if its mean is at least that of the best one in more than 1 − ``confidence`` of the
-resamples. With one candidate left, or all columns seen, the best mean over the columns seen wins.
+The support grows in prefixes of the pool. After each prefix, its columns are resampled, with the same resamples for all
+rows; a candidate stays if its mean is at least the best candidate's in more than 1 − ``confidence`` of the resamples.
+Once one candidate is left or all columns have been seen, the best mean over the seen columns wins.
 
-A prefix is resampled with the same random numbers whatever the size of the pool.
+A prefix has the same resamples whatever the size of the pool.
 
-Anchors are rows like others, without a column. Where a sample is not its own judge, the column of its first copy is
-left out of its row: of the mean, and of every resample as often as it was drawn there, which is then that much shorter.
-A resample that has no other column says nothing against a row. A prefix of one column is left out.
+Anchors are rows without a column. Where a sample doesn't judge itself, the column of its first copy is left out of its
+row: of the mean, and of each resample as often as it was drawn, which makes the resample shorter. A resample without
+another column doesn't count against the row. Prefixes of one column are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Prune:
         if resamples < 1:
             raise UsageError(f"pruning needs at least 1 resample, not {resamples}")
         if not schedule or list(schedule) != sorted(set(schedule)) or schedule[0] < 1:
-            raise UsageError("the schedule of pruning must be growing sizes, such as 8/16/32/64")
+            raise UsageError("the schedule of pruning must be increasing sizes, such as 8/16/32/64")
         self.confidence, self.resamples, self.schedule = confidence, resamples, tuple(schedule)
         self.seed = checked_seed(seed)
         self._enough = round((1 - confidence) * resamples, 6)  # 1 − 0.9 is less than a tenth
@@ -49,7 +49,7 @@ class Prune:
         self.signature = f"prune,c:{field(confidence)},b:{resamples}{sizes},seed:{seed}"
 
     def check(self, utility: Utility[Any]) -> None:
-        """Any utility will do."""
+        """Accept any utility."""
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
         rows = np.arange(len(cells.counts(size)))
@@ -70,14 +70,14 @@ class Prune:
         return found
 
     def _prefixes(self, size: int, least: int) -> list[int]:
-        """The schedule up to the pool, going on in doublings beyond its end."""
+        """Return the schedule up to the pool's size, continued by doubling."""
         prefixes = list(self.schedule)
         while prefixes[-1] * 2 < size:
             prefixes.append(prefixes[-1] * 2)
         return [prefix for prefix in prefixes if least <= prefix < size]
 
     def _means(self, cells: Cells[Any], seen: int, rows: Ints, utilities: Floats) -> Floats:
-        """Of each row in each resample, as sums where all have the same judges; NaN where a row has none."""
+        """Return each row's mean in each resample, or its sum if all rows have the same judges; NaN without a judge."""
         of_texts, of_samples = self._resampled(cells, seen, utilities.shape[1])
         sums: Floats = utilities @ of_texts.astype(np.float64).T
         own = cells.own(rows, seen)
@@ -91,8 +91,8 @@ class Prune:
             return sums / (seen - times)
 
     def _resampled(self, cells: Cells[Any], seen: int, texts: int) -> tuple[Any, Any]:
-        """How often each text is in each resample of the samples seen, and each sample if that is wanted; the same at
-        every snapshot."""
+        """Count each text in each resample of the seen samples, and each sample if samples don't judge themselves.
+        Later snapshots reuse the counts."""
         if seen not in cells.notes:
             drawn = cells.random(self.seed, seen).integers(0, seen, (self.resamples, seen))
             of_texts = _counted(np.array(cells.order[:seen])[drawn], texts)
@@ -102,6 +102,6 @@ class Prune:
 
 
 def _counted(drawn: Ints, kinds: int) -> npt.NDArray[np.float32]:
-    """How often each of ``kinds`` is in each row."""
+    """Count each of the numbers below ``kinds`` in each row."""
     numbers = drawn + kinds * np.arange(len(drawn))[:, None]
     return np.bincount(numbers.ravel(), minlength=kinds * len(drawn)).reshape(-1, kinds).astype(np.float32)

@@ -1,7 +1,7 @@
-"""QE reranking: the candidate that a reference-free metric likes best.
+"""QE reranking: choose the candidate with the best score of a reference-free metric.
 
-A score never depends on the other candidates, so the best is a running maximum; it begins with the anchors, if there
-are any.
+A score never depends on the other candidates, so the best score is a running maximum, which starts with the anchors.
+New candidates of many segments are scored in one call, each distinct text of a segment once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quitmt.types import Candidate, Segment, Snapshot
 
 
 class Scored:
-    """One segment, and the score of each distinct text of it so far."""
+    """One segment, and the scores of its distinct texts so far."""
 
     __slots__ = ("scores", "segment")
 
@@ -35,12 +35,14 @@ class Scored:
 
 
 class Quality:
+    """Scores new candidates by a quality estimator as pools grow."""
+
     def __init__(self, estimator: QualityEstimator) -> None:
         self._estimator = estimator
         self._distinct = traits_of(estimator, EstimatorTraits).distinct
 
     def score(self, batch: Sequence[tuple[Scored, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
-        """For each segment, the scores of its new candidates in their order, or why it failed."""
+        """Return the scores of each segment's new candidates in their order, or its error."""
         wanted = [self._unscored(scored, candidates) for scored, candidates in batch]
         found = self._score(wanted)
         return [
@@ -66,7 +68,7 @@ class Quality:
         return [scored.scores[candidate.text] for candidate in candidates]
 
     def _score(self, wanted: list[list[Pair]]) -> list[npt.NDArray[np.float64] | QuitmtError]:
-        """Everything in one call; if that fails, segment by segment, so that only the guilty ones fail."""
+        """Score everything in one call; if that fails, go segment by segment, so that only the faulty ones fail."""
         try:
             flat = self._checked([pair for pairs in wanted for pair in pairs])
         except FAULTS as error:
@@ -89,7 +91,7 @@ class Quality:
 
 
 class Ranking:
-    """One segment's candidates so far: the index of the best one, and the score of each distinct text."""
+    """One segment's candidates so far: the best one's index, and the score of each distinct text."""
 
     __slots__ = ("anchored", "best", "first", "score", "scored", "size", "values")
 
@@ -100,7 +102,7 @@ class Ranking:
         self.best = 0
         self.score = -np.inf
         self.first: dict[str, tuple[int, float]] = {}
-        """Distinct text → the index of the candidate it came with, and its score."""
+        """Distinct text → index of the candidate that introduced it, and its score."""
         self.values: list[float] = []
         """The score of each sample."""
 
@@ -141,7 +143,7 @@ class Qe:
         return best_first(state.first.values())
 
     def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
-        """Of all candidates of some segments, whoever wins."""
+        """Return the scores of all candidates of several segments."""
         return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
 
     def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Snapshot] | QuitmtError]:
@@ -155,7 +157,7 @@ class Qe:
 
 
 def snapshots(update: Update[Any], scores: list[float]) -> list[Snapshot]:
-    """Of a ``Ranking`` that takes in the scores of an update: the anchors first, then the samples."""
+    """Add an update's scores, anchors first, to its ``Ranking``; return the snapshots."""
     ranking: Ranking = update.state
     found, anchors = list[Snapshot](), len(update.anchors)
     ranking.take_anchors(scores[:anchors], update.anchors)

@@ -1,4 +1,4 @@
-"""Candidates in the order of their scores, and the name that scores are kept under."""
+"""Candidates ordered by score, and the name under which pools keep scores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 
 def best_first(scored: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-    """From (index, score): the best first, ties to anchors in their order, then to the lowest index; those that a
-    method ruled out are left out.
+    """Sort (index, score), best first; ties go to anchors in their order, then to the lowest index. Scores that are not
+    finite are left out.
 
     >>> best_first([(0, 0.5), (1, 0.7), (2, 0.7), (3, -math.inf), (-2, 0.7), (-1, 0.7)])
     [(-1, 0.7), (-2, 0.7), (1, 0.7), (2, 0.7), (0, 0.5)]
@@ -18,8 +18,8 @@ def best_first(scored: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def score_name(reranker: str) -> str | None:
-    """The name that a reranker's scores are kept under in a pool, so that ``qe:recorded:NAME`` finds them; None where
-    they came from there. What would be a sum, or a place on somebody's disk, is not part of it.
+    """Name under which a pool keeps a reranker's scores, so that ``qe:recorded:NAME`` finds them; None for scores that
+    come from the pool itself. Arguments such as model folders are not part of the name.
 
     >>> score_name("qe:kiwi"), score_name("qe:kiwi:some/model"), score_name("mbr:chrf:order=4")
     ('kiwi', 'kiwi', 'mbr:chrf')

@@ -1,7 +1,12 @@
-"""Sums of utilities over a support that grows sample by sample, and who leads by them: the loops of exact MBR.
+"""The loops of exact MBR: sums of utilities over samples, the leader, and how it compares with every rival.
 
-Invariant: every sum is added up in the order of the samples, one by one, so it does not depend on the steps in which
-the pool grew, bit for bit.
+Invariant: sums add the samples one by one in their order, so they don't depend on the steps in which the pool grew, bit
+for bit. ``votes`` are those of the text ``first``, an anchor; with ``others``, a text's first copy doesn't judge it.
+
+The leader and a rival j differ by d = u(leader, h) − u(j, h). The differences are paired: the same h judges both, so
+whether h is a hard or an easy judge cancels. One copy of each of the two is left out, because a text's agreement with
+itself is no evidence. Where a sample doesn't judge itself, pools are small: with few judges, agreement can be chance,
+so we add one pseudo-judge to the standard error that sides with the rival.
 """
 
 from __future__ import annotations
@@ -15,13 +20,12 @@ from quitmt.types import Rivals
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 TOP = 8
-"""How many of the best candidates' scores are told."""
+"""How many of the best scores ``Rivals`` has."""
 
 
 @kernel()
 def add_up(utilities: Floats, judges: Ints, start: int, stop: int, votes: float, first: int, sums: Floats) -> None:
-    """Add to the sums of the texts from ``start`` to ``stop`` what the judges say of them, and before them the text
-    ``first``, which has so many votes."""
+    """Add the votes and then the judges' utilities to the sums of the texts from ``start`` to ``stop``."""
     if votes > 0:
         for text in range(start, stop):
             sums[text] += votes * utilities[first, text]
@@ -34,9 +38,8 @@ def add_up(utilities: Floats, judges: Ints, start: int, stop: int, votes: float,
 def walk(
     utilities: Floats, order: Ints, start: int, texts: int, appeared: int, others: bool, index: Ints, sums: Floats
 ) -> int:
-    """Let the samples from ``start`` to the end of ``order`` judge ``texts`` texts; how many have appeared then, where
-    it was ``appeared`` before. With ``others`` the first copy of a text does not judge it. ``index`` has, for each text
-    that has appeared, the candidate that it is: its first sample, or before that its anchor."""
+    """Let the samples from ``start`` to the end of ``order`` judge ``texts`` texts; update and return how many texts
+    have ``appeared``. ``index`` has the candidate of each such text: its first sample, or its anchor before that."""
     for sample in range(start, len(order)):
         judge = order[sample]
         own, row = sums[judge], utilities[judge]
@@ -51,18 +54,33 @@ def walk(
 
 
 @kernel()
-def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool, votes: float) -> tuple[int, float]:
-    """The best of the first texts after so many samples, and its score: −inf if nobody judges it. ``votes`` are those
-    of an anchor.
+def judges_of(samples: int, sampled: bool, others: bool, votes: float) -> float:
+    """Count the judges of a text; ``sampled`` tells whether it is one of the samples."""
+    return samples - (1 if others and sampled else 0) + votes
 
-    Sums are compared where all have the same judges: dividing them may make equals of what was not. Equals are told
-    apart by what they are, not by when their text was first met: anchors in their order, then the lowest index.
+
+@kernel()
+def means(sums: Floats, index: Ints, texts: int, samples: int, others: bool, votes: float) -> Floats:
+    """Score of each of the first texts; −inf without a judge."""
+    scores = np.empty(texts)
+    for text in range(texts):
+        judges = judges_of(samples, index[text] >= 0, others, votes) if others else float(samples)
+        scores[text] = sums[text] / judges if judges > 0 else -np.inf
+    return scores
+
+
+@kernel()
+def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool, votes: float) -> tuple[int, float]:
+    """Return the best of the first texts and its score, which is −inf without a judge.
+
+    If all texts have the same number of judges, their sums are compared, because division may round different sums to
+    the same mean. Ties go to anchors in their order, then to the lowest index, whichever text was seen first.
     """
     best, highest = 0, -np.inf
     for text in range(texts):
         score = sums[text]
         if others:
-            judges = samples - (index[text] >= 0) + votes
+            judges = judges_of(samples, index[text] >= 0, others, votes)
             score = score / judges if judges > 0 else -np.inf
         if score > highest or (score == highest and _before(index[text], index[best])):
             best, highest = text, score
@@ -71,7 +89,7 @@ def leader(sums: Floats, index: Ints, texts: int, samples: int, others: bool, vo
 
 @kernel()
 def _before(one: int, other: int) -> bool:
-    """Whether a candidate comes first among equals, by the indices of the two."""
+    """Whether the candidate with the index ``one`` wins a tie."""
     if one < 0 and other < 0:
         return one > other
     return one < other
@@ -80,9 +98,8 @@ def _before(one: int, other: int) -> bool:
 def rivals(
     utilities: Floats, order: Ints, best: int, texts: int, *, others: bool = False, votes: float = 0.0, first: int = 0
 ) -> Rivals:
-    """``utilities`` of reference and hypothesis by the numbers of their texts, ``order`` the text of each sample; only
-    the first ``texts`` have appeared. With ``others`` scores are without a sample's own; ``votes`` are those of the
-    text ``first``, an anchor."""
+    """Compare the leader with every rival. ``utilities`` are [reference, hypothesis] by number of text, ``order`` has
+    the text of each sample; only the first ``texts`` have appeared."""
     return Rivals(*_rivals(utilities, order, best, texts, others, votes, first))
 
 
@@ -90,7 +107,7 @@ def rivals(
 def _rivals(
     utilities: Floats, order: Ints, best: int, texts: int, others: bool, votes: float, first: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Mean and standard error of the leader's advantage over each other text, and the best candidates' scores."""
+    """Return mean and standard error of the leader's advantage over each other text, and the best scores."""
     counts = np.zeros(texts)
     for text in order:
         counts[text] += 1
@@ -105,7 +122,7 @@ def _rivals(
             total[rival] += count * difference
             squares[rival] += count * difference * difference
     voted = total.copy()
-    if votes > 0:  # an anchor's votes move the means; they are no evidence of how much judges differ
+    if votes > 0:  # votes move the means, but say nothing about how much judges differ
         lead = utilities[first, best]
         own += votes * lead
         for rival in range(texts):
@@ -113,13 +130,14 @@ def _rivals(
     scores = own - voted
     for text in range(texts):
         sampled = others and counts[text] > 0
-        scores[text] = (scores[text] - sampled * utilities[text, text]) / max(len(order) - sampled + votes, 1)
+        judges = judges_of(len(order), sampled, others, votes)
+        scores[text] = (scores[text] - sampled * utilities[text, text]) / max(judges, 1.0)
     top = _highest(scores, counts, min(TOP, len(order)))
     mean, error = np.empty(texts - 1), np.empty(texts - 1)
     for place in range(texts - 1):
         rival = place + (place >= best)
         left = len(order)
-        for judge in (best, rival):  # what the two themselves said of it
+        for judge in (best, rival):  # leave out the two themselves
             if counts[judge] > 0:
                 difference = utilities[judge, best] - utilities[judge, rival]
                 total[rival] -= difference
@@ -127,7 +145,7 @@ def _rivals(
                 squares[rival] -= difference * difference
                 left -= 1
         mean[place] = voted[rival] / max(left + votes, 1.0)
-        if others:  # one more judge, who says what the rival would: few judges may agree by chance
+        if others:  # the pseudo-judge repeats the rival's own judgement
             spread = squares[rival] - 2 * mean[place] * total[rival] + left * mean[place] ** 2
             own_word = utilities[rival, rival] - utilities[rival, best]
             error[place] = np.sqrt(max(spread, 0.0) + own_word * own_word) / max(left + votes, 1.0)
@@ -140,12 +158,12 @@ def _rivals(
 
 @kernel()
 def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, votes: float, first: int) -> Floats:
-    """The score of each sample by all of them; −inf for one that nobody judges."""
+    """Return the score of each sample; −inf without a judge."""
     sums, counted = np.zeros(texts), np.zeros(len(order))
     for judge in order:
         for text in range(texts):
             sums[text] += utilities[judge, text]
-    judges = len(order) - others + votes
+    judges = judges_of(len(order), True, others, votes)
     for place, text in enumerate(order):
         own = others * utilities[text, text] if others else 0.0
         total = sums[text] - own + votes * utilities[first, text]
@@ -155,7 +173,7 @@ def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, vote
 
 @kernel()
 def _highest(scores: Floats, counts: Floats, most: int) -> Floats:
-    """The scores of the best candidates, from the best one down; identical ones each for itself."""
+    """Return the scores of the best candidates, best first; identical candidates each count."""
     top = np.full(most, -np.inf)
     for text in range(len(scores)):
         for _ in range(min(int(counts[text]), most)):

@@ -1,11 +1,11 @@
-"""MBR with a support of the user's: candidates are judged by texts that came with the segment, and by nothing else.
+"""MBR with pseudo-references from the user: only the texts that came with the segment judge its candidates.
 
-r(h) = mean of u(h, t) over the texts t of ``Segment.support``; a text that is there twice counts twice. Samples judge
-nobody: the texts were given in their place, and a mean over both would depend on how many samples there are. So no
-score changes as the pool grows, and the best is a running maximum, as with QE.
+r(h) = mean of u(h, t) over the texts t of ``Segment.support``; a text that is there twice counts twice. Samples don't
+judge: the texts replace them, and a mean over both would depend on the number of samples. So no score changes as the
+pool grows, and the best score is a running maximum, as with QE.
 
-Each distinct text is encoded once and each distinct candidate compared once, with the support only. Sums run over the
-support in its order, one by one, so a score does not depend on the steps in which the pool grew, bit for bit.
+Each distinct text is encoded once, and each distinct candidate is compared once, only with the support. Sums run over
+the support one by one in its order, so a score doesn't depend on the steps in which the pool grew, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 
 class SupportedRanking(Ranking, Generic[Arena]):
-    """One segment's candidates so far, and the arena of its texts: those of the support come first."""
+    """One segment's candidates so far, and the arena of its texts, which starts with the support."""
 
     __slots__ = ("anchors", "arena", "judges", "number")
 
@@ -42,7 +42,7 @@ class SupportedRanking(Ranking, Generic[Arena]):
         """The place of each text of the support."""
 
     def add(self, candidates: Sequence[Candidate]) -> list[str]:
-        """The texts that are new to the arena."""
+        """Number the texts; return those that are new to the arena."""
         known, support = len(self.number), self.scored.segment.support
         if not self.judges:
             self.judges = [self.number.setdefault(text, len(self.number)) for text in support]
@@ -51,7 +51,7 @@ class SupportedRanking(Ranking, Generic[Arena]):
         return list(self.number)[known:]
 
     def judge(self, utility: Utility[Arena], candidates: Sequence[Candidate]) -> list[float]:
-        """Of each; all of them are encoded."""
+        """Return the scores of candidates that are encoded."""
         scores = self.scored.scores
         new = list(dict.fromkeys(one.text for one in candidates if one.text not in scores))
         across = range(max(self.judges) + 1)
@@ -98,8 +98,8 @@ class SupportedMbr(Generic[Arena]):
     ) -> list[Snapshot] | QuitmtError:
         state, segment = update.state, update.state.scored.segment
         if not segment.support:
-            hint = 'give a text for it to be judged by, or a list of "support" in its pool'
-            return InputError(f"segment {segment.id} has no text of support to be judged by", hint=hint)
+            hint = 'give it pseudo-references, or a list "support" in its pool'
+            return InputError(f"segment {segment.id} has no text of support", hint=hint)
         try:
             if error is not None:
                 raise error
@@ -113,6 +113,6 @@ class SupportedMbr(Generic[Arena]):
 
 
 def _new_texts(update: Update[SupportedRanking[Arena]]) -> list[str]:
-    """Nothing of a segment that nobody can judge."""
+    """Return the update's new texts; none if the segment has no support to judge them."""
     state = update.state
     return state.add([*update.anchors, *update.candidates]) if state.scored.segment.support else []

@@ -1,7 +1,7 @@
 """Weighted sums of utilities: 0.5·chrF + 0.5·COMET.
 
-The utilities are added as they are: scales are the business of whoever chooses the weights. An expected utility is
-linear in the utility, so MBR with the sum is the sum of MBR scores; everything that holds for exact MBR holds for it.
+The weights must account for different scales. An expected utility is linear in the utility, so the MBR score of the sum
+is the sum of the MBR scores, and everything that holds for exact MBR holds for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quitmt.types import Segment
 
 Ints = npt.NDArray[np.int64]
 Arenas = tuple[Any, ...]
-"""Of one segment, one a utility."""
+"""One segment's arenas, one per utility."""
 
 
 class Weighted:

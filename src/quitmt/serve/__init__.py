@@ -1,17 +1,17 @@
-"""Translations over HTTP, by the APIs that clients already speak. One engine a language pair serves all requests.
+"""Translations over HTTP, through the APIs that clients already speak. One engine per language pair serves all
+requests.
 
-| module | what it is for |
+| module | purpose |
 |---|---|
-| `service` | which recipes are served, by language pair |
-| `work` | one request: texts in, translations out, whatever the API |
-| `markup`, `tags`, `spans` | documents with tags: which text is translated, and where the tags go |
-| `limits`, `keys` | who may ask for how much |
-| `refusals` | what a client is told when it cannot be done |
-| `bodies` | what a client sent, read and checked |
+| `service` | the recipes that are served, by language pair |
+| `work` | one request of any API: texts in, translations out |
+| `markup`, `tags`, `spans` | documents with tags: find the text, translate it, put the tags back |
+| `limits`, `keys` | limits of requests, and access |
+| `refusals` | errors that clients receive |
+| `bodies` | reading and checking request bodies |
 | `native`, `libretranslate`, `deepl`, `openai`, `nemo` | one API each |
-| `server`, `metrics` | what all APIs share: the log, and what is counted |
-| `description` | the OpenAPI description of all of it |
-| `connections` | how many clients, and how long each is waited for |
-| `app`, `running` | the pieces put together, and how it starts and stops |
-| `page` | the page for people |
+| `server`, `metrics` | the parts that all APIs share; the log and the metrics |
+| `description` | the OpenAPI description |
+| `connections` | limits and timeouts of TCP connections |
+| `app`, `running` | routes and the web page; start and shutdown |
 """

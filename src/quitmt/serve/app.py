@@ -1,28 +1,42 @@
-"""The pieces put together: endpoints, operations, the page, and what holds for every answer."""
+"""The web application: the endpoints of all APIs, the operations, the page, and headers for every response.
+
+A new API needs its own module and one entry in ``ENDPOINTS``.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from quitmt.serve import deepl, libretranslate, native, openai, page
+from quitmt.serve import deepl, libretranslate, native, openai
 from quitmt.serve.connections import Connection
 from quitmt.serve.description import describe
 from quitmt.serve.refusals import Refusal, answer, plain, refused
 from quitmt.serve.server import ID, NATIVE, OPERATIONS, Endpoint, Exchange, Server
 
-Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 METHODS = "GET, POST, OPTIONS"
 CORS = web.AppKey("cors", tuple)
 HEADERS = "Authorization, Content-Type, X-Api-Key, X-Request-Id"
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 async def health(server: Server, exchange: Exchange) -> web.StreamResponse:
-    """The process answers. Whether it can translate is what /ready says."""
+    """Shows that the process answers; /ready shows whether it can translate."""
     return answer({"status": "ok"})
 
 
@@ -49,9 +63,9 @@ ENDPOINTS = (
     *libretranslate.ENDPOINTS,
     *deepl.ENDPOINTS,
     *openai.ENDPOINTS,
-    Endpoint("GET", "/health", health, OPERATIONS, "Whether the process answers.", open=True),
-    Endpoint("GET", "/ready", ready, OPERATIONS, "Whether it can translate.", open=True),
-    Endpoint("GET", "/metrics", metrics, OPERATIONS, "Figures for Prometheus."),
+    Endpoint("GET", "/health", health, OPERATIONS, "Check whether the process answers.", open=True),
+    Endpoint("GET", "/ready", ready, OPERATIONS, "Check whether the server can translate.", open=True),
+    Endpoint("GET", "/metrics", metrics, OPERATIONS, "Metrics for Prometheus."),
     Endpoint("GET", "/openapi.json", description, NATIVE, "This description."),
 )
 
@@ -62,13 +76,27 @@ def application(server: Server, *, cors: tuple[str, ...] = ()) -> web.Applicatio
     made.on_response_prepare.append(_complete)
     for endpoint in ENDPOINTS:
         made.router.add_route(endpoint.method, endpoint.path, server.wrapped(endpoint))
-    for path, handler in page.HANDLERS.items():
-        made.router.add_get(path, handler)
+    for path, file in PAGE.items():
+        made.router.add_get(path, _page(*file))
     return made
 
 
+def _page(name: str, kind: str) -> Handler:
+    body = (files("quitmt.serve") / "web" / name).read_bytes()
+    tag = f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"'
+    headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    headers |= {"Cache-Control": "no-cache", "ETag": tag}
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    return handle
+
+
 @web.middleware
-async def _outermost(request: web.Request, handler: Next) -> web.StreamResponse:
+async def _outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed(request):
         headers = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Allow-Headers": HEADERS}
         return web.Response(status=204, headers=headers | {"Access-Control-Max-Age": "600"})
@@ -82,14 +110,14 @@ async def _outermost(request: web.Request, handler: Next) -> web.StreamResponse:
 
 
 async def _complete(request: web.Request, response: web.StreamResponse) -> None:
-    """Also what is streamed."""
+    """Adds the common headers to every response, including streams."""
     response.headers.update(_allowed(request))
     response.headers["Server"] = "quitmt"
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
 
 
 def _allowed(request: web.Request) -> dict[str, str]:
-    """The headers that let a page of another origin read an answer; none unless that was asked for."""
+    """Headers that let a page of another origin read the response; empty unless ``--cors`` allows that origin."""
     cors, origin = request.app[CORS], request.headers.get("Origin")
     if not cors or origin is None or not (origin in cors or "*" in cors):
         return {}
@@ -98,9 +126,12 @@ def _allowed(request: web.Request) -> dict[str, str]:
 
 
 def _refused(error: web.HTTPException) -> web.Response:
-    """What aiohttp itself refuses: paths and methods that do not exist."""
-    told = {404: "there is nothing at this path", 405: f"this path does not take {getattr(error, 'method', 'that')}"}
-    message = f"{told.get(error.status, error.reason)}; /openapi.json says what there is"
+    """Answers requests that aiohttp itself refuses: unknown paths and methods."""
+    reasons = {
+        404: "this path doesn't exist",
+        405: f"this path doesn't support {getattr(error, 'method', 'this method')}",
+    }
+    message = f"{reasons.get(error.status, error.reason)}; see /openapi.json"
     response = refused(Refusal(error.status, error.reason.lower().replace(" ", "_"), message), plain, "")
     if "Allow" in error.headers:
         response.headers["Allow"] = error.headers["Allow"]

@@ -1,11 +1,10 @@
-"""What a client sent, read and checked: JSON or a form, within a size, into a model of pydantic."""
+"""Reads request bodies: JSON or a form, within size and time limits, checked by a pydantic model."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
@@ -18,101 +17,72 @@ from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, bad
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
-PACKED = {"gzip": 31, "deflate": 15}
-"""Ways to pack a body, and what zlib calls them."""
-CHARSETS = frozenset(("utf-8", "us-ascii", "iso-8859-1", "windows-1252"))
-"""Of forms. Python knows others that take time by the square of the length."""
 LONGEST_HEAD = 1024
-"""Bytes of the headers of a part."""
-_CHARSET = re.compile(r"charset=\"?([\w-]{1,40})")
+"""Maximum bytes of the headers of one part of a form."""
 _BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
 _NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
 _FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
 
 
 class Body(BaseModel):
-    """Of an API of others: what we do not know is not for us."""
+    """A body of a foreign API. Unknown fields are ignored, because clients may send more than we support."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class StrictBody(BaseModel):
-    """Of our own API: a name that does not exist is a mistake."""
+    """A body of the native API. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 Model = TypeVar("Model", bound=BaseModel)
 Texts = Annotated[list[str], Field(fail_fast=True)]
-"""At its first mistake a long list is refused: to write down all of them would take seconds."""
+"""A long list is refused at its first mistake, because listing all of them would take seconds."""
+Language = Annotated[str, Field(min_length=1, max_length=40)]
+Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 MOST_FIELDS = 256
-"""Of a JSON object, for the same reason."""
+"""Maximum fields of a JSON object, for the same reason."""
 
 
 async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
-    """The fields of a body, whichever way they were sent. A name that a form has several times is a list.
+    """Reads the fields of a body, which may be JSON or a form. A name that occurs several times in a form gives a list.
 
-    What begins like a JSON object is one, whatever the client calls it: curl calls everything a form.
+    A body that begins like a JSON object is read as JSON, because curl labels every body as a form.
     """
     try:
         async with asyncio.timeout(limits.body_seconds):
-            packed = await request.read()
+            raw = await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise _too_long() from None
+        raise Refusal(413, "too_long", "the body exceeds this server's limit; send it in parts") from None
     except TimeoutError:
         raise Refusal(408, "timeout", f"the body didn't arrive within {limits.body_seconds:g} s") from None
     except (web.RequestPayloadError, HttpProcessingError):
-        raise bad("the body isn't sent as its headers say") from None
-    raw = _unpacked(packed, request.headers.get("Content-Encoding", "identity").lower(), limits.body_bytes)
+        raise bad("the body doesn't match its headers") from None
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refusal(415, "unsupported_encoding", "this server doesn't read compressed bodies")
     if request.content_type not in (FORM, MULTIPART) or raw.lstrip().startswith(b"{"):
         return _of_json(raw)
     read_form = _of_form if request.content_type == FORM else _of_parts
     try:
         return _collected(read_form(raw, request.headers["Content-Type"], limits.fields))
     except (ValueError, LookupError):
-        raise bad(f"the form cannot be read, or has more than {limits.fields} fields") from None
-
-
-def _too_long() -> Refusal:
-    return Refusal(413, "too_long", "the body is larger than this server reads; send it in parts")
-
-
-def _unpacked(packed: bytes, encoding: str, most: int) -> bytes:
-    if encoding == "identity":
-        return packed
-    if encoding not in PACKED:
-        known = ", ".join(PACKED)
-        raise Refusal(415, "unsupported_encoding", f"this server reads bodies as they are, or packed by {known}")
-    unpacking = zlib.decompressobj(PACKED[encoding])
-    try:
-        found = unpacking.decompress(packed, most + 1)
-    except zlib.error:
-        raise bad(f"the body isn't {encoding}, which its headers say") from None
-    if len(found) > most:
-        raise _too_long()
-    if not unpacking.eof:
-        raise bad("the end of the body is missing")
-    return found
+        raise bad(f"the form is invalid or has more than {limits.fields} fields") from None
 
 
 def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
-    named = _CHARSET.search(kind)
-    charset = named[1].lower() if named else "utf-8"
-    if charset not in CHARSETS:
-        raise LookupError(charset)
-    return parse_qsl(
-        raw.decode(charset), keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=most
-    )
+    return parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=most)
 
 
 def _of_parts(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
-    """As browsers send them (RFC 7578). aiohttp's reader takes time by the square of the number of parts."""
+    """Parses multipart forms as browsers send them (RFC 7578). aiohttp's reader takes quadratic time in the number of
+    parts."""
     named = _BOUNDARY.search(kind)
     if named is None:
         raise ValueError("no boundary")
     before, *parts = (b"\r\n" + raw).split(b"\r\n--" + named[1].encode("ascii"), most + 2)
     if before or not parts or len(parts) > most + 1 or not parts.pop().startswith(b"--"):
-        raise ValueError("no form of that many parts")
+        raise ValueError("not a form with at most that many parts")
     found = []
     for part in parts:
         head, _, text = part.partition(b"\r\n\r\n")
@@ -134,33 +104,33 @@ def _of_json(raw: bytes) -> dict[str, Any]:
     try:
         found = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise bad("the body is not UTF-8", "not_json") from None
+        raise bad("the body isn't UTF-8", "not_json") from None
     except RecursionError:
         raise bad("the body is nested too deeply", "not_json") from None
     except ValueError as error:
-        raise bad(f"the body is not JSON: {error}", "not_json") from None
+        raise bad(f"the body isn't JSON: {error}", "not_json") from None
     if not isinstance(found, dict):
         raise bad("the body must be a JSON object", "not_json")
     return found
 
 
-def read(model: type[Model], found: Mapping[str, Any]) -> Model:
-    if len(found) > MOST_FIELDS:
+def read(model: type[Model], values: Mapping[str, Any]) -> Model:
+    if len(values) > MOST_FIELDS:
         raise bad(f"the body has more than {MOST_FIELDS} fields")
     try:
-        return model.model_validate(dict(found))
+        return model.model_validate(dict(values))
     except ValidationError as error:
-        raise bad(told(error)) from None
+        raise bad(_first_mistake(error)) from None
 
 
-def told(error: ValidationError) -> str:
-    """The first thing that is wrong, in one sentence."""
+def _first_mistake(error: ValidationError) -> str:
+    """The first mistake in a body, in one sentence."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    # Parts of a union are in the place, too, by the names of types.
+    # The location also contains the type names of a union's members.
     names = [str(part) for part in first["loc"] if isinstance(part, int) or _FIELD.fullmatch(part)]
     place = ".".join(names)[:80] or "the body"
     if first["type"] == "string_unicode":
-        return f"{place}: it has half of a surrogate pair in it, which is not Unicode text"
+        return f"{place}: contains half of a surrogate pair, which isn't valid Unicode"
     return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
@@ -168,4 +138,4 @@ _FIELD = re.compile(r"(?!(?:str|int|float|bool|dict|list)$)[a-z_]+")
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} isn't JSON")

@@ -1,9 +1,9 @@
-"""The server's side of TCP: how many connections it keeps, and how long it waits for a client.
+"""TCP connections: how many the server keeps, and how long it waits for a client.
 
-Invariants: there are never more connections than the limit, so the process cannot run out of open files because of its
-clients. When a client comes and there is no room, the connection that has kept the server waiting the longest makes
-room; one that the server works for is never closed. So clients that send nothing cannot keep others out. Whatever the
-server waits for (headers, the next request, a client that reads its answer) has a time limit. ``bodies`` limits bodies.
+Invariants: the number of connections never exceeds the limit, so clients cannot exhaust the process's open files. If a
+client arrives and all connections are taken, the connection that has been idle longest is closed. A connection with a
+request in progress is never closed, so idle clients cannot lock others out. Every wait for a client (headers, the next
+request, a client that reads its response) has a time limit. ``bodies`` limits bodies.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from aiohttp import web
 
 from quitmt.errors import UsageError
 from quitmt.serve.limits import Limits
-from quitmt.serve.refusals import Refusal, plain, refused
+from quitmt.serve.refusals import Refusal, internal_error, plain, refused
 
 RESERVED_FILES = 64
-"""Open files kept for everything that isn't a client: models, threads, connections to engines."""
+"""Open files reserved for other uses: models, threads, connections to engines."""
 FEWEST = 8
-"""With room for fewer connections than this, the server doesn't start."""
+"""The server doesn't start if there is room for fewer connections."""
 BACKLOG = 1024
-"""Clients that the kernel keeps waiting until they are accepted."""
+"""Clients that the kernel queues until they are accepted."""
 RETRY_SECONDS = 0.1
 Report = Callable[[str, str], None]
-"""Logs an event that belongs to no request: a word for programs, and a sentence without any of the client's bytes."""
+"""Logs an event that belongs to no request: a machine-readable word, and a sentence without bytes from the client."""
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's protocol with time limits, and without the client's bytes in the log.
+    """aiohttp's protocol with time limits and without client bytes in the log.
 
-    Handlers call ``begin`` once the headers of a request are read, and ``work`` once its body is read, too.
+    Handlers call ``begin`` once the headers of a request are read, and ``work`` once its body is read.
     """
 
     def __init__(self, connections: Connections, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
-        # aiohttp goes on unpacking a compressed body that was refused already; ``bodies`` knows when to stop.
+        # aiohttp would decompress bodies without a limit; ``bodies`` refuses compressed ones.
         super().__init__(manager, loop=loop, access_log=None, auto_decompress=False)  # type: ignore[arg-type]
         self._connections, self._clock = connections, loop
         self._wire: asyncio.Transport | None = None
@@ -78,7 +78,7 @@ class Connection(web.RequestHandler):
         self._connections.hold(self)
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
-        """aiohttp calls this when an answer has been sent, or cannot be."""
+        """aiohttp calls this when a response has been sent or cannot be sent."""
         self._connections.release(self)
         self._idle = True
         self._wait(self._connections.limits.idle_seconds)
@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
             self._stall = None
 
     def abort(self) -> None:
-        """Without waiting for the client to take what is left of an answer."""
+        """Closes the connection without waiting for the client to read the rest of a response."""
         if self._wire is not None:
             self._wire.abort()
 
@@ -104,7 +104,7 @@ class Connection(web.RequestHandler):
         self._timer = self._clock.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        if self._stall is not None:  # an answer is under way; that timer decides
+        if self._stall is not None:  # a response is being sent; that timer decides
             self._wait(self._connections.limits.idle_seconds)
             return
         if not self._idle:
@@ -114,37 +114,38 @@ class Connection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """aiohttp calls this for what isn't HTTP, and for what no handler caught. It would log the client's bytes."""
+        """aiohttp calls this for invalid HTTP and for errors that no handler caught. Its own version would log the
+        client's bytes."""
         if status < 500:
-            told = Refusal(status, "malformed_request", "this isn't a valid HTTP request")
+            refusal = Refusal(status, "malformed_request", "this isn't a valid HTTP request")
         else:
-            told = Refusal(500, "internal_error", "something went wrong here, which is not the client's fault")
-        self._connections.report(told.kind, _name(exc))
+            refusal = internal_error()
+        self._connections.report(refusal.kind, _name(exc))
         if request.writer.output_size:
-            raise ConnectionError("part of an answer was sent already")
-        response = refused(told, plain, "")
+            raise ConnectionError("part of a response was already sent")
+        response = refused(refusal, plain, "")
         response.force_close()
         return response
 
     def log_exception(self, *args: Any, **named: Any) -> None:
         error = named.get("exc_info")
-        if not isinstance(error, web.RequestPayloadError):  # its request was answered and logged
+        if not isinstance(error, web.RequestPayloadError):  # already answered and logged
             self._connections.report("internal_error", _name(error))
 
 
 class Connections:
-    """All of a server's connections. ``report`` is called for each event; it may drop repeated ones."""
+    """All connections of a server. ``report`` is called for each event and may drop repeated ones."""
 
     def __init__(self, limits: Limits, most: int, report: Report) -> None:
         self.limits, self.report = limits, report
         self._most = most
         self._open: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}
-        """Those that the server waits for, the longest first."""
+        """Connections that the server waits for, the longest wait first."""
         self._changed = asyncio.Event()
 
     async def accept(self, listening: socket.socket, manager: web.Server) -> None:
-        """Take clients on, until cancelled."""
+        """Accepts clients until cancelled."""
         loop = asyncio.get_running_loop()
         listening.setblocking(False)
         while True:
@@ -164,13 +165,13 @@ class Connections:
 
     async def _room(self) -> None:
         while len(self._open) >= self._most:
-            done = "the one that was idle longest was closed" if self._evict() else "a new client waits"
+            done = "closed the longest idle one" if self._evict() else "a new client must wait"
             self.report("full", f"all {self._most} connections are in use; {done}")
             self._changed.clear()
             await self._changed.wait()
 
     async def _recover(self, error: OSError) -> None:
-        """Out of files: close a connection and try again, but not in a busy loop. All else is about one client."""
+        """If there are no more files, closes a connection and waits a little. Other errors concern only one client."""
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             self.report("accept_failed", os.strerror(error.errno))
             self._evict()
@@ -194,11 +195,11 @@ class Connections:
         self._changed.set()
 
     def hold(self, connection: Connection) -> None:
-        """The server works for it."""
+        """Protects a connection while its request is in progress."""
         self._waiting.pop(connection, None)
 
     def release(self, connection: Connection) -> None:
-        """To the end of the line of those that may be closed."""
+        """Allows the server to close a connection again, after all others."""
         if connection in self._open:
             self._waiting.pop(connection, None)
             self._waiting[connection] = None
@@ -206,7 +207,7 @@ class Connections:
 
 
 def most_connections(wanted: int) -> int:
-    """As many as wanted, or as the process may still open files."""
+    """Returns the wanted number of connections, or fewer if the process may not open that many files."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return wanted

@@ -1,4 +1,4 @@
-"""The API of DeepL (version 2), as its client libraries speak it: JSON or forms."""
+"""The API of DeepL (version 2), as its client libraries use it: JSON or forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from quitmt.detect import primary
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import Body, Texts, read
+from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import Refusal, answer, bad
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Translated
@@ -27,7 +27,7 @@ Tags = str | Texts | None
 
 class DeepLBody(Body):
     text: str | Annotated[Texts, Field(min_length=1)]
-    target_lang: str = Field(min_length=1, max_length=40)
+    target_lang: Language
     source_lang: str | None = Field(None, max_length=40)
     tag_handling: Literal["xml", "html"] | None = None
     ignore_tags: Tags = None
@@ -36,19 +36,20 @@ class DeepLBody(Body):
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(DeepLBody, await server.fields(exchange))
-    if ask.glossary_id:
+    request = read(DeepLBody, await server.fields(exchange))
+    if request.glossary_id:
         raise bad("this server has no glossaries; leave out glossary_id")
-    if ask.formality in ("more", "less"):
-        raise bad("this server cannot choose a formality; leave it out, or prefer it only")
-    texts = [ask.text] if isinstance(ask.text, str) else ask.text
-    source, form = ask.source_lang or AUTO, ask.tag_handling or "text"
-    found = await server.translate(exchange, Job(texts, ask.target_lang, source, form, _tags(ask.ignore_tags)))
-    return answer({"translations": [_translation(one, text) for one, text in zip(found, texts, strict=True)]})
+    if request.formality in ("more", "less"):
+        raise bad("this server cannot choose a formality; leave it out or use prefer_more or prefer_less")
+    texts = [request.text] if isinstance(request.text, str) else request.text
+    source, form = request.source_lang or AUTO, request.tag_handling or "text"
+    job = Job(texts, request.target_lang, source, form, _tags(request.ignore_tags))
+    translated = await server.translate(exchange, job)
+    return answer({"translations": [_translation(one, text) for one, text in zip(translated, texts, strict=True)]})
 
 
-def _tags(given: Tags) -> tuple[str, ...]:
-    listed = given.split(",") if isinstance(given, str) else given or []
+def _tags(tags: Tags) -> tuple[str, ...]:
+    listed = [tags] if isinstance(tags, str) else tags or []
     return tuple(name.strip() for part in listed for name in part.split(",") if name.strip())
 
 
@@ -74,13 +75,13 @@ async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 
 async def usage(server: Server, exchange: Exchange) -> web.StreamResponse:
-    """Nothing is billed; clients want numbers."""
+    """Returns fixed numbers, because nothing is billed but clients expect them."""
     return answer({"character_count": 0, "character_limit": NO_LIMIT})
 
 
 _TYPE = {"name": "type", "in": "query", "required": False, "schema": {"type": "string", "enum": ["source", "target"]}}
 ENDPOINTS = (
-    Endpoint("POST", "/v2/translate", translate, API, "Translate, as DeepL's clients ask.", DeepLBody, form=True),
-    Endpoint("GET", "/v2/languages", languages, API, "Languages that are served.", parameters=(_TYPE,)),
-    Endpoint("GET", "/v2/usage", usage, API, "What was used; there is no limit."),
+    Endpoint("POST", "/v2/translate", translate, API, "Translate texts.", (DeepLBody,), form=True),
+    Endpoint("GET", "/v2/languages", languages, API, "List the languages.", parameters=(_TYPE,)),
+    Endpoint("GET", "/v2/usage", usage, API, "Usage; there is no limit."),
 )

@@ -1,4 +1,4 @@
-"""Keys of clients. They are compared in constant time, as digests, and appear in no log and no answer."""
+"""Client keys. They are compared as digests in constant time, and never appear in logs or responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)", re.IGNORECASE)
 
 
 class Keys:
-    """None at all lets everybody in."""
+    """The accepted keys; without any, every client is accepted."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
@@ -24,42 +24,38 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def accept(self, given: str | None) -> bool:
+    def accept(self, key: str | None) -> bool:
         if not self._digests:
             return True
-        digest = _digest(given or "")
-        # All of them, so that the time tells nothing about which one it was.
+        digest = _digest(key or "")
+        # Compare with all keys, so that the time doesn't reveal which one matched.
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return any(matches) and bool(given)
+        return any(matches) and bool(key)
 
 
 def in_headers(headers: Mapping[str, str]) -> str | None:
-    """The key as OpenAI's and DeepL's clients send it, or as ``x-api-key``."""
+    """Finds the key as OpenAI's and DeepL's clients send it, or in ``X-Api-Key``."""
     if match := _AUTHORIZATION.fullmatch(headers.get("Authorization", "").strip()):
         return match[1]
     return headers.get("X-Api-Key")
 
 
 def load(path: str | None) -> Keys:
-    """From a file, a key a line (``#`` begins a comment), or else from the environment."""
+    """Loads keys from a file, one per line (``#`` begins a comment), or from the environment."""
     if path is None:
-        return Keys(re.split(r"[\s,]+", os.environ.get(VARIABLE, "").strip(" ,\n\t")) if _is_set() else ())
+        return Keys(filter(None, re.split(r"[\s,]+", os.environ.get(VARIABLE, ""))))
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InputError(f"cannot read the keys in {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8") from None
+        raise InputError(f"{path} isn't UTF-8") from None
     keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not keys:
-        raise InputError(f"{path} has no keys", hint="write one a line, or do without the file")
+        raise InputError(f"{path} has no keys", hint="write one key per line, or use no key file")
     if strange := next((number for number, key in enumerate(keys, start=1) if len(key.split()) > 1), None):
         raise InputError(f"key {strange} in {path} has spaces in it")
     return Keys(keys)
-
-
-def _is_set() -> bool:
-    return bool(os.environ.get(VARIABLE, "").strip(" ,\n\t"))
 
 
 def _digest(key: str) -> bytes:

@@ -1,5 +1,5 @@
-"""The API of LibreTranslate (https://libretranslate.com/docs), as ``libretranslatepy`` and Weblate speak it: JSON or
-forms, the key in the body. ``POST /translate`` is also NeMo Curator's (``nemo``), which sends other fields."""
+"""The API of LibreTranslate (https://libretranslate.com/docs), as ``libretranslatepy`` and Weblate use it: JSON or
+forms, with the key in the body. NeMo Curator's API (``nemo``) has the same path with other fields."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import Field
 
 from quitmt.generate.languages import name as language_name
 from quitmt.serve import nemo
-from quitmt.serve.bodies import Body, Texts, read
+from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import Refusal, answer
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
-from quitmt.serve.work import Job, Translated
+from quitmt.serve.work import AUTO, Job, Translated
 
 
 def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
@@ -26,10 +26,10 @@ Text = Annotated[str, Field(min_length=1)]
 
 class LibreTranslateBody(Body):
     q: Text | Annotated[Texts, Field(min_length=1)]
-    source: str = Field("auto", min_length=1, max_length=40)
-    target: str = Field(min_length=1, max_length=40)
+    source: Language = AUTO
+    target: Language
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(0, ge=0, le=1000, description="How many more translations are wanted.")
+    alternatives: int = Field(0, ge=0, le=1000, description="Number of additional translations.")
     api_key: str | None = None
 
 
@@ -42,21 +42,21 @@ async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
     fields = await server.fields(exchange)
     if "texts" in fields and "q" not in fields:
         return await nemo.translate(server, exchange)
-    ask = read(LibreTranslateBody, fields)
-    texts = [ask.q] if isinstance(ask.q, str) else ask.q
-    job = Job(texts, ask.target, ask.source, ask.format, nbest=1 + ask.alternatives)
-    found = await server.translate(exchange, job)
-    single = isinstance(ask.q, str)
-    told: dict[str, Any] = {"translatedText": _one_or_all([one.text for one in found], single)}
-    if ask.source == "auto":
-        told["detectedLanguage"] = _one_or_all([_detected(one) for one in found], single)
-    if ask.alternatives:
-        told["alternatives"] = _one_or_all([[text for text, _ in one.nbest[1:]] for one in found], single)
-    return answer(told)
+    request = read(LibreTranslateBody, fields)
+    single = isinstance(request.q, str)
+    texts = [request.q] if isinstance(request.q, str) else request.q
+    job = Job(texts, request.target, request.source, request.format, nbest=1 + request.alternatives)
+    translated = await server.translate(exchange, job)
+    body: dict[str, Any] = {"translatedText": _one_or_all([one.text for one in translated], single)}
+    if request.source == AUTO:
+        body["detectedLanguage"] = _one_or_all([_detected(one) for one in translated], single)
+    if request.alternatives:
+        body["alternatives"] = _one_or_all([[text for text, _ in one.nbest[1:]] for one in translated], single)
+    return answer(body)
 
 
-def _one_or_all(found: list[Any], single: bool) -> Any:
-    return found[0] if single else found
+def _one_or_all(values: list[Any], single: bool) -> Any:
+    return values[0] if single else values
 
 
 def _detected(one: Translated) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def _detected(one: Translated) -> dict[str, Any]:
 
 
 async def detect(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(DetectBody, await server.fields(exchange))
-    server.limits.check_texts([ask.q])
-    ranked = server.service.detector.ranked(ask.q)
+    request = read(DetectBody, await server.fields(exchange))
+    server.limits.check_texts([request.q])
+    ranked = server.service.detector.ranked(request.q)
     return answer([{"confidence": round(100 * score), "language": code} for code, score in ranked])
 
 
@@ -99,10 +99,12 @@ async def settings(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 ENDPOINTS = (
     Endpoint(
-        "POST", "/translate", translate, API, "Translate, as LibreTranslate and NeMo Curator ask for it.",
-        LibreTranslateBody, key_in_body=True, form=True,
+        "POST", "/translate", translate, API, "Translate texts (LibreTranslate, NeMo Curator).",
+        (LibreTranslateBody, nemo.NemoBody), key_in_body=True, form=True,
     ),
-    Endpoint("POST", "/detect", detect, API, "The language of a text.", DetectBody, key_in_body=True, form=True),
-    Endpoint("GET", "/languages", languages, API, "Languages, and what each can be translated into."),
-    Endpoint("GET", "/frontend/settings", settings, API, "What a client should know."),
+    Endpoint(
+        "POST", "/detect", detect, API, "Detect the language of a text.", (DetectBody,), key_in_body=True, form=True
+    ),
+    Endpoint("GET", "/languages", languages, API, "List the languages and their targets."),
+    Endpoint("GET", "/frontend/settings", settings, API, "Settings for clients."),
 )  # fmt: skip

@@ -1,12 +1,12 @@
-"""Documents with tags: what people read is translated, markup never.
+"""Documents with tags: the text is translated, the markup is preserved.
 
-    tokens → stretches of text with the tags of its words → sentences, and the spans of words that tags mark in them
+    tokens → stretches of text with inline tags → sentences, and the spans that inline tags mark in them
 
-Markup comes out as it went in. Text is unescaped before it is translated and escaped after, so a translation cannot
-become markup. Elements are left alone with all that is in them where their content isn't prose (``script``), where the
-author says so (``translate="no"``, ``class="notranslate"``), and where the client names them (``ignore_tags``).
+Text is unescaped before translation and escaped afterwards, so a translation cannot become markup. Some elements stay
+untranslated with all their content: those that aren't prose (``script``), those that the author marked
+(``translate="no"``, ``class="notranslate"``), and those that the client names (``ignore_tags``).
 
-A sentence is translated as a whole, without the tags of its words; ``spans`` puts them back.
+A sentence is translated as a whole, without its inline tags; ``spans`` puts them back.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i ins kbd label mark q s samp small span strike strong "
     "sub sup time tt u var".split()
 )
-"""Elements of HTML that mark words of a sentence. All others end it."""
+"""HTML elements that mark words of a sentence. All others end the sentence."""
 ALONE = frozenset(("a", "label"))
-"""Elements that must not be within another one of the same name."""
+"""Elements that must not contain another one of the same name."""
 MOST_SPANS = 8
-"""Of one sentence. With more, each is translated on its own."""
+"""Maximum spans per sentence. With more, each is translated separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Text between markup that ends a sentence."""
+    """Text between tags that end a sentence."""
 
     passage: Passage
     tags: tuple[tuple[int, str], ...] = ()
-    """Between sentences: where in the text, and the tag."""
+    """Tags between sentences: their position in the text, and their source."""
     spans: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
-    """By the place of the sentence's piece. Spans are in the order of their opening tags."""
+    """Spans by the index of their sentence's piece, in the order of their opening tags."""
 
     def joined(self, translations: Sequence[str], target: str | None, known: Known, escaped: bool) -> str:
         def plain(text: str) -> str:
@@ -57,7 +57,7 @@ class Stretch:
             end = place + len(piece.text)
             while tags and (tags[-1][0] <= place or (piece.id is None and tags[-1][0] < end)):
                 at, tag = tags.pop()
-                if at > place:  # within what stands between sentences
+                if at > place:  # within the space between sentences
                     found.append(plain(text[: at - place]))
                     text, place = text[at - place :], at
                 found.append(tag)
@@ -70,7 +70,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Markup as it is, and text to translate, in turn."""
+    """Unchanged markup and translatable text, in order."""
 
     parts: tuple[str | Stretch, ...]
     escaped: bool = False
@@ -81,7 +81,7 @@ class Document:
 
     @property
     def spans(self) -> list[str]:
-        """Words whose translation on their own is needed to put tags around them."""
+        """Marked words that must also be translated on their own."""
         stretches = [part for part in self.parts if isinstance(part, Stretch)]
         found = (
             words_of(each.passage.pieces[number].text, span)
@@ -93,7 +93,7 @@ class Document:
         return list(dict.fromkeys(words for words in found if any(map(str.isalpha, words))))
 
     def joined(self, translations: Sequence[Sequence[str]], target: str | None, known: Known | None = None) -> str:
-        """The document with its sentences replaced: for each passage the translations of its sentences."""
+        """The document with translated sentences; takes the translations of the sentences of each passage."""
         left = iter(translations)
         return "".join(
             part if isinstance(part, str) else part.joined(next(left), target, known or {}, self.escaped)
@@ -120,7 +120,7 @@ def parse(text: str, language: str | None, form: Format = "text", ignored: Colle
 
 
 def _with_kept(tokens: Iterator[Token], ignored: Collection[str]) -> Iterator[Token]:
-    """An element that is left alone is one token. Within it, only its own end counts."""
+    """Joins each untranslated element into one token. Within it, only its own end tag counts."""
     held, name, depth = list[str](), "", 0
     for token in tokens:
         if held:
@@ -139,7 +139,7 @@ def _with_kept(tokens: Iterator[Token], ignored: Collection[str]) -> Iterator[To
 
 
 def _mixed(tokens: Sequence[Token]) -> list[bool]:
-    """In XML, whose names mean nothing to us: whether a tag stands beside text, in the same element."""
+    """For XML, whose names mean nothing to us: whether each tag has text beside it in the same element."""
     has_text, stack, parents = [False], [(0, "")], list[int]()
     for token in tokens:
         if token.kind == "close" and stack[-1][1] == token.name and len(stack) > 1:
@@ -156,9 +156,9 @@ def _mixed(tokens: Sequence[Token]) -> list[bool]:
 @dataclass(slots=True)
 class _Tag:
     at: int
-    """Where it is in the text of its stretch."""
+    """Its position in the text of its stretch."""
     place: int
-    """Which of the tokens it is."""
+    """Its index among the tokens."""
     token: Token
     partner: _Tag | None = None
 
@@ -166,7 +166,8 @@ class _Tag:
 def _stretches(
     tokens: Sequence[Token], language: str | None, line: int, form: Format, tries: int = 2
 ) -> list[str | Stretch]:
-    """One, or several where a tag in a sentence cannot be moved: it stays where it is and ends the sentence."""
+    """Makes one stretch, or several if a tag within a sentence cannot be moved: such a tag stays in place and ends the
+    sentence."""
     text, tags = "".join(token.text for token in tokens), _tags(tokens)
     passage = split(text, language, first=line)
     if not passage.sentences:
@@ -207,25 +208,25 @@ _Pairs = list[tuple[_Tag, _Tag]]
 
 
 def _spans(passage: Passage, tags: Sequence[_Tag], form: Format) -> tuple[dict[int, _Pairs], set[int]]:
-    """Pairs of tags within a sentence, by its piece; and the tokens where a sentence must be cut."""
+    """Pairs of tags within a sentence, by its piece, and the tokens at which a sentence must be cut."""
     starts, spans, cuts = _starts(passage), dict[int, _Pairs](), set[int]()
 
     def inside(at: int) -> int | None:
-        """The sentence whose text is on both sides."""
+        """The sentence that has text on both sides of this position."""
         number = bisect_right(starts, at) - 1
-        within = number < len(passage.pieces) and starts[number] < at and passage.pieces[number].id is not None
-        return number if within else None
+        is_inside = number < len(passage.pieces) and starts[number] < at and passage.pieces[number].id is not None
+        return number if is_inside else None
 
     for tag in tags:
-        own, partner = inside(tag.at), tag.partner
-        sentence = inside(partner.at) if own is None and partner is not None else own
+        within, partner = inside(tag.at), tag.partner
+        sentence = inside(partner.at) if within is None and partner is not None else within
         if sentence is None:  # between sentences, or around whole ones
             continue
         places = [tag.at] if partner is None else sorted({tag.at, partner.at})
         if len(places) == 2 and starts[sentence] <= places[0] and places[1] <= starts[sentence + 1]:
             if partner is not None and tag.token.kind == "open":
                 spans.setdefault(sentence, []).append((tag, partner))
-        elif own is not None:
+        elif within is not None:
             cuts.add(tag.place)
     for pairs in spans.values():
         names = [opening.token.name for opening, _ in pairs if form != "xml"]

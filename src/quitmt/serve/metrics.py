@@ -1,4 +1,4 @@
-"""What is counted, in the format of Prometheus. No label names a client or has a text in it."""
+"""Prometheus metrics. Labels never contain client names or text."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 9, 10, 15, 30, 60)
 
 
 QUEUES: dict[str, tuple[str, Callable[[Session], int]]] = {
-    "quitmt_waiting_segments": ("Sentences that wait for a slot.", lambda one: one.waiting.segments),
-    "quitmt_waiting_characters": ("Characters that wait for a slot.", lambda one: one.waiting.characters),
-    "quitmt_active_segments": ("Sentences that are being translated.", lambda one: one.active),
-    "quitmt_wasted_candidates": ("Candidates that were generated for nothing.", lambda one: one.wasted),
+    "quitmt_waiting_segments": ("Sentences waiting for a slot.", lambda one: one.waiting.segments),
+    "quitmt_waiting_characters": ("Characters waiting for a slot.", lambda one: one.waiting.characters),
+    "quitmt_active_segments": ("Sentences being translated.", lambda one: one.active),
+    "quitmt_wasted_candidates": ("Candidates that were generated but not used.", lambda one: one.wasted),
 }
 
 
 class Metrics:
     def __init__(self, service: Service) -> None:
         self.registry = CollectorRegistry()
-        self.in_flight = Gauge("quitmt_requests_in_flight", "Requests that are being answered.", registry=self.registry)
+        self.in_flight = Gauge("quitmt_requests_in_flight", "Requests in progress.", registry=self.registry)
         self._requests = Counter(
-            "quitmt_requests", "Requests that were answered, by API and status.", ["api", "status"],
+            "quitmt_requests", "Finished requests by API and status.", ["api", "status"],
             registry=self.registry,
         )  # fmt: skip
         self._seconds = Histogram(
-            "quitmt_request_seconds", "From a request to its answer.", ["api"], buckets=SECONDS, registry=self.registry
+            "quitmt_request_seconds",
+            "Time from a request to its response.",
+            ["api"],
+            buckets=SECONDS,
+            registry=self.registry,
         )
-        self._candidates = self._counter("quitmt_candidates", "Candidates that were used.", "pair")
+        self._candidates = self._counter("quitmt_candidates", "Candidates used.", "pair")
         self._saved = self._counter("quitmt_candidates_saved", "Candidates of the budget that were not needed.", "pair")
-        self._tokens = self._counter("quitmt_tokens", "Tokens of the candidates that were used.", "pair")
-        self._segments = self._counter("quitmt_segments", "Sentences, by why they stopped.", "pair", "stop")
-        self._characters = self._counter("quitmt_characters", "Characters that were translated.", "pair")
+        self._tokens = self._counter("quitmt_tokens", "Tokens of the candidates used.", "pair")
+        self._segments = self._counter("quitmt_segments", "Sentences by stop reason.", "pair", "stop")
+        self._characters = self._counter("quitmt_characters", "Characters translated.", "pair")
         self.registry.register(_Queues(service))
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
@@ -47,8 +51,8 @@ class Metrics:
         self._requests.labels(api, str(status)).inc()
         self._seconds.labels(api).observe(seconds)
 
-    def translated(self, found: Iterable[Translated]) -> None:
-        for one in found:
+    def translated(self, translated: Iterable[Translated]) -> None:
+        for one in translated:
             pair = one.served.pair
             self._candidates.labels(pair).inc(one.candidates)
             self._saved.labels(pair).inc(max(0, one.budget - one.candidates))
@@ -62,7 +66,7 @@ class Metrics:
 
 
 class _Queues:
-    """Read when somebody asks."""
+    """Reads the state of the queues when metrics are requested."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

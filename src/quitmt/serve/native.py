@@ -1,45 +1,45 @@
-"""The API of our own: everything in an outcome, and every step of it as it happens.
+"""The native API: all fields of an outcome, and every step as it happens.
 
 ``stream`` answers with server-sent events: ``begin`` (the sentences), ``moment`` (after each step of a sentence),
-``done`` (what a plain answer has), or ``error``.
+``done`` (the same as a plain response), or ``error``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from quitmt._version import __version__
-from quitmt.files.durable import writable
 from quitmt.generate.languages import name as language_name
-from quitmt.serve.bodies import StrictBody, Texts, read
+from quitmt.serve.bodies import Language, Seed, StrictBody, Texts, read
 from quitmt.serve.limits import described
-from quitmt.serve.refusals import Refusal, answer, plain
-from quitmt.serve.server import ID, NATIVE, Endpoint, Exchange, Server
+from quitmt.serve.refusals import Refusal, answer, plain, to_json
+from quitmt.serve.server import NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
 from quitmt.types import Finished, at
 
-SEED = 1 << 63
-
 
 class TranslateBody(StrictBody):
-    """A text or a list of texts; the translations come in the same form."""
+    """A text or a list of texts; the translations have the same form."""
 
     text: Annotated[str, Field(min_length=1)] | Annotated[Texts, Field(min_length=1)]
-    target: str = Field(min_length=1, max_length=40)
-    source: str = Field(AUTO, min_length=1, max_length=40)
+    target: Language
+    source: Language = AUTO
     format: Literal["text", "html", "xml"] = "text"
-    max_loss: float | str | None = Field(None, description="Mean loss of score to aim at, or as 0.02sd.")
-    max_cost: float | None = Field(None, description="Candidates a sentence, on average.", ge=1, le=100_000)
-    deadline: float | None = Field(None, description="Seconds until the best so far is the answer.", gt=0)
-    nbest: int = Field(1, description="How many translations are wanted.", ge=1, le=1000)
-    seed: int | None = Field(None, ge=-SEED, lt=SEED)
+    max_loss: float | str | None = Field(
+        None, description="Target: mean loss of score, as a number or in standard deviations, such as 0.02sd."
+    )
+    max_cost: float | None = Field(None, description="Target: mean candidates per sentence.", ge=1, le=100_000)
+    deadline: float | None = Field(
+        None, description="Seconds after which the best translation so far is returned.", gt=0
+    )
+    nbest: int = Field(1, description="Number of translations to return.", ge=1, le=1000)
+    seed: Seed | None = None
     stream: bool = False
 
     def job(self) -> Job:
@@ -61,28 +61,34 @@ class ScoredText(BaseModel):
     score: float
 
 
-class RankedText(ScoredText):
-    index: int = Field(description="Of the sample, from 0 upwards; of an anchor from -1 downwards.")
-    count: int = Field(description="How many of the samples have this text.")
+class FromAttributes(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class RankedText(FromAttributes):
+    text: str
+    score: float
+    index: int = Field(description="Index of the candidate: 0 and up for samples, -1 and down for anchors.")
+    count: int = Field(description="Number of samples with this text.")
     log_probability: float | None
-    origin: str = Field(description="Of the anchor with this text, if there is one.")
+    origin: str = Field(description="Kind of the anchor with this text, if any.")
 
 
-class Spent(BaseModel):
+class Spent(FromAttributes):
     generate: float
     rerank: float
 
 
-class Sentence(BaseModel):
+class Sentence(FromAttributes):
     id: str
     source: str
     translation: str
     score: float | None
-    size: int = Field(description="Samples that were used.")
-    anchors: int = Field(description="Candidates besides that are no samples, such as the greedy translation.")
-    origin: str = Field(description="Which of those the translation is; empty for a sample.")
-    budget: int | None = Field(description="Candidates that might have been used.")
-    stop: str = Field(description="Why it stopped: stable, decided, budget, exhausted or deadline.")
+    size: int = Field(description="Number of samples used.")
+    anchors: int = Field(description="Number of additional candidates, such as the greedy translation.")
+    origin: str = Field(description="Kind of the anchor that won; empty if a sample won.")
+    budget: int | None = Field(description="Maximum number of candidates.")
+    stop: str = Field(description="Stop reason: stable, decided, budget, exhausted or deadline.")
     seconds: Spent
     trajectory: list[float]
     warnings: list[str]
@@ -94,7 +100,9 @@ class Translation(BaseModel):
     text: str
     source: str
     target: str
-    confidence: float | None = Field(description="Of the detected language, from 0 to 1; null where it was given.")
+    confidence: float | None = Field(
+        description="Confidence in the detected language, from 0 to 1; null if the source language was stated."
+    )
     score: float | None
     candidates: int
     budget: int
@@ -108,14 +116,14 @@ class Answer(BaseModel):
 
 
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(TranslateBody, await server.fields(exchange))
-    if ask.stream:
-        return await _streamed(server, exchange, ask)
-    return answer(_answer(ask, await server.translate(exchange, ask.job())))
+    request = read(TranslateBody, await server.fields(exchange))
+    if request.stream:
+        return await _streamed(server, exchange, request)
+    return answer(_answer(request, await server.translate(exchange, request.job())))
 
 
 async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
-    """What the page and other clients can choose from."""
+    """Lists the language pairs and the limits, for the page and other clients."""
     pairs = [
         {
             "model": one.name,
@@ -131,10 +139,10 @@ async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
     return answer({"version": __version__, "pairs": pairs, "limits": described(server.limits)})
 
 
-async def _streamed(server: Server, exchange: Exchange, ask: TranslateBody) -> web.StreamResponse:
+async def _streamed(server: Server, exchange: Exchange, request: TranslateBody) -> web.StreamResponse:
     server.check_open()
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
-    job = replace(ask.job(), watch=steps.put_nowait)
+    job = replace(request.job(), watch=steps.put_nowait)
     prepared = await server.jobs.prepare(job)
     tickets = server.jobs.begin(job, prepared, exchange.id)
 
@@ -146,32 +154,23 @@ async def _streamed(server: Server, exchange: Exchange, ask: TranslateBody) -> w
 
     finishing = asyncio.create_task(finish())
     try:
-        response = await _begun(exchange)
+        response = await server.stream(exchange)
         await response.write(_event("begin", _begin(prepared)))
         async for name, data in _moments(steps):
             await response.write(_event(name, data))
         try:
-            found = await finishing
-            server.count(exchange, found)
-            await response.write(_event("done", _answer(ask, found)))
+            translated = await finishing
+            server.count(exchange, translated)
+            await response.write(_event("done", _answer(request, translated)))
         except Refusal as refusal:
             exchange.error = refusal.kind
-            told = plain(refusal, exchange.id) | {"retry_after": refusal.retry_after}
-            await response.write(_event("error", told))
+            await response.write(_event("error", plain(refusal, exchange.id) | {"retry_after": refusal.retry_after}))
         await response.write_eof()
         return response
     finally:
         withdraw(tickets)
         finishing.cancel()
         await asyncio.gather(finishing, return_exceptions=True)
-
-
-async def _begun(exchange: Exchange) -> web.StreamResponse:
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id}
-    response = web.StreamResponse(headers=headers)
-    response.content_type, response.charset = "text/event-stream", "utf-8"
-    await response.prepare(exchange.request)
-    return response
 
 
 async def _moments(steps: asyncio.Queue[Step | None]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
@@ -210,12 +209,12 @@ def _begin(prepared: list[Prepared]) -> dict[str, Any]:
 
 
 def _event(name: str, data: Any) -> bytes:
-    return f"event: {name}\ndata: {writable(json.dumps(data, ensure_ascii=False))}\n\n".encode()
+    return f"event: {name}\ndata: {to_json(data)}\n\n".encode()
 
 
-def _answer(ask: TranslateBody, found: list[Translated]) -> dict[str, Any]:
-    made = [_translation(one, ask.nbest) for one in found]
-    return {"translation": made[0]} if isinstance(ask.text, str) else {"translations": made}
+def _answer(request: TranslateBody, translated: list[Translated]) -> dict[str, Any]:
+    texts = [_translation(one, request.nbest) for one in translated]
+    return {"translation": texts[0]} if isinstance(request.text, str) else {"translations": texts}
 
 
 def _translation(one: Translated, nbest: int) -> dict[str, Any]:
@@ -233,27 +232,12 @@ def _translation(one: Translated, nbest: int) -> dict[str, Any]:
 
 
 def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
-    outcome = finished.outcome
-    best = finished.ranked[:nbest] if nbest > 1 else ()
-    return {
-        "id": outcome.id,
-        "source": outcome.source,
-        "translation": outcome.translation,
-        "score": outcome.score,
-        "size": outcome.size,
-        "anchors": outcome.anchors,
-        "origin": outcome.origin,
-        "budget": outcome.budget,
-        "stop": outcome.stop.value,
-        "seconds": {"generate": outcome.seconds.generate, "rerank": outcome.seconds.rerank},
-        "trajectory": list(outcome.trajectory),
-        "warnings": list(outcome.warnings),
-        "nbest": [asdict(one) for one in best],
-        "signature": outcome.signature,
-    }
+    ranked = tuple(finished.ranked[:nbest]) if nbest > 1 else ()
+    outcome = replace(finished.outcome, nbest=ranked)
+    return Sentence.model_validate(outcome).model_dump(mode="json")
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/translate", translate, NATIVE, "Translate one text or several.", TranslateBody, Answer),
-    Endpoint("GET", "/api/languages", languages, NATIVE, "Language pairs that are served, and the limits."),
+    Endpoint("POST", "/api/translate", translate, NATIVE, "Translate one or several texts.", (TranslateBody,), Answer),
+    Endpoint("GET", "/api/languages", languages, NATIVE, "List the language pairs and the limits."),
 )

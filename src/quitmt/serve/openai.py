@@ -1,14 +1,13 @@
-"""The API of OpenAI's chat completions and models: the last message of the user is the text to translate.
+"""The API of OpenAI's chat completions and models: the user's last message is the text to translate.
 
-The model's name says the languages (``quitmt-en-pt``); ``quitmt`` finds out the source and takes the first target it
-has. Instructions in other messages are not followed, for there is no chat model behind it, and settings of sampling are
-not either: the recipe has them. ``n`` gives the n best, which differ if the model has so many. Weblate puts several
-strings into a message (``weblate``).
+The model's name states the languages (``quitmt-en-pt``). With ``quitmt``, the source language is detected and its first
+target is used. Other messages aren't followed, because there is no chat model; sampling settings aren't either, because
+the recipe has them. ``n`` returns the n best translations, which differ if there are enough candidates. Weblate puts
+several strings into one message (``weblate``).
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -17,16 +16,14 @@ from aiohttp import web
 from pydantic import Field
 
 from quitmt.engine.session import Ticket
-from quitmt.files.durable import writable
-from quitmt.serve.bodies import Body, read
-from quitmt.serve.refusals import Refusal, answer, bad
-from quitmt.serve.server import ID, Api, Endpoint, Exchange, Server
+from quitmt.serve.bodies import Body, Seed, read
+from quitmt.serve.refusals import Refusal, answer, bad, to_json
+from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.weblate import Strings, read_message
 from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
 from quitmt.types import at
 
 ANY = "quitmt"
-SEED = 1 << 63
 
 
 def shape(refusal: Refusal, request_id: str) -> dict[str, Any]:
@@ -62,39 +59,39 @@ class ChatBody(Body):
     model: str = Field(min_length=1, max_length=200)
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     n: int | None = Field(1, ge=1, le=1000)
-    seed: int | None = Field(None, ge=-SEED, lt=SEED)
+    seed: Seed | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
 
 async def complete(server: Server, exchange: Exchange) -> web.StreamResponse:
-    ask = read(ChatBody, await server.fields(exchange))
-    text = next((message.text for message in reversed(ask.messages) if message.role == "user"), "")
+    request = read(ChatBody, await server.fields(exchange))
+    text = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
     if not text:
-        raise bad("there is no message of the user to translate")
+        raise bad("the request has no user message to translate")
     message = read_message(text)
-    job = _job(server, ask, message)
+    job = _job(server, request, message)
     name = f"chatcmpl-{exchange.id}"
-    if ask.stream:
-        return await _streamed(server, exchange, ask, job, message, name)
-    found = await server.translate(exchange, job)
+    if request.stream:
+        return await _streamed(server, exchange, request, job, message, name)
+    translated = await server.translate(exchange, job)
     choices = [
-        {"index": index, "message": {"role": "assistant", "content": told}, "logprobs": None, "finish_reason": "stop"}
-        for index, told in enumerate(_choices(found, message, job.nbest))
+        {"index": index, "message": {"role": "assistant", "content": text}, "logprobs": None, "finish_reason": "stop"}
+        for index, text in enumerate(_choices(translated, message, job.nbest))
     ]
-    head = {"id": name, "object": "chat.completion", "created": int(time.time()), "model": ask.model}
-    return answer({**head, "choices": choices, "usage": _usage(found)})
+    head = {"id": name, "object": "chat.completion", "created": int(time.time()), "model": request.model}
+    return answer({**head, "choices": choices, "usage": _usage(translated)})
 
 
-def _job(server: Server, ask: ChatBody, message: Strings) -> Job:
-    served = server.service.named(ask.model)
-    if served is None and ask.model != ANY:
+def _job(server: Server, request: ChatBody, message: Strings) -> Job:
+    served = server.service.named(request.model)
+    if served is None and request.model != ANY:
         known = ", ".join([ANY, *(one.name for one in server.service.all)])
-        raise Refusal(404, "model_not_found", f"the model {ask.model[:80]!r} is not served; there is {known}")
+        raise Refusal(404, "model_not_found", f"the model {request.model[:80]!r} isn't served; available: {known}")
     if message.languages is not None:
         wanted = server.service.find(*message.languages)
         if served not in (None, wanted):
-            raise bad(f"the model {ask.model[:80]!r} doesn't translate {wanted.source} to {wanted.target}")
+            raise bad(f"the model {request.model[:80]!r} doesn't translate {wanted.source} to {wanted.target}")
         served = wanted
     elif served is None:
         served, _ = server.service.detect("\n".join(message.texts))
@@ -102,15 +99,14 @@ def _job(server: Server, ask: ChatBody, message: Strings) -> Job:
         message.texts,
         served.target,
         form=message.form,
-        seed=ask.seed,
-        nbest=ask.n or 1,
-        widen=True,
+        seed=request.seed,
+        nbest=request.n or 1,
         served=served,
     )
 
 
 def _choices(found: list[Translated], message: Strings, count: int) -> list[str]:
-    """The texts put together again; the i-th choice has each text's i-th best, or its last."""
+    """Joins the texts again. The i-th choice has each text's i-th best translation, or its last one."""
     choices = []
     for rank in range(count):
         texts = [one.nbest[min(rank, len(one.nbest) - 1)][0] if one.nbest else one.text for one in found]
@@ -119,8 +115,8 @@ def _choices(found: list[Translated], message: Strings, count: int) -> list[str]
 
 
 def _usage(found: list[Translated]) -> dict[str, Any]:
-    """Tokens of the source are estimated by its characters, those of the translation by the model, where it tells. What
-    was sampled besides is named apart."""
+    """Token counts: estimated from characters for the source, counted by the model for the translation if it can. The
+    sampled tokens are reported separately."""
     source = sum(len(sentence.outcome.source) for one in found for sentence in one.sentences)
     made = [
         at(sentence.outcome.index, sentence.anchors, sentence.candidates).tokens or 0
@@ -138,39 +134,39 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
 
 
 async def _streamed(
-    server: Server, exchange: Exchange, ask: ChatBody, job: Job, message: Strings, name: str
+    server: Server, exchange: Exchange, request: ChatBody, job: Job, message: Strings, name: str
 ) -> web.StreamResponse:
-    """Sentence by sentence, as each and all before it are done; several choices and strings of programs at the end."""
+    """Streams one choice of plain text sentence by sentence; several choices and program strings come at the end."""
     server.check_open()
     prepared = await server.jobs.prepare(job)
     tickets = server.jobs.begin(job, prepared, exchange.id)
-    head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": ask.model}
-    response = web.StreamResponse(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id})
-    response.content_type, response.charset = "text/event-stream", "utf-8"
+    head = {"id": name, "object": "chat.completion.chunk", "created": int(time.time()), "model": request.model}
+    response: web.StreamResponse | None = None
 
     async def send(index: int, delta: dict[str, Any], reason: str | None = None) -> None:
-        if not response.prepared:
-            await response.prepare(exchange.request)
+        nonlocal response
+        response = response or await server.stream(exchange)
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
         await response.write(_chunk({**head, "choices": [choice]}))
 
     found, sent = list[Translated](), ""
     try:
-        async for told in _growing(server, job, prepared, tickets, found):
-            if job.nbest == 1 and job.form == "text" and len(told) > len(sent):
+        async for text in _growing(server, job, prepared, tickets, found):
+            if job.nbest == 1 and job.form == "text" and len(text) > len(sent):
                 role = {} if sent else {"role": "assistant"}
-                await send(0, {**role, "content": told[len(sent) :]})
-                sent = told
-        for index, told in enumerate(_choices(found, message, job.nbest)):
+                await send(0, {**role, "content": text[len(sent) :]})
+                sent = text
+        for index, text in enumerate(_choices(found, message, job.nbest)):
             if not (index == 0 and sent):
-                await send(index, {"role": "assistant", "content": told})
+                await send(index, {"role": "assistant", "content": text})
             await send(index, {}, "stop")
+        assert response is not None  # there is at least one choice
         server.count(exchange, found)
-        if ask.stream_options and ask.stream_options.include_usage:
+        if request.stream_options and request.stream_options.include_usage:
             await response.write(_chunk({**head, "choices": [], "usage": _usage(found)}))
         await response.write(b"data: [DONE]\n\n")
     except Refusal as refusal:
-        if not response.prepared:
+        if response is None:
             raise
         exchange.error = refusal.kind
         await response.write(_chunk(shape(refusal, exchange.id)))
@@ -187,16 +183,16 @@ async def _growing(
     tickets: list[list[Ticket]],
     found: list[Translated],
 ) -> AsyncIterator[str]:
-    """All of the text that is settled, each time some more; ``found`` gets what is complete."""
-    for one, own in zip(prepared, tickets, strict=True):
-        for count in range(1, len(own) if job.form == "text" else 0):
-            yield await settled_text(one, own[:count])
-        found.append(await server.jobs.finish(job, one, own))
+    """Yields the settled beginning of the text, which grows each time. Finished texts are added to ``found``."""
+    for one, group in zip(prepared, tickets, strict=True):
+        for count in range(1, len(group) if job.form == "text" else 0):
+            yield await settled_text(one, group[:count])
+        found.append(await server.jobs.finish(job, one, group))
         yield found[-1].text
 
 
 def _chunk(data: Any) -> bytes:
-    return f"data: {writable(json.dumps(data, ensure_ascii=False))}\n\n".encode()
+    return f"data: {to_json(data)}\n\n".encode()
 
 
 async def models(server: Server, exchange: Exchange) -> web.StreamResponse:
@@ -206,7 +202,7 @@ async def models(server: Server, exchange: Exchange) -> web.StreamResponse:
 async def model(server: Server, exchange: Exchange) -> web.StreamResponse:
     name = exchange.request.match_info["model"]
     if name != ANY and server.service.named(name) is None:
-        raise Refusal(404, "model_not_found", f"the model {name[:80]!r} is not served")
+        raise Refusal(404, "model_not_found", f"the model {name[:80]!r} isn't served")
     return answer(_model(name))
 
 
@@ -216,7 +212,9 @@ def _model(name: str) -> dict[str, Any]:
 
 _MODEL = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
 ENDPOINTS = (
-    Endpoint("POST", "/v1/chat/completions", complete, API, "Translate the user's last message.", ChatBody),
-    Endpoint("GET", "/v1/models", models, API, "Models: one a language pair, and one for all."),
-    Endpoint("GET", "/v1/models/{model}", model, API, "One model.", parameters=(_MODEL,)),
+    Endpoint(
+        "POST", "/v1/chat/completions", complete, API, "Translate the user's last message.", (ChatBody,), errors=(404,)
+    ),
+    Endpoint("GET", "/v1/models", models, API, "List the models: one per language pair, and one for all."),
+    Endpoint("GET", "/v1/models/{model}", model, API, "Look up one model.", parameters=(_MODEL,), errors=(404,)),
 )

@@ -1,6 +1,6 @@
-"""What a client is told when a request cannot be done: a status, one sentence, and perhaps when to come back.
+"""Errors that clients receive: an HTTP status, one sentence, and possibly when to try again.
 
-Each API has its own shape for it (``Shape``); no other exception than these is meant to reach a client.
+Each API has its own ``Shape`` for them. No other exception is meant to reach a client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quitmt.files.durable import writable
 
 
 class Refusal(QuitmtError):
-    """``kind`` is a word that a program can go by."""
+    """``kind`` is a machine-readable word."""
 
     def __init__(self, status: int, kind: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -25,22 +25,25 @@ class Refusal(QuitmtError):
 
 
 Shape = Callable[[Refusal, str], Any]
-"""From a refusal and the request's id to the body of an answer, in an API's own shape."""
+"""Makes the body of an error response, in the shape of an API, from a refusal and the request's id."""
 
 
 def bad(message: str, kind: str = "bad_request") -> Refusal:
     return Refusal(400, kind, message)
 
 
+def internal_error() -> Refusal:
+    return Refusal(500, "internal_error", "internal server error; the request itself may be fine")
+
+
 def plain(refusal: Refusal, request_id: str) -> dict[str, Any]:
-    """The shape of the native API, and of everything that has none of its own."""
+    """The shape of the native API and of endpoints outside all APIs."""
     return {"error": {"code": refusal.kind, "message": str(refusal), "request_id": request_id}}
 
 
 def answer(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """JSON that any client can read, whatever text is in it."""
-    text = writable(json.dumps(body, ensure_ascii=False, allow_nan=False))
-    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
+    """A response with JSON that any client can read, whatever the texts contain."""
+    return web.Response(text=to_json(body), status=status, headers=headers, content_type="application/json")
 
 
 def refused(refusal: Refusal, shape: Shape, request_id: str) -> web.Response:
@@ -48,3 +51,7 @@ def refused(refusal: Refusal, shape: Shape, request_id: str) -> web.Response:
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return answer(shape(refusal, request_id), status=refusal.status, headers=headers)
+
+
+def to_json(value: Any) -> str:
+    return writable(json.dumps(value, ensure_ascii=False, allow_nan=False))

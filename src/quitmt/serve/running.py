@@ -1,8 +1,8 @@
-"""From start to end: load, listen, and on SIGTERM or SIGINT finish what is in flight.
+"""Runs the server: loads, listens, and on SIGTERM or SIGINT finishes the requests in progress.
 
-Invariants: nothing is listened for before everything is loaded and warm, but that the port can be had is known before;
-the first signal makes the server not ready and waits for the requests under way, for so long at most; a second one ends
-it at once.
+Invariants: the port is reserved before loading, but no connection is accepted until everything is loaded and warm. The
+first signal makes the server not ready and waits for requests in progress, up to ``drain`` seconds. A second signal
+ends the process at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from quitmt.serve.app import application
 from quitmt.serve.connections import BACKLOG, Connections, most_connections
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
-from quitmt.serve.server import Server, to_stderr
+from quitmt.serve.server import Server
 from quitmt.serve.service import Service
 
 AT_ONCE = 143
-"""The exit code of a server that was ended by a second signal."""
+"""Exit code after a second signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,15 @@ class ServeSettings:
     keys: Keys = field(default_factory=Keys)
     cors: tuple[str, ...] = ()
     drain: float = 30.0
-    """Seconds that requests under way have to finish, once a signal came."""
+    """Seconds for requests in progress to finish after a signal."""
     quiet: bool = False
     allow_functions: bool = False
-    """That recipes name."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
-            raise UsageError(f"a port is a number from 0 to 65535, not {self.port}")
+            raise UsageError(f"the port must be from 0 to 65535, not {self.port}")
         if not 0 <= self.drain <= 3600:
-            raise UsageError(f"the time to finish must be from 0 to 3600 s, not {self.drain:g}")
+            raise UsageError(f"the drain time must be from 0 to 3600 s, not {self.drain:g}")
 
 
 def run(settings: ServeSettings, say: Callable[[str], None]) -> int:
@@ -62,15 +61,15 @@ def run(settings: ServeSettings, say: Callable[[str], None]) -> int:
 async def serve(settings: ServeSettings, listening: socket.socket, say: Callable[[str], None]) -> int:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
-    def ask_to_stop() -> None:
+    def request_stop() -> None:
         if stop.is_set():
-            say("ended at once")
+            say("stopped immediately")
             sys.stderr.flush()
-            os._exit(AT_ONCE)  # threads may compute for a while yet
+            os._exit(AT_ONCE)  # threads may still be computing
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask_to_stop)
+        loop.add_signal_handler(number, request_stop)
     async with started(settings, listening, say) as server:
         await stop.wait()
         await _drain(server, settings.drain, say)
@@ -81,10 +80,10 @@ async def serve(settings: ServeSettings, listening: socket.socket, say: Callable
 async def started(
     settings: ServeSettings, listening: socket.socket, say: Callable[[str], None], loaded: Service | None = None
 ) -> AsyncIterator[Server]:
-    """A server that listens, until it is left. ``loaded`` is what it serves, if that is not in the settings."""
+    """Runs a server until the context ends. ``loaded`` replaces the recipes in the settings."""
     say("loading …")
     loaded = loaded or service.load(settings.recipes, allow_functions=settings.allow_functions)
-    server = Server(loaded, settings.limits, settings.keys, None if settings.quiet else to_stderr())
+    server = Server(loaded, settings.limits, settings.keys, None if settings.quiet else sys.stderr)
     runner = web.AppRunner(application(server, cors=settings.cors), handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     accepting = None
@@ -92,7 +91,7 @@ async def started(
         await loaded.start()
         most = most_connections(settings.limits.connections)
         if most < settings.limits.connections:
-            say(f"at most {most} connections at a time, because of the limit of open files (ulimit -n)")
+            say(f"limited to {most} connections by the limit of open files (ulimit -n)")
         with _reaching(settings):
             listening.listen(BACKLOG)
         assert runner.server is not None
@@ -101,7 +100,7 @@ async def started(
         server.ready = True
         say(f"serving {', '.join(one.pair for one in loaded.all)} at {_address(settings.host, listening)}")
         if not settings.keys and not is_loopback(settings.host):
-            say(f"anybody who can reach {settings.host} may use it: there are no keys")
+            say(f"warning: anyone who can reach {settings.host} can use this server, because it has no keys")
         yield server
     finally:
         if accepting is not None:
@@ -113,27 +112,27 @@ async def started(
 
 async def _drain(server: Server, seconds: float, say: Callable[[str], None]) -> None:
     server.draining = True
-    if server.busy:
-        say(f"stopping; {server.busy} requests have {seconds:g} s to finish (again: at once)")
+    if server.in_flight:
+        say(f"stopping; {server.in_flight} requests have {seconds:g} s to finish (a second signal stops immediately)")
         try:
             await asyncio.wait_for(server.idle.wait(), seconds)
         except TimeoutError:
-            say(f"{server.busy} requests did not finish in time")
+            say(f"{server.in_flight} requests didn't finish in time")
     say("stopped")
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """Before anything is loaded: a port that cannot be had is known at once."""
+    """Reserves the port before anything is loaded, so that a port in use is reported at once."""
     with _reaching(settings):
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family[0], socket.SOCK_STREAM)
+        listening = socket.socket(family[0], socket.SOCK_STREAM)
         try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(family[4])
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(family[4])
         except OSError:
-            found.close()
+            listening.close()
             raise
-    return found
+    return listening
 
 
 @contextmanager
@@ -143,7 +142,7 @@ def _reaching(settings: ServeSettings) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"port {settings.port} is in use", hint="stop the other server or take a free port"
+                f"port {settings.port} is in use", hint="stop the other server or choose another port"
             ) from None
         raise UsageError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
 
@@ -154,7 +153,7 @@ def _address(host: str, listening: socket.socket) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

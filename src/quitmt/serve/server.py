@@ -1,7 +1,8 @@
-"""What all APIs share: the service, its limits, who may use it, and how a handler becomes an endpoint.
+"""The parts that all APIs share: the service, its limits and keys, and the wrapper that turns a handler into an
+endpoint.
 
-An endpoint's wrapper does for every request the same: an id, the key, the count, the line of log, and an answer in the
-API's own shape whatever goes wrong.
+The wrapper gives every request an id, checks its key, counts it, logs one line, and puts errors into the API's own
+shape.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import json
 import logging
 import re
-import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ from quitmt.serve.connections import Connection
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
 from quitmt.serve.metrics import Metrics
-from quitmt.serve.refusals import Refusal, Shape, plain, refused
+from quitmt.serve.refusals import Refusal, Shape, internal_error, plain, refused
 from quitmt.serve.service import Service
 from quitmt.serve.work import Job, Jobs, Translated
 
@@ -41,7 +41,7 @@ class Api:
     name: str
     shape: Shape = plain
     denied: int = 401
-    """The status of a missing or wrong key."""
+    """HTTP status for a missing or wrong key."""
 
 
 NATIVE = Api("native")
@@ -49,15 +49,15 @@ OPERATIONS = Api("operations")
 
 
 class Repeats:
-    """Lets the first few of each kind through per period, and counts the others."""
+    """Rate-limits log lines: lets the first few of each kind through per period and counts the others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, most: int = 10, seconds: float = 60.0) -> None:
         self._clock, self._most, self._seconds = clock, most, seconds
         self._kinds: dict[str, tuple[float, int]] = {}
-        """Of each kind: when its period began, and how many there were since."""
+        """For each kind: the start of its period and the count since then."""
 
     def pass_on(self, kind: str) -> int | None:
-        """How many were left out since the last one; None if this one is left out, too."""
+        """Returns the number of lines dropped since the last one, or None if this line is dropped too."""
         now = self._clock()
         begun, count = self._kinds.get(kind, (now, 0))
         if now - begun >= self._seconds:
@@ -69,13 +69,12 @@ class Repeats:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request, and what is found out about it on the way to its answer."""
+    """A request and the information gathered while it is answered."""
 
     request: web.Request
     id: str
     fields: dict[str, Any] | None = None
-    work: dict[str, Any] = field(default_factory=dict)
-    """For the log."""
+    log_fields: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
 
 
@@ -89,14 +88,17 @@ class Endpoint:
     handler: Handler
     api: Api
     summary: str
-    body: type[BaseModel] | None = None
+    bodies: tuple[type[BaseModel], ...] = ()
+    """Models of the request body; with several, one of them must fit."""
     answer: type[BaseModel] | None = None
     open: bool = False
-    """Whether everybody may use it, also where there are keys."""
+    """Whether it works without a key on a server that has keys."""
     key_in_body: bool = False
     form: bool = False
-    """Whether the body may be a form, too."""
+    """Whether the body may also be a form."""
     parameters: tuple[dict[str, Any], ...] = ()
+    errors: tuple[int, ...] = ()
+    """HTTP statuses of errors that only this endpoint has."""
 
 
 @dataclass(slots=True)
@@ -110,8 +112,7 @@ class Server:
     metrics: Metrics = field(init=False)
     ready: bool = False
     draining: bool = False
-    busy: int = 0
-    """Requests that are being answered."""
+    in_flight: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -120,51 +121,59 @@ class Server:
 
     async def translate(self, exchange: Exchange, job: Job) -> list[Translated]:
         self.check_open()
-        found = await self.jobs.translate(job, exchange.id)
-        self.count(exchange, found)
-        return found
+        translated = await self.jobs.translate(job, exchange.id)
+        self.count(exchange, translated)
+        return translated
+
+    async def stream(self, exchange: Exchange) -> web.StreamResponse:
+        """Begins a response of server-sent events."""
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", ID: exchange.id}
+        response = web.StreamResponse(headers=headers)
+        response.content_type, response.charset = "text/event-stream", "utf-8"
+        await response.prepare(exchange.request)
+        return response
 
     def check_open(self) -> None:
         if self.draining or not self.ready:
-            why = "is about to stop" if self.draining else "is still starting"
-            raise Refusal(503, "not_ready", f"the server {why}; come back later", retry_after=5)
+            why = "is shutting down" if self.draining else "is still starting"
+            raise Refusal(503, "not_ready", f"the server {why}; try again later", retry_after=5)
         if self.service.failure:
             raise Refusal(503, "not_ready", self.service.failure, retry_after=60)
 
-    def count(self, exchange: Exchange, found: list[Translated]) -> None:
-        """For the metrics and the log."""
-        self.metrics.translated(found)
-        sentences = [sentence for one in found for sentence in one.sentences]
+    def count(self, exchange: Exchange, translated: list[Translated]) -> None:
+        """Counts finished work for the metrics and the log."""
+        self.metrics.translated(translated)
+        sentences = [sentence for one in translated for sentence in one.sentences]
         stops = [sentence.outcome.stop.value for sentence in sentences]
-        exchange.work = {
-            "pairs": sorted({one.served.pair for one in found}),
-            "texts": len(found),
+        exchange.log_fields = {
+            "pairs": sorted({one.served.pair for one in translated}),
+            "texts": len(translated),
             "sentences": len(sentences),
             "characters": sum(len(sentence.outcome.source) for sentence in sentences),
-            "candidates": sum(one.candidates for one in found),
-            "budget": sum(one.budget for one in found),
+            "candidates": sum(one.candidates for one in translated),
+            "budget": sum(one.budget for one in translated),
             "stops": {stop: stops.count(stop) for stop in sorted(set(stops))},
         }
 
     def wrapped(self, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get(ID, "")
-            exchange = Exchange(request, given if _ID.fullmatch(given) else uuid.uuid4().hex)
-            self.busy += 1
+            request_id = request.headers.get(ID, "")
+            exchange = Exchange(request, request_id if _ID.fullmatch(request_id) else uuid.uuid4().hex)
+            self.in_flight += 1
             self.idle.clear()
             self.metrics.in_flight.inc()
-            start, status = time.monotonic(), 499  # the client went away
+            start, status = time.monotonic(), 499  # the client disconnected
             try:
                 response = await self._answered(endpoint, exchange)
                 status = response.status
                 return response
             finally:
-                self.busy -= 1
+                self.in_flight -= 1
                 self.metrics.in_flight.dec()
                 seconds = time.monotonic() - start
                 self.metrics.answered(endpoint.api.name, status, seconds)
                 self._log(endpoint, exchange, status, seconds)
-                if not self.busy:
+                if not self.in_flight:
                     self.idle.set()
 
         return handle
@@ -184,8 +193,7 @@ class Server:
         except Exception as error:
             exchange.error = f"{type(error).__name__}: {error}"[:200]
             log.debug("a request failed", exc_info=error)
-            told = Refusal(500, "internal_error", "something went wrong here, which is not the client's fault")
-            response = refused(told, endpoint.api.shape, exchange.id)
+            response = refused(internal_error(), endpoint.api.shape, exchange.id)
         if not response.prepared:
             response.headers[ID] = exchange.id
         return response
@@ -193,16 +201,17 @@ class Server:
     async def _check_key(self, endpoint: Endpoint, exchange: Exchange) -> None:
         if endpoint.open or not self.keys:
             return
-        given = keys.in_headers(exchange.request.headers)
-        if given is None and endpoint.key_in_body:
-            found = (await self.fields(exchange)).get("api_key")
-            given = found if isinstance(found, str) else None
-        if not self.keys.accept(given):
-            told = "this server needs a key" if given is None else "the key is not one of this server's"
-            raise Refusal(endpoint.api.denied, "no_key" if given is None else "wrong_key", told)
+        key = keys.in_headers(exchange.request.headers)
+        if key is None and endpoint.key_in_body:
+            value = (await self.fields(exchange)).get("api_key")
+            key = value if isinstance(value, str) else None
+        if key is None:
+            raise Refusal(endpoint.api.denied, "no_key", "this server requires a key")
+        if not self.keys.accept(key):
+            raise Refusal(endpoint.api.denied, "wrong_key", "the key isn't valid for this server")
 
     async def fields(self, exchange: Exchange) -> dict[str, Any]:
-        """Of the body, read once."""
+        """The fields of the body, which is read once."""
         if exchange.fields is None:
             exchange.fields = await bodies.fields(exchange.request, self.limits)
             connection = exchange.request.protocol
@@ -211,7 +220,7 @@ class Server:
         return exchange.fields
 
     def _log(self, endpoint: Endpoint, exchange: Exchange, status: int, seconds: float) -> None:
-        """One line, without the text, the key and the address of the client."""
+        """Logs one line per request, without the text, the key and the client's address."""
         if self.log_to is None or (endpoint.api is OPERATIONS and status < 400):
             return
         line = {
@@ -221,14 +230,14 @@ class Server:
             "path": endpoint.path,
             "status": status,
             "seconds": round(seconds, 3),
-            **exchange.work,
+            **exchange.log_fields,
         }
         if exchange.error is not None:
             line["error"] = exchange.error
         self._write(line)
 
     def report(self, kind: str, message: str) -> None:
-        """Log what belongs to no request. Of many such lines only the first few per minute are written."""
+        """Logs an event that belongs to no request. Only the first few of a kind per minute are written."""
         left_out = self.repeats.pass_on(kind)
         if left_out is not None:
             self._write({"error": kind, "message": message} | ({"left_out": left_out} if left_out else {}))
@@ -239,9 +248,5 @@ class Server:
         stamped = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **line}
         try:
             print(json.dumps(stamped), file=self.log_to, flush=True)
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # the reader has closed the log
             self.log_to = None
-
-
-def to_stderr() -> TextIO | None:
-    return sys.stderr

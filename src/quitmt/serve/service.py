@@ -1,14 +1,14 @@
-"""What is served: a recipe for each language pair, loaded once, with one session for all its requests.
+"""The served recipes: one per language pair, loaded once, each with one session for all requests.
 
-Invariants: either everything that was asked for is served, or nothing is; a pair has one recipe.
+Invariants: either all requested recipes are served or none; a language pair has only one recipe.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from quitmt.detect import Detector, primary
@@ -25,20 +25,22 @@ from quitmt.serve.refusals import bad
 
 EMBEDDED = ("embedded:en-pt", "embedded:pt-en")
 RULES_KEPT = 256
-"""Rules for wishes that are remembered: clients mostly have the same few."""
+"""Cached rules for targets, because most clients use the same few."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Served:
-    """A language pair and what translates it."""
+    """A language pair with its model."""
 
     name: str
-    """As OpenAI's API knows it."""
+    """Its model name in OpenAI's API."""
     source: str
     target: str
     built: Built
     session: Session
-    _rules: dict[tuple[float | str | None, float | None], StoppingRule] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._rule_for = lru_cache(RULES_KEPT)(self.built.rule_for)
 
     @property
     def pair(self) -> str:
@@ -49,18 +51,13 @@ class Served:
         return traits_of(self.built.generator, GeneratorTraits).takes_seeds
 
     def rule(self, max_loss: float | str | None, max_cost: float | None) -> StoppingRule | None:
-        """The rule for a wish; None for the recipe's own."""
+        """Returns the rule for a target, or None for the recipe's own rule."""
         if max_loss is None and max_cost is None:
             return None
-        wish = (max_loss, max_cost)
-        if wish not in self._rules:
-            if len(self._rules) >= RULES_KEPT:
-                self._rules.clear()
-            try:
-                self._rules[wish] = self.built.rule_for(max_loss=max_loss, max_cost=max_cost)
-            except QuitmtError as error:
-                raise bad(str(error)) from None
-        return self._rules[wish]
+        try:
+            return self._rule_for(max_loss=max_loss, max_cost=max_cost)
+        except QuitmtError as error:
+            raise bad(str(error)) from None
 
 
 class Service:
@@ -83,27 +80,26 @@ class Service:
         return [one.target for one in self.all if one.source == source]
 
     def find(self, source: str, target: str) -> Served:
-        """The pair by codes as clients write them: pt-BR is served by pt."""
+        """Finds the pair for language codes as clients write them: pt serves pt-BR."""
         target_code = self._known(target, [one.target for one in self.all], "target")
         source_code = self._known(source, self.sources, "source")
         for one in self.all:
             if (one.source, one.target) == (source_code, target_code):
                 return one
-        raise bad(f"{source_code} to {target_code} is not served; there is {self._pairs()}", "unsupported_pair")
-
-    def into(self, target: str) -> list[Served]:
-        """All that translate into a language."""
-        code = self._known(target, [one.target for one in self.all], "target")
-        return [one for one in self.all if one.target == code]
+        pairs = ", ".join(f"{one.source} to {one.target}" for one in self.all)
+        raise bad(f"{source_code} to {target_code} isn't served; available: {pairs}", "unsupported_pair")
 
     def detect(self, text: str, target: str | None = None) -> tuple[Served, float]:
-        """The pair for a text of unknown language, and how sure that is, from 0 to 1."""
-        able = self.into(target) if target is not None else list(self.all)
-        [(code, confidence), *_] = self.detector.ranked(text, dict.fromkeys(one.source for one in able))
-        return next(one for one in able if one.source == code), confidence
+        """Finds the pair for a text of unknown language, and the confidence from 0 to 1."""
+        able = list(self.all)
+        if target is not None:
+            code = self._known(target, [one.target for one in self.all], "target")
+            able = [one for one in self.all if one.target == code]
+        [(source, confidence), *_] = self.detector.ranked(text, dict.fromkeys(one.source for one in able))
+        return next(one for one in able if one.source == source), confidence
 
     def named(self, name: str) -> Served | None:
-        """By the name of a model."""
+        """Finds a pair by the name of its model."""
         return next((one for one in self.all if name in (one.name, one.pair)), None)
 
     def _known(self, code: str, known: Iterable[str], what: str) -> str:
@@ -115,18 +111,15 @@ class Service:
         for one in codes:
             if primary(one) == primary(wanted):
                 return one
-        raise bad(f"the {what} language {code[:40]!r} is not served; there is {', '.join(codes)}", "unknown_language")
-
-    def _pairs(self) -> str:
-        return ", ".join(f"{one.source} to {one.target}" for one in self.all)
+        raise bad(f"the {what} language {code[:40]!r} isn't served; available: {', '.join(codes)}", "unknown_language")
 
     async def start(self) -> None:
-        """Everything is loaded and warm after it: the first request must not wait for what others need too."""
+        """Starts all sessions and warms everything up, so that the first request isn't slow."""
         await asyncio.gather(in_thread(self._warm), *(one.session.start() for one in self.all))
 
     def _warm(self) -> None:
-        """The detector and the names of languages read their data on first use."""
-        self.detect("Is everything there?")
+        """Loads the detector and the names of languages."""
+        self.detect("Good morning.")
         for code in self.languages:
             language_name(code)
 
@@ -135,12 +128,12 @@ class Service:
 
     @property
     def failure(self) -> str | None:
-        """Why a session ended by itself, if one did."""
+        """The error of the first session that ended unexpectedly, if any."""
         return next((one.session.failure for one in self.all if one.session.failure), None)
 
 
 def load(paths: Sequence[str], *, allow_functions: bool = False) -> Service:
-    """The recipes in some files, or the embedded models if there are none. To be called where the event loop runs."""
+    """Loads recipes from files, or the embedded models without any. Must be called in the event loop's thread."""
     if not paths:
         names = {name: Recipe().changed({"model.name": name}) for name in EMBEDDED}
         return _service([(name, name, _built(recipe)) for name, recipe in names.items()])
@@ -157,7 +150,7 @@ def _named(path: str, recipe: Recipe) -> Built:
         return _built(recipe)
     except QuitmtError as error:
         raise type(error)(f"{path} cannot be served: {error.args[0]}", hint=error.hint) from error
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # user code
         raise ModelError(f"{path} cannot be served: {type(error).__name__}: {error}") from error
 
 
@@ -166,7 +159,7 @@ def _built(recipe: Recipe) -> Built:
     built = build(resolve(recipe))
     for name in ("source_language", "target_language"):
         if getattr(built.recipe.model, name) is None:
-            raise UsageError(f"{setting(f'model.{name}')} must be said", hint="a server must know what it translates")
+            raise UsageError(f"{setting(f'model.{name}')} is required", hint="a server must know its languages")
     return built
 
 
@@ -176,7 +169,9 @@ def _service(found: Sequence[tuple[str, str, Built]]) -> Service:
         model = built.recipe.model
         pair = (model.source_language or "", model.target_language or "")
         if pair in served:
-            raise UsageError(f"{served[pair][0]} and {origin} both translate {pair[0]} to {pair[1]}", hint="serve one")
+            raise UsageError(
+                f"{served[pair][0]} and {origin} both translate {pair[0]} to {pair[1]}", hint="give only one of them"
+            )
         named = f"quitmt-{pair[0]}-{pair[1]}" if name == origin else name
         served[pair] = origin, Served(named, *pair, built, built.session())
     return Service([one for _, one in served.values()])

@@ -1,8 +1,8 @@
-"""Where the tags of words go in the translation of their sentence.
+"""Places the tags around words in the translation of their sentence.
 
-A tag is put around the same words only if it is known where they are: the words are translated on their own, too, and
-if exactly one place in the sentence has that translation, the tag goes there. Otherwise all tags of the sentence go
-around the whole of it. They never go around wrong words, and they are nested as they were.
+The marked words are also translated on their own. If exactly one place in the sentence has that translation, the tag
+goes there. Otherwise all tags of the sentence go around the whole sentence. So tags never surround wrong words, and
+their nesting never changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import combinations
 from quitmt.passages import UNSPACED, primary_code
 
 Known = Mapping[str, Sequence[str]]
-"""The translations of words on their own, the best first."""
+"""Maps marked words to their translations, best first."""
 LONGEST = 200
-"""Characters. For longer spans the tags go around the sentence."""
+"""Maximum characters of a span. Longer ones put their tags around the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def words_of(sentence: str, span: Span) -> str:
 
 
 def is_all(sentence: str, span: Span) -> bool:
-    """Whether nothing but punctuation is outside of it."""
+    """Whether only punctuation is outside the span."""
     return not any(map(str.isalnum, sentence[: span.start] + sentence[span.end :]))
 
 
@@ -53,8 +53,7 @@ def tagged(
         opening, closing = [span.opening for span in spans], [span.closing for span in reversed(spans)]
         return "".join([*opening, plain(text), *closing])
     numbered = list(enumerate(zip(spans, found, strict=True)))
-    # Where one ends and another begins, the end is first; of several ends the innermost, of several beginnings the
-    # outermost.
+    # At the same place, ends come before beginnings, inner ends before outer ones, and outer beginnings before inner.
     ends = [(end, 0, -number, span.closing) for number, (span, (_, end)) in numbered]
     beginnings = [(start, 1, number, span.opening) for number, (span, (start, _)) in numbered]
     pieces, done = list[str](), 0
@@ -65,7 +64,7 @@ def tagged(
 
 
 def _place(source: str, text: str, span: Span, known: Known, target: str | None) -> tuple[int, int] | None:
-    """Where the words of a span are in the translation, if there is no doubt."""
+    """Finds the words of a span in the translation, if there is exactly one place."""
     before, after, words = source[: span.start], source[span.end :], words_of(source, span)
     if is_all(source, span):
         fits = text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)
@@ -92,7 +91,7 @@ def _places(words: str, text: str, spaced: bool) -> list[tuple[int, int]]:
 
 
 def _nests(spans: Sequence[Span], places: Sequence[tuple[int, int]]) -> bool:
-    """Whether spans that are apart are still apart, and those within another still within it."""
+    """Whether separate spans are still separate, and nested spans still nested."""
     pairs = combinations(zip(spans, places, strict=True), 2)
     return all(
         (start <= other_start and other_end <= end)

@@ -1,8 +1,8 @@
-"""Documents cut into text and tags, by real parsers: turbohtml's tokenizer for HTML (the WHATWG standard's, in linear
+"""Splits documents into text and tags with real parsers: turbohtml's tokenizer for HTML (the WHATWG standard in linear
 time), expat for XML.
 
-Invariant: the sources of the tokens, joined, are the document. What a parser drops or cannot read is a token of the
-kind ``other``, so it comes out as it went in.
+Invariant: the sources of the tokens, joined, give the document. Input that a parser drops or cannot read becomes a
+token of the kind ``other``, so it is preserved.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from xml.parsers import expat
 
 Kind = Literal["text", "open", "close", "empty", "other"]
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-"""Elements of HTML that have no end."""
+"""HTML elements without an end tag."""
 
 RAW = frozenset(
     "script style textarea code pre noscript template svg math iframe noembed noframes xmp plaintext".split()
 )
-"""Elements of HTML whose content is not prose, or not in the page."""
+"""HTML elements whose content isn't prose or isn't shown on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Token:
     kind: Kind
     source: str
     text: str = ""
-    """Of a text: what it says, without references such as ``&amp;``."""
+    """The decoded content of a text, without references such as ``&amp;``."""
     name: str = ""
-    """Of a tag, in lower case."""
+    """The name of a tag, in lower case."""
     kept: bool = False
-    """Whether the element is left as it is: by its kind, or because its author wants that."""
+    """Whether the element stays untranslated, by its kind or its attributes."""
 
 
 def html_tokens(text: str) -> Iterator[Token]:
     from turbohtml import TokenType, tokenize
 
-    # The tokenizer counts a carriage return as part of a line break and replaces NUL. Neither may move a position.
+    # The tokenizer merges carriage returns into line breaks and replaces NUL. Positions must not move.
     same = text.replace("\r", "\f").replace("\0", "\ufffd")
     lines = [0, *(found.end() for found in re.finditer("\n", same))]
     place = 0
@@ -75,7 +75,7 @@ def _is_kept(attributes: Iterable[tuple[str, str | None]]) -> bool:
 
 
 def xml_tokens(text: str) -> Iterator[Token]:
-    """A document or a part of one. What isn't well-formed is read as browsers read HTML."""
+    """Tokenizes an XML document or fragment. Input that isn't well-formed is read as HTML."""
     whole = re.match(r"\s*(?:<\?xml|<!DOCTYPE)\b", text)
     before, after = ("", "") if whole else ("<x>", "</x>")
     raw = f"{before}{text}{after}".encode()
@@ -90,7 +90,7 @@ def xml_tokens(text: str) -> Iterator[Token]:
     for (start, kind, name, said), end in zip(events, ends, strict=True):
         source = raw[start:end].decode()
         if kind == "text" and not source.startswith("&"):
-            said = source  # expat has made every line break the same
+            said = source  # expat normalizes line breaks
         if kind == "open" and source.endswith("/>"):
             kind = "empty"
         if source:
@@ -98,7 +98,7 @@ def xml_tokens(text: str) -> Iterator[Token]:
 
 
 def _events(raw: bytes) -> list[tuple[int, Kind, str, str]]:
-    """Where each begins, its kind, its name and its text. A document that declares entities isn't read."""
+    """The start, kind, name and text of each event. Documents that declare entities are refused."""
     found = list[tuple[int, Kind, str, str]]()
     parser, within = expat.ParserCreate("utf-8"), list[str]()
 
@@ -106,7 +106,7 @@ def _events(raw: bytes) -> list[tuple[int, Kind, str, str]]:
         found.append((parser.CurrentByteIndex, "other" if within else kind, name.lower(), text))
 
     def refuse(*_: Any) -> None:
-        raise ValueError("it declares an entity")
+        raise ValueError("the document declares an entity")
 
     def begin_cdata() -> None:
         within.append("cdata")
@@ -127,7 +127,7 @@ def _events(raw: bytes) -> list[tuple[int, Kind, str, str]]:
 
 
 def string_tokens(text: str) -> Iterator[Token]:
-    """Strings of a program: tags as in HTML, Weblate's placeholders, and text that says what it is, unescaped."""
+    """Tokenizes program strings: HTML tags, Weblate's placeholders, and text without escapes."""
     for token in html_tokens(text):
         if token.kind != "text":
             yield token

@@ -1,9 +1,9 @@
-"""How Weblate's OpenAI plug-in puts strings into a chat message, and what it expects back.
+"""Reads chat messages of Weblate's OpenAI plug-in and joins the translations as it expects them.
 
-In current versions (5.17, 2026.10) the message is a JSON object with ``source_language``, ``target_language`` and
-``strings``, each with its ``source``; the answer is exactly one JSON array, with a translation for each string. Older
-versions (5.14) join strings by a line ``==WEBLATE_PART==``, and expect the same of the answer. Both have placeholders
-such as ``@@PH7@@``, which must come back unchanged and in their order.
+Current versions (5.17, 2026.10) send a JSON object with ``source_language``, ``target_language`` and ``strings``, each
+with its ``source``. They expect one JSON array with a translation per string. Older versions (5.14) join strings with a
+line ``==WEBLATE_PART==`` and expect the same back. Both use placeholders such as ``@@PH7@@``, which must come back
+unchanged and in order.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SEPARATOR = re.compile(r"(\n *==WEBLATE_PART== *\n)")
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """What is to be translated in the last message of a chat, and how the answer is put together."""
+    """The texts of a chat message, and the way to join their translations."""
 
     texts: list[str]
     separators: list[str]
     """Between the texts."""
     form: Format = "text"
     languages: tuple[str, str] | None = None
-    """If the message says them; then the answer is a JSON array."""
+    """Stated by current versions, which expect a JSON array."""
 
     def joined(self, translations: list[str]) -> str:
         if self.languages is not None:
@@ -38,7 +38,7 @@ class Strings:
 
 
 def read_message(text: str) -> Strings:
-    """Any message: what isn't Weblate's is one text."""
+    """Parses any message. A message that isn't from Weblate is one text."""
     found = _object(text)
     languages = (found.get("source_language"), found.get("target_language"))
     if all(isinstance(code, str) and code for code in languages):

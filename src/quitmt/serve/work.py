@@ -1,15 +1,14 @@
-"""One request, whatever its API: texts in, translations out.
+"""Runs one request of any API: texts in, translations out.
 
     texts → documents → sentences → one session, as one group → joined again
 
-Invariants: a text that cannot be translated is refused before anything is begun; whoever goes away takes everything
-with it that was begun for them. The seed and the text fix the translation: ids count the lines of each text from 1, as
-``quitmt translate --split`` does with a file that holds that text alone.
+Invariants: a text that cannot be translated is refused before any work begins. If a client disconnects, all its work is
+cancelled. The seed and the text determine the translation: ids count the lines of each text from 1, like ``quitmt
+translate --split`` on a file that holds only that text.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,21 +25,18 @@ from quitmt.serve.markup import Document, Format, parse
 from quitmt.serve.refusals import Refusal, bad
 from quitmt.serve.service import Served, Service
 from quitmt.serve.spans import Known
-from quitmt.stop.fixed import Fixed
 from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 AUTO = "auto"
 SPAN_CANDIDATES = 4
-"""Translations of words on their own that are looked for in their sentence."""
-WIDTH = 8
-"""Candidates for each of several translations that are to be different."""
+"""Number of translations of marked words that are searched for in their sentence."""
 GAP = "\ue000"
-"""Stands for what is not there yet: a character for private use."""
+"""A placeholder for missing sentences: a private-use character."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A sentence under way: which text of the request it is in, and where it stands."""
+    """A step of a sentence: its text's number in the request, and its snapshot."""
 
     text: int
     sentence: Segment
@@ -57,16 +53,14 @@ class Job:
     source: str = AUTO
     form: Format = "text"
     ignored: tuple[str, ...] = ()
-    """Names of elements that are left alone."""
+    """Names of elements to leave untranslated."""
     max_loss: float | str | None = None
     max_cost: float | None = None
     deadline: float | None = None
     seed: int | None = None
     nbest: int = 1
-    widen: bool = False
-    """Whether more candidates are drawn if there are fewer than ``nbest`` different texts."""
     served: Served | None = None
-    """Where the client named a model; the languages then follow from it."""
+    """The model that the client named, which determines the languages."""
     watch: Callable[[Step], None] | None = None
 
 
@@ -75,48 +69,46 @@ class Translated:
     text: str
     served: Served
     confidence: float | None
-    """Of the detected language; None where the client said it."""
+    """Confidence in the detected language; None if the client stated it."""
     sentences: list[Finished]
     nbest: list[tuple[str, float]] = field(default_factory=list)
-    """Whole texts with their mean scores, the best first."""
+    """Whole texts with their mean scores, best first."""
 
     @property
     def score(self) -> float | None:
-        """The mean over sentences; None where there is nothing to score."""
+        """The mean score of the sentences; None if there are none."""
         scores = [one.outcome.score for one in self.sentences if one.outcome.score is not None]
         return sum(scores) / len(scores) if scores else None
 
     @property
     def candidates(self) -> int:
-        """That were generated, anchors among them."""
+        """Number of generated candidates, including anchors."""
         return sum(one.outcome.cost for one in self.sentences)
 
     @property
     def budget(self) -> int:
-        """Candidates that might have been."""
+        """Number of candidates that full budgets would have taken."""
         return sum((one.outcome.budget or 0) + one.outcome.anchors for one in self.sentences)
 
     @property
     def tokens(self) -> int:
-        """Of all candidates, as far as their generator tells."""
+        """Tokens of all candidates, if their generator reports them."""
         found = (candidate for one in self.sentences for candidate in (*one.anchors, *one.candidates))
         return sum(candidate.tokens or 0 for candidate in found)
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A text that is ready to be begun."""
+    """A text that is ready to be translated."""
 
     document: Document
     served: Served
     confidence: float | None
     rule: StoppingRule | None
     segments: list[list[Segment]]
-    """Of each passage."""
+    """For each passage, its sentences."""
     spans: list[Segment] = field(default_factory=list)
     """Words within sentences that have tags around them."""
-    until: float | None = None
-    """When its time is up, by the clock of the event loop."""
 
     @property
     def flat(self) -> list[Segment]:
@@ -124,19 +116,19 @@ class Prepared:
 
 
 class Jobs:
-    """Does jobs with a service, within limits."""
+    """Runs jobs within limits."""
 
     def __init__(self, service: Service, limits: Limits) -> None:
         self.service, self.limits = service, limits
 
     async def prepare(self, job: Job) -> list[Prepared]:
-        """Everything that can be wrong with a job is found here. Nothing is begun. Reading long texts takes a while,
-        so it is done in a thread."""
+        """Checks a job completely and splits its texts, without starting any work. This runs in a thread because long
+        texts take a while."""
         for number, text in enumerate(job.texts, start=1):
             _check_text(text, f"text {number}" if len(job.texts) > 1 else "the text")
         self.limits.check_texts(job.texts)
         if not 1 <= job.nbest <= self.limits.nbest:
-            raise bad(f"at least 1 and at most {self.limits.nbest} translations can be had, not {job.nbest}")
+            raise bad(f"the number of translations must be from 1 to {self.limits.nbest}, not {job.nbest}")
         self.limits.deadline_of(job.deadline)
         found = await in_thread(lambda: [self._read(job, text) for text in job.texts])
         left = self.limits.waiting - sum(len(one.flat) for one in found)
@@ -149,7 +141,7 @@ class Jobs:
     def _read(self, job: Job, text: str) -> Prepared:
         served, confidence = self._pair(job, text)
         if job.seed is not None and not served.takes_seeds:
-            raise bad(f"the model for {served.source} to {served.target} takes no seed; leave it out")
+            raise bad(f"the model for {served.source} to {served.target} doesn't take a seed; leave it out")
         document = parse(text, served.source, job.form, job.ignored)
         before = Context(served.built.recipe.model.context)
         segments = [
@@ -170,12 +162,12 @@ class Jobs:
         prepared = await self.prepare(job)
         tickets = self.begin(job, prepared, group)
         try:
-            return [await self.finish(job, one, own) for one, own in zip(prepared, tickets, strict=True)]
+            return [await self.finish(job, one, mine) for one, mine in zip(prepared, tickets, strict=True)]
         finally:
             withdraw(tickets)
 
     def begin(self, job: Job, prepared: Sequence[Prepared], group: str) -> list[list[Ticket]]:
-        """All or nothing: what would have to wait too long is refused."""
+        """Submits all sentences, or none: a request that would have to wait too long is refused."""
         wanted: dict[int, tuple[Session, list[Segment]]] = {}
         for one in prepared:
             wanted.setdefault(id(one.served), (one.served.session, []))[1].extend([*one.flat, *one.spans])
@@ -184,7 +176,6 @@ class Jobs:
             self.limits.admit(session, len(segments), sum(len(segment.source) for segment in segments), deadline)
         tickets = list[list[Ticket]]()
         for number, one in enumerate(prepared):
-            one.until = None if deadline is None else asyncio.get_running_loop().time() + deadline
             submit = partial(one.served.session.submit, group=group, rule=one.rule, deadline=deadline)
             sentences = [
                 submit(segment, ranked=job.nbest > 1, observer=_observer(job, number, segment)) for segment in one.flat
@@ -198,28 +189,15 @@ class Jobs:
         for one in found:
             _raise_failure(one, prepared.served)
         known = {one.segment.source: _translations(one) for one in spans}
-        made = _made(job, prepared, found, known)
-        if job.widen and len(made.nbest) < job.nbest and (more := await self._wider(job, prepared, found)):
-            made = _made(job, prepared, more, known)
-        return made
-
-    async def _wider(self, job: Job, prepared: Prepared, found: Sequence[Finished]) -> list[Finished]:
-        """The same sentences with more candidates; none if there are no more, or no time for them."""
-        most = min(WIDTH * job.nbest, (prepared.rule or prepared.served.built.rule).budget)
-        left = None if prepared.until is None else prepared.until - asyncio.get_running_loop().time()
-        if all(one.outcome.size >= most for one in found) or (left is not None and left <= 0):
-            return []
-        submit = partial(prepared.served.session.submit, rule=Fixed(most), deadline=left, ranked=True)
-        tickets = [submit(segment, group=id(prepared)) for segment in prepared.flat]
-        try:
-            done = [await ticket for ticket in tickets]
-        finally:
-            withdraw([tickets])
-        return [] if any(one.outcome.stop is StopReason.FAILED for one in done) else done
+        text = _joined(prepared, [one.outcome.translation for one in found], known)
+        translated = Translated(text, prepared.served, prepared.confidence, found)
+        if job.nbest < 2:
+            return translated
+        return replace(translated, nbest=_alternatives(translated, prepared, job.nbest, known))
 
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
-    """The beginning of a text, up to the first sentence that is not among the tickets."""
+    """The beginning of a translation, up to the first sentence that isn't among the tickets."""
     found = [await ticket for ticket in tickets]
     for one in found:
         _raise_failure(one, prepared.served)
@@ -229,8 +207,8 @@ async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
 
 
 def withdraw(tickets: Sequence[Sequence[Ticket]]) -> None:
-    for own in tickets:
-        for ticket in own:
+    for group in tickets:
+        for ticket in group:
             ticket.cancel()
 
 
@@ -242,24 +220,18 @@ def _observer(job: Job, number: int, segment: Segment) -> Observer | None:
 
 
 def _raise_failure(finished: Finished, served: Served) -> None:
-    """Half a text is no translation: if one sentence failed, the request did."""
+    """Fails the request if a sentence failed, because half a text isn't a translation."""
     outcome = finished.outcome
     if outcome.stop is not StopReason.FAILED:
         return
     if finished.late:
-        told = f"there was no time for all sentences: {outcome.error}"
-        raise Refusal(503, "not_in_time", told, retry_after=later(served.session))
-    raise Refusal(502, "translation_failed", f"translating failed: {outcome.error}")
-
-
-def _made(job: Job, prepared: Prepared, found: list[Finished], known: Known) -> Translated:
-    text = _joined(prepared, [one.outcome.translation for one in found], known)
-    made = Translated(text, prepared.served, prepared.confidence, found)
-    return made if job.nbest < 2 else replace(made, nbest=_alternatives(made, prepared, job.nbest, known))
+        message = f"there was not enough time for all sentences: {outcome.error}"
+        raise Refusal(503, "not_in_time", message, retry_after=later(served.session))
+    raise Refusal(502, "translation_failed", f"translation failed: {outcome.error}")
 
 
 def _translations(span: Finished) -> list[str]:
-    """Of words on their own; none if that failed, which is no reason to fail the request."""
+    """Translations of marked words; none if that failed, which doesn't fail the request."""
     best = [span.outcome.translation] if span.outcome.translation else []
     return list(dict.fromkeys([*best, *(one.text for one in span.ranked[:SPAN_CANDIDATES])]))
 
@@ -271,7 +243,7 @@ def _joined(prepared: Prepared, translations: Sequence[str], known: Known | None
 
 
 def _alternatives(made: Translated, prepared: Prepared, count: int, known: Known) -> list[tuple[str, float]]:
-    """The best text, then those with one sentence replaced by another candidate, by how much score that costs."""
+    """The best text, then texts with one sentence replaced by another candidate, sorted by the loss of score."""
     best = [one.outcome.translation for one in made.sentences]
     top = made.score or 0.0
     costs = sorted(
@@ -290,8 +262,8 @@ def _alternatives(made: Translated, prepared: Prepared, count: int, known: Known
 
 def _check_text(text: str, what: str) -> None:
     if not is_writable(text):
-        raise bad(f"{what} has half of a surrogate pair in it, which is not Unicode text", "not_text")
+        raise bad(f"{what} contains half of a surrogate pair, which isn't valid Unicode", "not_text")
     if "\0" in text:
-        raise bad(f"{what} has a NUL character in it, at character {text.index(chr(0)) + 1}", "not_text")
+        raise bad(f"{what} contains a NUL character, at character {text.index(chr(0)) + 1}", "not_text")
     if text.strip() and re.fullmatch(r"[\s\x01-\x1f\x7f-\x9f]+", text):
-        raise bad(f"{what} has nothing but control characters in it", "not_text")
+        raise bad(f"{what} contains only control characters", "not_text")

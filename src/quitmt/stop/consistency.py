@@ -1,12 +1,11 @@
 """Adaptive-Consistency for votes (Aggarwal et al. 2023, arXiv:2305.11860): stop when the leader will hardly lose.
 
-With a votes for the leading answer and b for the next one, and nothing known before, the leader's share of the two is
-Beta(a + 1, b + 1). The rule stops when the chance that it is below one half is at most ``doubt``. That is the Beta
-criterion, which the authors recommend over the Dirichlet one of all answers: it is as good and costs nothing. Their
-confidence of 0.95 is a doubt of 0.05. They look after every answer, and so does this rule with k = 1.
+With a votes for the leading answer, b for the next one and a uniform prior, the leader's share of the two is
+Beta(a + 1, b + 1). The rule stops when the chance that this share is below one half is at most ``doubt``. The authors
+recommend this Beta criterion over a Dirichlet one for all answers: it is as good and costs less. Their confidence of
+0.95 is a doubt of 0.05. They look after every answer; this rule does so with k = 1.
 
-The formula is that of the authors' package. An answer is what ``mbr:vote`` takes for one; texts that have none do not
-count.
+The formula is the one in the authors' package. ``mbr:vote`` extracts the answers; texts without an answer don't count.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Consistency(Threshold):
 
     step: int = STEP
     doubt: float = 0.05
-    """The chance that the answer would be another one, in the end."""
+    """Largest acceptable chance that another answer would win in the end."""
     minimum: int = 1
     looks: int = 64
     """At every step."""
@@ -52,7 +51,7 @@ class Consistency(Threshold):
 
 
 def leading(shares: npt.NDArray[np.float64]) -> tuple[int, int]:
-    """The votes for the leading answer and for the next one, from each vote's share of all.
+    """Return the votes for the leading answer and for the next one, from each sample's share of the votes.
 
     >>> leading(np.array([0.5, 0.25, 0.5, 0.0]))  # the last one has no answer
     (2, 1)
@@ -61,13 +60,13 @@ def leading(shares: npt.NDArray[np.float64]) -> tuple[int, int]:
     most = int(votes.max(initial=0))
     if most == 0:
         return 0, 0
-    if int((votes == most).sum()) > most:  # more than one answer has as many
+    if int((votes == most).sum()) > most:  # several answers have that many
         return most, most
     return most, int(votes[votes < most].max(initial=0))
 
 
 def doubt(most: int, next_most: int) -> float:
-    """The chance that Beta(a + 1, b + 1) is below one half: that a + b + 1 fair coins show more than a heads."""
+    """Return P(Beta(a + 1, b + 1) < ½), which is the chance that a + b + 1 fair coins show more than a heads."""
     coins = most + next_most + 1
     more: int = sum(math.comb(coins, heads) for heads in range(most + 1, coins + 1))
     return float(Fraction(more, 1 << coins))

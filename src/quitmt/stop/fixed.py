@@ -1,4 +1,4 @@
-"""A budget known beforehand: the whole of it (``full``, the unaccelerated baseline) or a smaller one (``fixed:N``)."""
+"""Rules with a known number of candidates: the whole budget (``full``, the unaccelerated baseline) or ``fixed:N``."""
 
 from __future__ import annotations
 

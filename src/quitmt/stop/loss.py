@@ -1,19 +1,19 @@
-"""Stop when the expected loss is small: what MBR's score of the choice would gain, on average, from the whole budget.
+"""Stop when the expected loss is small: the mean gain in MBR score that the whole budget would still bring.
 
-Two things may be lost by stopping after n of N candidates:
+Stopping after n of N candidates can lose in two ways:
 
-- **The choice among those seen.** The full pool may prefer rival j to the leader b. Its mean difference over all N is
-  that over the n seen, m, up to an error that is normal with e = se·√(1 − n/N), since n of its N terms are known. The
-  expected loss to j is E[max(0, −D)] with D ~ N(m, e²), that is e·(φ(t) − t·Φ(−t)) with t = m/e; over all rivals these
-  are summed, which cannot be too little.
-- **Candidates not seen yet.** With an exponential upper tail the best of N is expected above the best of n by the
-  tail's mean excess times ln(N/n). For the excess stands how far the leader is above the mean of the best eight
-  samples; identical ones each count, so it is 0 when the leader has come up eight times. ``new`` is the factor between
-  the two, far below 1: a score among the n flatters the luckiest, a new sample is often an old one, and where anchors
-  lead it seldom beats them.
+- **The choice among candidates seen so far.** The full pool may prefer rival j to the leader b. Their mean difference
+  over all N samples is the mean over the n seen, m, plus a normal error with e = se·√(1 − n/N), since n of its N terms
+  are known. The expected loss to j is E[max(0, −D)] with D ~ N(m, e²), which is e·(φ(t) − t·Φ(−t)) with t = m/e. The
+  sum over all rivals is an upper bound, because only one of them can win.
+- **Candidates not seen yet.** With an exponential upper tail, the best of N exceeds the best of n on average by the
+  tail's mean excess times ln(N/n). The leader's distance from the mean of the best eight samples stands in for the
+  excess; duplicates each count, so it is 0 once the leader has come up eight times. The factor ``new`` between the two
+  is far below 1, because the best score among n flatters the luckiest candidate, a new sample often repeats an old one,
+  and anchors that lead are seldom beaten.
 
-The sum is in the units of the score, whatever the utility, so the threshold is something that a user can aim at. It is
-no guarantee (docs/anchors.md and docs/rules.md have the losses that replays came to).
+The sum is in the units of the score, so a user can choose the threshold for any utility. It is not a guarantee;
+docs/anchors.md and docs/rules.md report the losses in replays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Snapshot
 
 SURE = 8.0
-"""Standard errors ahead: what can still be lost there is below 1e-16 of one of them."""
+"""Standard errors ahead beyond which the expected loss is below 1e-16 standard errors."""
 
 KINDS = (
     (0.0, 1.0),
@@ -44,8 +44,8 @@ KINDS = (
     (1.2, 0.002),
     (1.75, 0.0),
 )
-"""Eight kinds of segments, equally frequent in pools of the embedded model: the signal at 16 candidates, as a share of
-the mean one, and how fast the lead becomes sure with each candidate more (docs/findings/rules.md#pacing)."""
+"""Eight kinds of segments, equally frequent in pools of the embedded model: the signal at 16 candidates as a share of
+the mean signal, and how much more certain the lead becomes per candidate (docs/findings/rules.md#pacing)."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Loss(Threshold):
 
     step: int = STEP
     most: float = 5e-3
-    """The expected loss that is small enough, in units of the score."""
+    """Largest acceptable expected loss, in units of the score."""
     new: float = 0.03
-    """Fitted on anchored pools of two models (docs/anchors.md). Plain pools lose more to what is not seen: 0.1."""
+    """Fitted on anchored pools of two models (docs/anchors.md). Plain pools lose more to unseen candidates: 0.1."""
     scale: float = 0.6
-    """Losses to single rivals are added up, though only one of them can win: the sum is too much."""
+    """Corrects the sum over rivals, which is too large because only one rival can win."""
     minimum: int = 4
     looks: int = 2
     budget: int = BUDGET
@@ -79,7 +79,7 @@ class Loss(Threshold):
         return self.scale * expected_loss(rivals.mean, rivals.error, rivals.top, known, self.new)
 
     def typical(self, sizes: Counts) -> Floats:
-        """As 1/n of what is not known yet, and faster the clearer the lead is."""
+        """Signals fall as 1/n times the unknown share of the pool, and faster where the lead is clearer."""
         start, surer = np.array(KINDS).T[:, :, None]
         signals = start / sizes * (1 - sizes / self.budget) * np.exp(-surer * np.maximum(0, sizes - 16))
         shares: Floats = signals / signals[:, 0].mean()
@@ -88,7 +88,7 @@ class Loss(Threshold):
 
 @kernel()
 def expected_loss(mean: Floats, error: Floats, top: Floats, known: float, new: float) -> float:
-    """``known`` is n/N; ``top`` the scores of the best candidates, the leader's first."""
+    """Return the expected loss; ``known`` is n/N, and ``top`` has the best candidates' scores, best first."""
     if known >= 1:
         return 0.0
     excess = top[0] - top.mean() if len(top) else 0.0
@@ -97,7 +97,7 @@ def expected_loss(mean: Floats, error: Floats, top: Floats, known: float, new: f
 
 @kernel()
 def expected_shortfall(mean: Floats, error: Floats) -> float:
-    """The sum of E[max(0, −D)] over normal D with these means and standard errors."""
+    """Sum E[max(0, −D)] over normal D with these means and standard errors."""
     total = 0.0
     for j in range(len(mean)):
         if mean[j] > SURE * error[j]:

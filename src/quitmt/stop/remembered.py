@@ -1,4 +1,4 @@
-"""What a steered run remembers of its last segments, and which threshold would have cost how much on them."""
+"""A steered run's memory of its last segments, and the cost that each threshold would have had on them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Outcome, StopReason
 
 WINDOW = 256
-"""Segments that are remembered."""
+"""Segments in memory."""
 PRIOR = 2
-"""Segments that the guess of how signals fall counts for, beside those that were seen."""
+"""Weight, in segments, of the prior guess of how signals fall."""
 TYPICAL = 48
-"""Segments that the typical ones count for at first, of which only the scale is learned: a few that were seen say
-little about how often there are dear ones."""
+"""Initial weight, in segments, of the typical signals, whose scale alone is learned: a few observed segments say little
+about how frequent expensive segments are."""
 FADED = 2 / 3
-"""The share of a run after which they count for nothing: they may be typical of other models and rerankers."""
+"""Share of a run after which typical signals have no weight: they may be typical of other models and rerankers."""
 HIGH = 0.9
-"""The quantile of best scores that stands for the highest score that there can be, where that is not known."""
+"""Quantile of best scores that serves as the attainable score if that isn't known."""
 
 
 class Remembered:
-    """Arrays of a row each, and the signals of ``typical`` ones (``Threshold.typical``), if there are any."""
+    """Arrays with one row per segment, and ``typical`` signals (``Threshold.typical``), if there are any."""
 
     def __init__(self, looks: Counts, typical: Floats | None) -> None:
         self.count, self._looks, self._typical = 0, looks, np.empty((0, len(looks))) if typical is None else typical
@@ -35,7 +35,7 @@ class Remembered:
         self.expect(None)
 
     def expect(self, length: int | None) -> None:
-        """How many segments there will be, if that is known."""
+        """Set the number of segments in the run, if it is known."""
         self._faded = FADED * min(length or WINDOW, WINDOW)
 
     def add(self, outcome: Outcome, scores: list[float], spent: float) -> None:
@@ -51,17 +51,17 @@ class Remembered:
 
     @property
     def high(self) -> float:
-        """A score that some segments reach."""
+        """An attainable score."""
         return float(np.quantile(self._best[: self.count], HIGH))
 
     def samples(self, cost: float) -> float:
-        """How many samples a segment has for this cost, on average."""
+        """Mean number of samples that this cost buys per segment."""
         count = min(self.count, WINDOW)
-        price = self._price[:count].mean() or 1.0  # an engine may count no tokens
+        price = self._price[:count].mean() or 1.0  # an engine may not count tokens
         return float(cost / price - self._anchors[:count].mean())
 
     def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
-        """The one with which the remembered segments would have had this mean cost, as far as is known."""
+        """Return the threshold with which the remembered segments would have had this mean cost."""
         count, looks = min(self.count, WINDOW), self._looks
         signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
         if learned:
@@ -74,7 +74,7 @@ class Remembered:
         price, anchors = (_filled(row[:count], typical, row[:count].mean()) for row in (self._price, self._anchors))
         lowest = np.minimum.accumulate(signals, axis=1)
         ends = np.minimum(np.append(looks, rule.budget), _filled(budget, typical, rule.budget)[:, None])
-        # What it costs if the threshold is below the lowest signal so far.
+        # Cost of continuing to the next look, incurred by a threshold below the lowest signal so far.
         more = np.diff(ends, axis=1) * (price * weight)[:, None]
         falling = np.argsort(-lowest, axis=None, kind="stable")
         spent = ((ends[:, 0] + anchors) * price * weight).sum() + np.cumsum(more.ravel()[falling])
@@ -86,7 +86,7 @@ class Remembered:
         return math.sqrt(above) * math.sqrt(below)
 
     def _typical_now(self) -> tuple[Floats, Floats]:
-        """Their signals, on the scale of what was seen, and what each counts for; none, if nothing was seen."""
+        """Return typical signals, scaled to the observed ones, and their weights; empty before any observation."""
         first = self._seen[: self.count, 0]
         seen = first[first < sys.float_info.max]
         signals = self._typical * seen.mean() if len(seen) and self.count < self._faded else self._typical[:0]
@@ -95,13 +95,13 @@ class Remembered:
 
 
 def _filled(seen: Floats, typical: Floats, value: float) -> Floats:
-    """The same value for each of the typical segments."""
+    """Append the same value for each typical segment."""
     return np.append(seen, np.full(len(typical), value))
 
 
 def _continued(signals: Floats, looks: Counts, *, ended: npt.NDArray[np.bool_]) -> Floats:
-    """With guesses where a segment was not looked at, because it had stopped: its signal goes on falling as those of
-    others did. Of a pool that had ended there is nothing to come."""
+    """Fill in guesses after a segment has stopped: its signal keeps falling as other segments' signals did. A pool that
+    has ended has no further signals."""
     missing = np.isnan(signals)
     last = np.maximum((~missing).sum(axis=1) - 1, 0)
     level = np.append(1.0, np.cumprod(_falls(signals, looks)))
@@ -111,7 +111,7 @@ def _continued(signals: Floats, looks: Counts, *, ended: npt.NDArray[np.bool_]) 
 
 
 def _falls(signals: Floats, looks: Counts) -> Floats:
-    """What a signal is multiplied by from each look to the next, on average: as 1/candidates, until it is seen."""
+    """Return the mean factor between a look's signal and the next; 1/candidates is the prior guess."""
     before, after = signals[:, :-1], signals[:, 1:]
     seen = (before > 0) & (after > 0)
     falls = np.log(np.where(seen, after, 1.0) / np.where(seen, before, 1.0)).sum(axis=0)

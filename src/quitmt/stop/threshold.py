@@ -1,11 +1,11 @@
-"""What rules share that stop when a number has fallen to a threshold: when they look, and what they do then.
+"""Rules that stop when a number has fallen to a threshold: when they look, and how they decide.
 
-Such a rule has a *signal*: what a snapshot says about how much might still be gained, the smaller the surer. All rules
-of one kind that differ in the threshold alone look at the same signals, so one pass over recorded pools replays them
-all (the lab, ``quitmt calibrate``).
+Such a rule computes a *signal* from a snapshot: how much might still be gained. Rules of one kind that differ only in
+the threshold see the same signals, so the lab and ``quitmt calibrate`` replay all of them in one pass over recorded
+pools.
 
-A look costs something, more often means more chances to stop by luck, and everything up to the next look is asked for
-at once, which engines like: so looks become rarer as the pool grows, ``looks`` for each doubling of it.
+Each look costs time and is another chance to stop by luck, and large requests run faster. So looks become rarer as
+the pool grows: ``looks`` per doubling.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Counts = npt.NDArray[np.int64]
 
 
 class Threshold(ABC):
-    """A dataclass of its settings, with ``step``, ``minimum``, ``looks`` and ``budget`` among them; it keeps nothing
-    else, so it is its own watch."""
+    """Base of dataclasses of settings, including ``step``, ``minimum``, ``looks`` and ``budget``. A rule keeps no other
+    state, so it is its own watch."""
 
     limit: ClassVar[str]
-    """The setting that is the threshold."""
+    """Name of the setting that is the threshold."""
     step: int
     minimum: int
     looks: int
@@ -41,11 +41,11 @@ class Threshold(ABC):
 
     @abstractmethod
     def signal(self, snapshot: Snapshot) -> float:
-        """Stop when it is at most the threshold."""
+        """Return the number at which to stop if it is at most the threshold."""
 
     def typical(self, sizes: Counts) -> Floats | None:
-        """If it is known how signals fall: those of some kinds of segments, a row each, all equally frequent, as shares
-        of their mean at the first of these sizes."""
+        """Return typical signals at these sizes, if known: one row per kind of segment, all kinds equally frequent, as
+        shares of their mean at the first size."""
         return None
 
     @property
@@ -53,7 +53,7 @@ class Threshold(ABC):
         return float(getattr(self, self.limit))
 
     def at(self, threshold: float) -> Self:
-        """The same rule with another threshold."""
+        """Return the same rule with another threshold."""
         changed: Any = replace(self, **{self.limit: threshold})  # type: ignore[type-var]
         return changed  # type: ignore[no-any-return]
 
@@ -76,7 +76,7 @@ class Threshold(ABC):
         return min(self.budget, -(-later // gap) * gap)
 
     def sizes(self) -> Iterator[int]:
-        """All sizes at which it looks, the budget last."""
+        """Yield all sizes at which the rule looks, then the budget."""
         size = 0
         while size < self.budget:
             size = self.horizon(size)
@@ -88,7 +88,7 @@ class Threshold(ABC):
 
     @property
     def _shared(self) -> str:
-        """The end of a signature: what all such rules have."""
+        """End of the signature, with the settings that all such rules have."""
         return f"m:{self.minimum}|looks:{self.looks}|n:{self.budget}"
 
     def _check(self, **numbers: float) -> None:

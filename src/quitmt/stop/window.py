@@ -1,12 +1,12 @@
 """QUIT: stop when the best score has stopped moving (docs/method.md, "QUIT").
 
-Steps of k candidates, windows of w steps that do not overlap. At the end of a window, if its best scores R lie within
-alpha of each other, the segment is stable; else the window is emptied. A last window with fewer than w steps is never
-tested.
+A step has k candidates, and windows have w steps and don't overlap. If the best scores R of a full window lie within
+alpha of each other, the segment is stable; else the window starts again. A last window with fewer than w steps is
+never tested.
 
-This needs scores that mean the same on a larger pool. Of a reranker whose scores are relative to their pool the rule
-may watch the ``advantage`` in place of the best score: how far it is above the mean of all samples' scores, in their
-standard deviations. That does not change when all scores of a pool are shifted or stretched.
+The rule needs scores that mean the same on a larger pool. If a reranker's scores are relative to their pool, the rule
+can watch the ``advantage`` instead of the best score: the best score's distance from the mean of all samples' scores,
+in their standard deviations. Shifting or stretching all scores of a pool doesn't change it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quitmt.types import Snapshot, StopReason
 
 BEST, ADVANTAGE = "best", "advantage"
 MOST = 10_000_000
-"""Of candidates, steps and looks: more than anybody samples, and few enough to count with."""
+"""Largest number of candidates, steps or looks: more than any run samples, and small enough for arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Quit:
     alpha: float = ALPHA
     budget: int = BUDGET
     single: bool = False
-    """Allow a window of one step, whose range is 0: it always stops at the first step."""
+    """Allow a window of one step, which always stops at the first step because its range is 0."""
     watch: str = BEST
     """``best`` or ``advantage``."""
     signature: str = field(init=False)
@@ -68,7 +68,7 @@ class Quit:
 
 
 class _Window:
-    """The window of one segment; only its length, lowest and highest score matter."""
+    """The window of one segment: its length, lowest and highest score."""
 
     __slots__ = ("_high", "_length", "_low", "_rule")
 
@@ -96,7 +96,7 @@ class _Window:
 
 
 def advantage(snapshot: Snapshot) -> float:
-    """Of the best candidate over all samples, in standard deviations; infinite if they are not told."""
+    """Return how far the best score is above the samples' mean, in standard deviations; infinite without scores."""
     scores = snapshot.scores() if snapshot.scores is not None else None
     if scores is None:
         return math.inf

@@ -235,9 +235,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("gemba:embedded:en-pt", {}, "names no judge, which must be a chat model .there is gemba:openai:MODEL"),
-        ("gemba", {}, "names no judge"),
-        ("gemba:openai:", {}, "names no judge"),
+        ("gemba:embedded:en-pt", {}, "isn't a judge, which must be a chat model .there is gemba:openai:MODEL"),
+        ("gemba", {}, "isn't a judge"),
+        ("gemba:openai:", {}, "isn't a judge"),
         ("gemba:openai:m", {"base_url": "http://x/v1", "prompt": "instruct"}, "takes no prompt"),
         ("gemba:openai:m", {}, "needs the address of its server"),
         ("gemba:openai:m", {"base_url": "http://x/v1", "batch": 3}, "goes with hf: not with openai:"),

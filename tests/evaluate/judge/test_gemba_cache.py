@@ -1,8 +1,7 @@
-"""The judge's answers on disk: none that was damaged is believed, old files are read."""
+"""The judge's answers on disk: damaged ones are not used."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -34,18 +33,6 @@ def test_a_flipped_bit_is_never_believed(path: Path, caplog: pytest.LogCaptureFi
         lost = list(found.values()).count(None)
         assert lost <= 2
         assert not lost or "are damaged or cut off and are not used" in caplog.text
-
-
-def test_answers_from_before_there_were_checksums(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for fields in lines:
-        del fields["crc"]
-    path.write_text("".join(json.dumps(fields) + "\n" for fields in lines))
-    answers = Answers(path)
-    answers.put("new", "none", {})
-    answers.close()
-    again = Answers(path)
-    assert {key: again.get(key) for key in KNOWN} == KNOWN and again.get("new") == "none" and not caplog.records
 
 
 def test_an_answer_that_is_no_text_is_kept_as_well_as_it_can_be(path: Path) -> None:

@@ -172,8 +172,8 @@ HOSTILE = {
     "a long integer in hexadecimal": ("[chat_template_kwargs]\na = 0x" + "f" * 5000, "number that is too long"),
     "a date": ("[chat_template_kwargs]\na = 2020-01-01", "2020-01-01, which is no text"),
     "not a number": ("[chat_template_kwargs]\na = nan", "nan, which is no text"),
-    "a number of messages": ("messages = 5", "is no list"),
-    "kwargs without names": ("chat_template_kwargs = 5", "is no table"),
+    "a number of messages": ("messages = 5", "is not a list"),
+    "kwargs without names": ("chat_template_kwargs = 5", "is not a table"),
 }
 
 

@@ -109,7 +109,7 @@ def test_times_out_and_tries_again() -> None:
     with scripted_server(answer) as server:
         one = client(server.base_url, timeout=0.3)
         assert post(one) + post(one) == ["well"] * 2
-        assert one.tally["sent"] == 2 + one.tally["time-out"] >= 3
+        assert one.tally["sent"] == 2 + one.tally["timeout"] >= 3
 
 
 def test_a_reader_may_ask_for_another_answer() -> None:

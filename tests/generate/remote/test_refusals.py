@@ -11,19 +11,24 @@ from quitmt.sampling import Sampling
 from quitmt.types import Segment
 
 URL = "http://x/v1"
-NO_MODEL = f"the server at {URL} does not know the model 'm' (take one of those listed at {URL}/models)"
+NO_MODEL = f"the server at {URL} does not know the model 'm' (use one of those listed at {URL}/models)"
 TOO_LONG = "segment 1 is too long for m: This model's maximum context length is 400 tokens."
 
 
 @pytest.mark.parametrize(
     ("status", "message", "kind", "says"),
     [
-        (401, "No key.", UsageError, f"the server at {URL} wants a key (set OPENAI_API_KEY to a key of that server)"),
+        (401, "No key.", UsageError, f"the server at {URL} requires a key (set OPENAI_API_KEY"),
         (404, "The model `m` does not exist.", ModelError, NO_MODEL),
         (400, "unknown model m", ModelError, NO_MODEL),
-        (404, "Not Found", UsageError, f"the server at {URL} has no /x (options['base_url'] mostly ends in /v1)"),
-        (200, "<h1>hi</h1>", UsageError, f"the server at {URL} answers with a web page (options['base_url'] is like "),
-        (307, "", UsageError, f"the server at {URL} sends us elsewhere"),
+        (404, "Not Found", UsageError, f"the server at {URL} has no /x (options['base_url'] usually ends in /v1)"),
+        (
+            200,
+            "<h1>hi</h1>",
+            UsageError,
+            f"the server at {URL} answers with a web page (options['base_url'] looks like",
+        ),
+        (307, "", UsageError, f"the server at {URL} redirects to another address"),
         (400, "Unrecognized argument: min_p", UsageError, "cannot sample with min-p: Unrecognized argument: min_p"),
         (400, "This model's maximum context length is 400 tokens.", GenerationError, TOO_LONG),
         (413, "", GenerationError, "segment 1 is too long for m"),

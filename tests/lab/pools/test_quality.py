@@ -13,14 +13,14 @@ from sacrebleu.metrics.chrf import CHRF
 
 from quitmt.errors import UsageError
 from quitmt.evaluate.metrics import Scores
-from quitmt.lab.frames import Trajectories
+from quitmt.lab.frames import QualityScores, Trajectories
 from quitmt.lab.pools import quality as module
-from quitmt.lab.pools.quality import evaluate, wanted
+from quitmt.lab.pools.quality import Wanted, wanted
+from quitmt.lab.pools.quality import evaluate as evaluate_all
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore
-from quitmt.lab.pools.trajectories import accelerated, compute
-from quitmt.lab.replay.fixed import matched_fixed
-from quitmt.lab.replay.rules import quit_rule
+from quitmt.lab.pools.trajectories import accelerated, accelerated_rerankers, compute
+from quitmt.lab.replay.rules import matched_fixed, quit_rule
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.types import Candidate, Segment
 from tests.lab.arrays import fixed
@@ -28,6 +28,11 @@ from tests.lab.studies import REFERENCES, SOURCES, Invented, watch_metrics
 
 SIZE = 24
 MORE = tuple(f"{text} Outra." for text in REFERENCES)
+
+
+def evaluate(spec: str, request: Wanted, folder: Path, *more: Any) -> QualityScores:
+    (found,) = evaluate_all(spec, [request], folder, *more)
+    return found
 
 
 @pytest.fixture
@@ -56,7 +61,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_choice_of_any_rule_is_scored(pools: list[FullPool], both: list[Trajectories], tmp_path: Path) -> None:
-    faster, _, _ = accelerated(both[0], "prune", pools, RerankSettings(), ("en", "pt"), tmp_path / "t")
+    [(name, pruned)] = accelerated_rerankers("mbr:chrf", "prune", RerankSettings(), ("en", "pt")).items()
+    faster = accelerated(both[0], name, pruned, pools, tmp_path / "t").replayed
     found = evaluate("chrf++", wanted(pools, [REFERENCES[:4]], [*both, faster]), tmp_path)
     rng = np.random.default_rng(0)
     for one in both:
@@ -116,7 +122,7 @@ def test_other_references_are_other_scores(pools: list[FullPool], both: list[Tra
 def test_a_killed_evaluation_continues(
     pools: list[FullPool], both: list[Trajectories], tmp_path: Path, scored: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(module, "BATCH", 3)
     what = wanted(pools, [REFERENCES[:4]], both)
     count = 0
 

@@ -25,7 +25,7 @@ def test_keys_tell_texts_apart() -> None:
 
 
 def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
-    with RowStore(tmp_path, rows_a_part=4) as table:
+    with RowStore(tmp_path, rows_per_part=4) as table:
         for number in range(10):
             table.add(row(number))
     found = RowStore(tmp_path).read(["k0", "k5", "k9", "elsewhere"], ("x", "n", "s"))
@@ -40,7 +40,7 @@ def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_others_read_the_folder_as_one_table(tmp_path: Path) -> None:
-    with RowStore(tmp_path, rows_a_part=2) as table:
+    with RowStore(tmp_path, rows_per_part=2) as table:
         for number in range(1, 6):
             table.add(row(number))
     found = pyarrow.dataset.dataset(tmp_path).to_table()
@@ -81,12 +81,12 @@ def test_slow_rows_do_not_wait_for_a_full_part(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_unreadable_part_is_named_and_can_be_deleted(tmp_path: Path) -> None:
-    with RowStore(tmp_path, rows_a_part=1) as table:
+    with RowStore(tmp_path, rows_per_part=1) as table:
         for number in range(3):
             table.add(row(number))
     (tmp_path / "part-00000.parquet").write_bytes(b"not parquet")
     for request in (lambda: RowStore(tmp_path).keys(), lambda: RowStore(tmp_path).read(["k1"], ["s"])):
-        with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: .* \(delete it: it will be made"):
+        with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: .* \(delete it: it will be computed"):
             request()
     (tmp_path / "part-00000.parquet").unlink()
     with RowStore(tmp_path) as table:

@@ -13,13 +13,13 @@ from quitmt import rerank, stop
 from quitmt.errors import RerankError, UsageError
 from quitmt.lab.pools import trajectories as module
 from quitmt.lab.pools.sample import FullPool
-from quitmt.lab.pools.store import RowStore
-from quitmt.lab.pools.trajectories import accelerated, compute
+from quitmt.lab.pools.trajectories import accelerated, accelerated_rerankers, compute
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.metrics.chrf import Chrf
 from quitmt.plan import RerankRecipe
 from quitmt.protocols import Update
 from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import SOURCES, Invented
@@ -113,13 +113,18 @@ def test_a_killed_run_continues(
 
 @pytest.mark.parametrize(
     ("spec", "rules"),
-    [("mbr:chrf", ["loss", "loss:new=0.2,minimum=4"]), ("qe:recorded:q", ["headroom:top=9,minimum=4"])],
+    [("mbr:chrf", ["loss", "loss:new=0.1,minimum=4"]), ("qe:recorded:q", ["headroom:top=9,minimum=4"])],
 )
 def test_signals_are_what_rules_see_live(
     spec: str, rules: list[str], pools: list[FullPool], tmp_path: Path, reranked: list[str]
 ) -> None:
     compute(spec, pools, SETTINGS, LANGUAGES, tmp_path)  # without signals
-    given = [*rules, "consistency"]  # a rule that doesn't fit is left out
+    given = [
+        "loss",
+        "loss:new=0.1,minimum=4",
+        "headroom:top=9,minimum=4",
+        "loss:minimum=16",
+    ]  # those that do not fit are left out
     found = compute(spec, pools, SETTINGS, LANGUAGES, tmp_path, rules=given, step=2, budget=16)
     assert list(found.signals) == rules
     own: Any = rerank.load(spec)
@@ -152,43 +157,6 @@ def test_other_recorded_scores_are_other_trajectories(
     assert reranked == []  # MBR only looks at texts
 
 
-def test_kept_pairs_are_the_utility_itself(pools: list[FullPool], tmp_path: Path) -> None:
-    compute("mbr:chrf", pools, RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
-    [folder] = tmp_path.glob("pairs-*")
-    table = RowStore(folder)
-    rows = table.read(table.keys(), ("id", "order", "utilities"))
-    assert sorted(row["id"] for row in rows.values()) == ["0", "1", "2", "3", "4", "5"]
-    chrf = Chrf()
-    for row in rows.values():
-        texts = [one.text for one in pools[int(row["id"])].candidates]
-        distinct = list(dict.fromkeys(texts))
-        assert [distinct[number] for number in row["order"]] == texts
-        matrix = row["utilities"].reshape(len(distinct), len(distinct))
-        arena = chrf.open(Segment("x"))
-        chrf.encode([(arena, distinct)])
-        forward, _ = chrf.compare(arena, range(len(distinct)), range(len(distinct)))
-        assert matrix.dtype == np.float32
-        assert np.array_equal(matrix, forward.astype(np.float32))  # [hypothesis, reference]
-
-
-def test_pairs_can_be_asked_for_later(pools: list[FullPool], tmp_path: Path, reranked: list[str]) -> None:
-    first = compute("mbr:chrf", pools[:3], SETTINGS, LANGUAGES, tmp_path)
-    assert not list(tmp_path.glob("pairs-*"))
-    again = compute("mbr:chrf", pools[:3], RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
-    assert reranked == ["0", "1", "2", "0", "1", "2"]
-    assert again.rerank_seconds.tolist() == first.rerank_seconds.tolist()  # what was measured first stays
-    [folder] = tmp_path.glob("pairs-*")
-    assert len(RowStore(folder).keys()) == 3
-    compute("mbr:chrf", pools[:3], RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
-    compute("mbr:chrf", pools[:3], SETTINGS, LANGUAGES, tmp_path)
-    assert len(reranked) == 6
-
-
-def test_pairs_are_no_business_of_quality_estimation(pools: list[FullPool], tmp_path: Path) -> None:
-    compute("qe:recorded:q", pools, RerankSettings(keep_pairs=True), LANGUAGES, tmp_path)
-    assert not list(tmp_path.glob("pairs-*"))
-
-
 def test_a_segment_that_cannot_be_scored_ends_it(pools: list[FullPool], tmp_path: Path) -> None:
     with pytest.raises(RerankError, match="segment 0"):
         compute("qe:recorded:p", pools, SETTINGS, LANGUAGES, tmp_path)
@@ -213,9 +181,11 @@ def test_accelerated_on_whole_pools(
 ) -> None:
     whole = compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path)
     ran: list[str] = []
-    effort = Accelerated.effort
-    monkeypatch.setattr(Accelerated, "effort", lambda own, state: ran.append(state.segment.id) or effort(own, state))
-    replayed, seconds, share = accelerated(whole, variant, pools, SETTINGS, LANGUAGES, tmp_path)
+    winner = module.winner
+    monkeypatch.setattr(module, "winner", lambda own, pool: ran.append(pool.segment.id) or winner(own, pool))
+    name, reranker = next(iter(accelerated_rerankers("mbr:chrf", variant, SETTINGS, LANGUAGES).items()))
+    found = accelerated(whole, name, reranker, pools, tmp_path)
+    replayed, seconds = found.replayed, found.rerank_seconds
     assert ran == ["0", "1", "2", "3", "4", "5"]
     own: Any = rerank.load("mbr:chrf", variant=variant)
     for row, pool in enumerate(pools):
@@ -224,10 +194,27 @@ def test_accelerated_on_whole_pools(
         assert replayed.score[row] == whole.final[row, snapshots[-1].best]
     assert replayed.name == {"prune": "PruneMBR", "lowrank": "PMBR"}[variant]
     assert replayed.size.tolist() == list(SIZES)
-    assert seconds.shape == (6,) and (seconds > 0).all() and 0 < share <= 1
-    again = accelerated(whole, variant, pools, SETTINGS, LANGUAGES, tmp_path)
+    assert seconds.shape == (6,) and (seconds > 0).all()
+    again = accelerated(whole, name, reranker, pools, tmp_path)
     assert len(ran) == 6
-    assert again[1].tolist() == seconds.tolist() and again[2] == share
+    assert again.rerank_seconds.tolist() == seconds.tolist()
+
+
+def test_the_simplest_rival_stands_beside_pmbr(pools: list[FullPool], tmp_path: Path) -> None:
+    """It is the mean of the cells that PMBR observes, with the same options."""
+    whole = compute("mbr:chrf", pools, SETTINGS, LANGUAGES, tmp_path)
+    for variant, names in [("prune", ["PruneMBR"]), ("lowrank", ["PMBR", "Observed mean"])]:
+        assert list(accelerated_rerankers("mbr:chrf", variant, SETTINGS, LANGUAGES)) == names
+    rerankers = accelerated_rerankers("mbr:chrf", "lowrank:reduction=4,seed=3", SETTINGS, LANGUAGES)
+    rival = rerankers["Observed mean"]
+    assert isinstance(rival.method, LowRank)
+    assert (rival.method.rank, rival.method.reduction, rival.method.seed, rival.support) == (0, 4, 3, "all")
+    found = accelerated(whole, "Observed mean", rival, pools, tmp_path).replayed
+    own = Accelerated(Chrf(), LowRank(4, rank=0, seed=3))
+    for row, pool in enumerate(pools):
+        (snapshots,) = own.extend([Update(own.open(pool.segment), pool.candidates, len(pool.candidates))])
+        assert not isinstance(snapshots, Exception)
+        assert found.index[row] == snapshots[-1].best
 
 
 def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,9 +233,14 @@ def test_warming_up_is_not_measured(pools: list[FullPool], tmp_path: Path, monke
 def test_rules_that_look_at_all_scores_see_those_of_a_live_run(
     pools: list[FullPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """QE has no table of signals: they are made from its scores."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples")
-    rule = "rival_rules:Pandora:minimum=4"
+    """QE has no table of signals: they are computed from its scores."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rule_of_all_scores.py").write_text(
+        "from dataclasses import dataclass\nfrom quitmt.stop.headroom import Headroom\n\n\n"
+        "@dataclass(frozen=True)\nclass Spread(Headroom):\n    minimum: int = 4\n\n"
+        "    def signal(self, snapshot):\n        return float(snapshot.scores().std())\n"
+    )
+    rule = "rule_of_all_scores:Spread"
     found = compute("qe:recorded:q", pools, SETTINGS, LANGUAGES, tmp_path, rules=[rule], step=4, budget=20)
     reranker: Any = rerank.load("qe:recorded:q")
     for pool, signals in zip(pools, found.signals[rule], strict=True):

@@ -1,16 +1,23 @@
-"""The law of QUIT's stopping size on scores that say nothing, against simulation through the replay."""
+"""QUIT's stopping size with QE on scores that carry no information: the replay agrees with its law.
+
+With QE the best score is a running maximum. A window passes with alpha = 0 exactly if none of its candidates after its
+first step is a new maximum, which means that the best of the first b (all up to the window's last candidate) is among
+the first a (all up to the end of its first step). If scores are independent and continuous, the best is equally likely
+at every place, so the window passes with probability a / b: with full steps 1 − (w − 1) / (w·b′) for window b′. Windows
+do not share candidates, so they pass independently. Ties and alpha > 0 only make windows pass more often.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.errors import UsageError
 from quitmt.lab.frames import Floats, Ints, Trajectories
-from quitmt.lab.replay.closed_form import qe_stopping
-from quitmt.lab.replay.rules import quit_rule
+from quitmt.lab.replay.rules import quit_rule, steps
 
 SEGMENTS = 5_000
 SETTINGS = [
@@ -23,6 +30,43 @@ SETTINGS = [
     (16, 8, 100),  # no window is ever complete
     (1, 2, 30),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingLaw:
+    """The distribution of the stopping size."""
+
+    sizes: Ints
+    """The sizes at which it can stop, ascending; the last is the budget."""
+    probability: Floats
+    """The probability of stopping at each size."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.sizes @ self.probability)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return float(np.sqrt((self.sizes - self.mean) ** 2 @ self.probability))
+
+    @property
+    def full(self) -> float:
+        """The probability that the whole budget is used."""
+        return float(self.probability[-1])
+
+
+def qe_stopping(k: int, w: int, budget: int) -> StoppingLaw:
+    """The law for independent continuous scores and alpha = 0."""
+    looked = steps(budget, k, budget)
+    windows = looked[: len(looked) // w * w].reshape(-1, w)
+    passes = windows[:, 0] / windows[:, -1]
+    reaches = np.concatenate([[1.0], np.cumprod(1 - passes)])
+    stops = np.append(reaches[:-1] * passes, reaches[-1])
+    sizes = np.append(windows[:, -1], looked[-1])
+    if len(windows) and sizes[-2] == sizes[-1]:  # at the budget it stops in any case
+        return StoppingLaw(sizes[:-1], np.append(stops[:-2], stops[-2] + stops[-1]))
+    return StoppingLaw(sizes, stops)
 
 
 def simulated(scores: Floats, k: int, w: int, budget: int) -> Ints:
@@ -83,8 +127,3 @@ def test_it_is_a_distribution_over_sizes_up_to_the_budget(k: int, w: int, budget
 def test_one_step_always_stops() -> None:
     law = qe_stopping(8, 1, 64)
     assert law.mean == 8 and law.full == 0
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(UsageError):
-        qe_stopping(8, 0, 512)

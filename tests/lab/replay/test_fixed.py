@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quitmt.errors import UsageError
-from quitmt.lab.replay.fixed import matched_fixed
-from quitmt.lab.replay.rules import quit_rule, unaccelerated
+from quitmt.lab.replay.rules import matched_fixed, quit_rule, unaccelerated
 from tests.lab.arrays import fixed, running_best
 
 SCORES = np.random.default_rng(0).random((40, 32))

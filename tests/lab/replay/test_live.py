@@ -11,7 +11,7 @@ import pytest
 from quitmt.errors import InputError, UsageError
 from quitmt.lab import pipeline
 from quitmt.lab.replay.live import run
-from quitmt.lab.report.agreement import agreements
+from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study, parse
 from quitmt.plan.build import build_reranker

@@ -8,9 +8,9 @@ import pytest
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab.frames import QualityScores
-from quitmt.lab.replay.fixed import matched_fixed
-from quitmt.lab.replay.rules import quit_rule, unaccelerated
-from quitmt.lab.replay.significance import direction, pair_of
+from quitmt.lab.replay.rules import matched_fixed, quit_rule, unaccelerated
+from quitmt.lab.report.assemble import pair_of
+from quitmt.lab.rows import direction
 from tests.lab.arrays import running_best
 
 

@@ -13,15 +13,15 @@ import pytest
 from quitmt.evaluate import equivalence
 from quitmt.evaluate.equivalence import compare
 from quitmt.lab.frames import QualityScores, RuleSeconds
-from quitmt.lab.paper import printed
+from quitmt.lab.paper import values as printed
 from quitmt.lab.pipeline import replayed
 from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.pools.trajectories import AcceleratedReplay
 from quitmt.lab.replay.live import Live
 from quitmt.lab.replay.runtime import estimated, speedup
-from quitmt.lab.replay.significance import pair_of
 from quitmt.lab.report import assemble as module
-from quitmt.lab.report.assemble import Assembled, assemble
-from quitmt.lab.results import AcceleratedReplay, Results
+from quitmt.lab.report.assemble import Assembled, assemble, pair_of
+from quitmt.lab.results import Results
 from quitmt.lab.rows import RuleRow, RuntimeRow
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.testsets import StudyTestSet
@@ -53,7 +53,7 @@ def results_of(study: Study, specs: tuple[str, ...]) -> Results:
     replays = {}
     for spec, one in trajectories.items():
         faster = replace(fixed(one, 20, BUDGET, name="PruneMBR"), size=one.sizes)
-        own = (AcceleratedReplay(faster, np.full(SEGMENTS, 0.25), 0.1),) if spec.startswith("mbr:") else ()
+        own = (AcceleratedReplay(faster, np.full(SEGMENTS, 0.25)),) if spec.startswith("mbr:") else ()
         replays[spec] = replayed(study, one, study.rules.windows, own)
     names = {"chrf++": ("chrF++", False), "metricx": ("MetricX", True), "mine": ("Mine", False)}
     later = np.linspace(0, 30, BUDGET)  # later candidates differ from earlier ones, so some rules do differ

@@ -10,21 +10,26 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from quitmt.calibrate.drawing import encoded, looks, save
 from quitmt.evaluate.equivalence import Comparison
+from quitmt.lab.drawing import colour, encoded, family, look, save
 from quitmt.lab.frames import RuleSeconds
-from quitmt.lab.report import palette
+from quitmt.lab.report.configurations import Configuration, Measured, Series
 from quitmt.lab.report.cost_figures import (
     CostCurves,
     Trace,
-    alpha_tradeoff,
+    quality_against_all_costs,
     quality_against_cost,
     regret_against_cost,
-    runtime_breakdown,
 )
-from quitmt.lab.report.figures import Evolution, score_evolution, step_sizes, stopping_distribution, window_sweep
-from quitmt.lab.report.options import Measured, Series, Way
-from quitmt.lab.report.overview_figure import quality_against_all_costs
+from quitmt.lab.report.figures import (
+    Evolution,
+    alpha_tradeoff,
+    runtime_breakdown,
+    score_evolution,
+    step_sizes,
+    stopping_distribution,
+    window_sweep,
+)
 from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
 
 METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
@@ -75,7 +80,7 @@ def cost() -> Figure:
 @cache
 def regret() -> Figure:
     sizes = np.array([1.0, 16.0, 128.0, 512.0])
-    names = ["Fixed N", "loss", "race", "QUIT w=4, all α"]
+    names = ["Fixed N", "loss", "mine", "QUIT w=4, all α"]
     own = [Trace(name, sizes[bool(place) :], (place + 1) / sizes[bool(place) :]) for place, name in enumerate(names)]
     lossless = [own[0], Trace("headroom", sizes, np.zeros(4))]
     return regret_against_cost({"mbr:chrf": own, "qe:kiwi": lossless, "qe:other": [Trace("Fixed N", sizes, 0 * sizes)]})
@@ -181,18 +186,18 @@ def test_rules_that_were_not_run_live_say_so() -> None:
 
 
 def test_series_differ_without_colour() -> None:
-    seen = {(look.marker, look.line) for look in looks(7)}
+    seen = {(one.marker, one.line) for one in (look("QUIT", number) for number in range(7))}
     assert len(seen) == 7
 
 
 def test_a_rule_has_one_colour_in_all_figures() -> None:
     """Whatever else a series is, its colour is that of its rule."""
-    wanted = {"QUIT": palette.colour("QUIT"), "loss": palette.colour("loss"), "race": palette.colour("race")}
+    wanted = {"QUIT": colour("QUIT"), "loss": colour("loss"), "mine": colour("mine")}
     assert len(set(wanted.values())) == 3
     for make in (cost, regret, evolution, alphas, steps, sweep):
         for panel in make().axes:
             for line in panel.get_lines():
-                name = palette.family(str(line.get_label()))
+                name = family(str(line.get_label()))
                 if name in wanted:
                     assert line.get_color() == wanted[name], make
     for make in (alphas, steps):  # QUIT alone, by reranker
@@ -211,8 +216,8 @@ def everything() -> Figure:
     live = Measured(5, 0.3, {"metricx": 2.0})
     quality = {"metricx": np.array([2.0, 3.0])}
     options = [
-        Way("", "", "greedy", 0, 1, quality, 0.01, live),
-        Way("T=1", "qe:kiwi", "QUIT", 8, 8, quality, 1, live),
+        Configuration("", "", "greedy", 0, 1, quality, 0.01, live),
+        Configuration("T=1", "qe:kiwi", "QUIT", 8, 8, quality, 1, live),
     ]
     return quality_against_all_costs(series, options, METRICS[1])
 

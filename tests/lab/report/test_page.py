@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quitmt.calibrate.drawing import encoded
-from quitmt.lab.frames import QualityScores
-from quitmt.lab.replay.rules import quit_rule, unaccelerated
+from quitmt.lab.drawing import encoded
+from quitmt.lab.frames import QualityScores, Trajectories
+from quitmt.lab.pools.sample import FullPool
+from quitmt.lab.replay.rules import unaccelerated
+from quitmt.lab.report import page as report_page
 from quitmt.lab.report.figures import stopping_distribution
-from quitmt.lab.report.page import Picture, StudyReport, html, inline_svg, write
-from quitmt.lab.report.segments import CANDIDATES, POINTS, SegmentView, Stop, Track, embedded, segment_views
-from quitmt.lab.report.tables import Cell, Column, Table
-from tests.lab.arrays import fixed, running_best
+from quitmt.lab.report.formats import Cell, Column, Table
+from quitmt.lab.report.page import CANDIDATES, POINTS, Picture, Section, embedded, html, inline_svg, write
+from quitmt.lab.results import Replays, Results
+from quitmt.lab.study import Study
+from quitmt.lab.study.settings import RuleSettings, TestSetSettings
+from quitmt.lab.study.testsets import StudyTestSet
+from quitmt.types import Candidate, Segment
+from tests.lab.arrays import fixed
 
 EVIL = "</script><script>alert(1)</script><!-- & \"quoted\" 'text' {{style}}"
 VOID = {"meta", "link", "input", "br", "img", "path", "use", "rect", "line", "circle"}
@@ -61,13 +68,28 @@ class Page(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-def view(id: str = "1", texts: tuple[str, ...] = ("a", "b", "a")) -> SegmentView:
-    final = [0.1 * (i + 1) for i in range(len(texts))]
-    track = Track("mbr:chrf", [1, len(texts)], [0.5, 0.6], final, (Stop("QUIT w=8", len(texts), 1),))
-    return SegmentView(id, f"source {id}", ("reference",), texts, (track,), {"chrF++": [50.0] * len(texts)})
+def results(*pools: Sequence[str], final: Any = None, score: Any = None, sizes: Any = (), k: int = 1) -> Results:
+    """Pools with made-up scores that grow with the index, and rules that stop at ``sizes``, choosing by the score."""
+    width = max(map(len, pools), default=1)
+    rows = np.tile(0.1 * np.arange(1.0, width + 1), (len(pools), 1)) if final is None else np.array(final)
+    best = np.maximum.accumulate(np.tile(np.arange(width), (len(pools), 1)), axis=1)
+    counts = np.array([len(pool) for pool in pools], np.int64)
+    ids, seconds = tuple(str(number + 1) for number in range(len(pools))), np.ones(len(pools))
+    own = rows if score is None else np.array(score)
+    one = Trajectories("mbr:chrf", "", ids, counts, best, own, rows, seconds, seconds)
+    rules = tuple(fixed(one, size, width + 1, name=f"Fixed {size}") for size in sizes)
+    replays = Replays(unaccelerated(one, width), rules, (), (), (), (), (), ())
+    quality = {"chrf++": QualityScores("chrF++", "", False, np.where(np.isnan(rows), np.nan, 50.0))}
+    full = tuple(
+        FullPool(Segment(id, f"source {id}"), tuple(map(Candidate, pool)), 1.0)
+        for id, pool in zip(ids, pools, strict=True)
+    )
+    study = Study(TestSetSettings(tsv="x"), rules=RuleSettings(k=k))
+    test_set = StudyTestSet("x", tuple(pool.segment for pool in full), (("reference",) * len(full),))
+    return Results(study, test_set, full, {"mbr:chrf": one}, {"mbr:chrf": replays}, quality, {})
 
 
-def report(**more: Any) -> StudyReport:
+def report(**more: Any) -> report_page.Page:
     table = Table(
         "results",
         "All <results>",
@@ -76,15 +98,14 @@ def report(**more: Any) -> StudyReport:
         ("A note.",),
     )
     figure = encoded(stopping_distribution({"mbr": {8: np.array([8, 16, 32])}}, budget=32), "svg").decode()
-    pictures = [Picture("one", "First figure", figure, "Caption one"), Picture("two", "Second figure", figure)]
+    pictures = [Picture("one", "First figure", figure), Picture("two", "Second figure", figure)]
+    sentences = more.pop("sentences", ["It saves 75%.", "Its choices are <equivalent>."])
     content: dict[str, Any] = {
-        "sentences": ["It saves 75%.", "Its choices are <equivalent>."],
+        "found": Section(sentences, [table], pictures),
         "settings": {"Study": {"k": "8"}, "Signatures": {"mbr": "mbr|u:chrf<x>"}},
-        "tables": [table],
-        "pictures": pictures,
-        "segments": [view("1"), view("2", (EVIL, "b"))],
+        "results": results(("a", "b", "a"), (EVIL, "b", "b")),
     }
-    return StudyReport("A <study>", "2025-01-02", "2 cores & 24 GiB", **{**content, **more})
+    return report_page.Page("A <study>", "2025-01-02", "2 cores & 24 GiB", **{**content, **more})
 
 
 def test_nothing_comes_from_outside() -> None:
@@ -101,7 +122,7 @@ def test_everything_is_in_it() -> None:
     page = Page(html(report()))
     for said in (
         "A <study>", "2025-01-02 · 2 cores & 24 GiB", "It saves 75%.", "Its choices are <equivalent>.", "All <results>",
-        "A note.", "QUIT & co", "First figure", "Caption one", "Second figure", "mbr|u:chrf<x>", "All 2 segments",
+        "A note.", "QUIT & co", "First figure", "Second figure", "mbr|u:chrf<x>", "All 2 segments",
     ):  # fmt: skip
         assert said in page.text
     assert [segment["id"] for segment in page.data["segments"]] == ["1", "2"]
@@ -133,15 +154,19 @@ def test_figures_on_one_page_do_not_share_ids() -> None:
     page = Page(html(report()))
     ids = [value for _, key, value in page.attributes if key == "id"]
     assert len(ids) == len(set(ids))
-    inlined = inline_svg(report().pictures[0])
+    inlined = inline_svg(report().found.pictures[0])
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', inlined))
     assert used
     assert {a or b for a, b in used} <= set(re.findall(r'\bid="([^"]+)"', inlined))
     assert inlined.startswith('<svg role="img" aria-label="First figure"')
 
 
+def browsed(found: Results, **limits: int) -> Any:
+    return json.loads(embedded(found, **limits), parse_constant=lambda constant: pytest.fail(constant))
+
+
 def test_identical_candidates_are_one_entry_and_their_choice_is_found() -> None:
-    (segment,) = json.loads(embedded([view(texts=("x", "y", "x", "y", "y"))]))["segments"]
+    (segment,) = browsed(results(("x", "y", "x", "y", "y")))["segments"]
     assert (segment["drawn"], segment["distinct"]) == (5, 2)
     assert [entry[:3] for entry in segment["candidates"]] == [["y", 3, 2], ["x", 2, 1]]
     assert segment["tracks"][0]["stops"] == [[0, 5, 0]]
@@ -149,46 +174,36 @@ def test_identical_candidates_are_one_entry_and_their_choice_is_found() -> None:
 
 def test_large_studies_are_cut_but_chosen_candidates_stay() -> None:
     texts = tuple(f"candidate {i}" for i in range(400))
-    sizes = list(range(1, 401))
-    stops = (Stop("Fixed", 37, 3), Stop("All", 400, 399))
-    track = Track("qe:x", sizes, [float(size) for size in sizes], [float(i) for i in range(400)], stops)
-    many = [SegmentView(str(i), "s", (), texts, (track,)) for i in range(5)]
-    data = json.loads(embedded(many, segments=3))
-    assert [segment["id"] for segment in data["segments"]] == ["0", "1", "2"]
+    data = browsed(results(*[texts] * 5, sizes=[37]), segments=3)
+    assert [segment["id"] for segment in data["segments"]] == ["1", "2", "3"]
     segment = data["segments"][0]
+    assert data["rules"] == ["Unaccelerated", "Fixed 37"]
     assert len(segment["candidates"]) == CANDIDATES + 1
-    assert segment["candidates"][segment["tracks"][0]["stops"][0][2]][0] == "candidate 3"
+    assert segment["candidates"][segment["tracks"][0]["stops"][1][2]][0] == "candidate 36"
     assert len(segment["tracks"][0]["sizes"]) <= POINTS + 3
     assert {1, 37, 400} <= set(segment["tracks"][0]["sizes"])
-    page = Page(html(report(segments=many[:2], total_segments=997)))
-    assert "The first 2 of 997 segments" in page.text
+    page = Page(html(report(results=results(*[("a", "b")] * 301))))
+    assert "The first 300 of 301 segments" in page.text and len(page.data["segments"]) == 300
 
 
-def test_unknown_scores_are_null_and_the_json_is_valid() -> None:
-    track = Track("qe:x", [2], [float("nan")], [float("nan"), 1.0], (Stop("All", 2, 1),))
-    text = embedded([SegmentView("1", "s", (), ("a", "b"), (track,), {"m": [float("nan"), 0.123456789]})])
-    (segment,) = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))["segments"]
-    assert segment["candidates"] == [["b", 1, 2, [1.0], [0.123457], ""], ["a", 1, 1, [None], [None], ""]]
+def test_unknown_scores_are_null() -> None:
+    (segment,) = browsed(results(("a", "b"), final=[[np.nan, 0.123456789]], score=[[np.nan, 1.0]]))["segments"]
+    assert segment["candidates"] == [["b", 1, 2, [0.123457], [50.0], ""], ["a", 1, 1, [None], [None], ""]]
+    assert segment["tracks"][0]["scores"] == [None, 1.0]
 
 
-def test_segments_come_from_the_studys_arrays() -> None:
-    scores = np.array([[0.1, 0.4, 0.2, 0.9, 0.3], [0.5, 0.1, 0.2, 0.3, 0.0]])
-    found = running_best(scores, sizes=[5, 4])
-    rules = [unaccelerated(found, 5), fixed(found, 3, 5), quit_rule(found, k=2, w=2, alpha=1.0, budget=5)]
-    quality = QualityScores("chrF++", "chrf", False, scores * 100)
-    pools = [["a", "b", "c", "d", "e"], ["f", "g", "h", "i"]]
-    first, second = segment_views(["s", "t"], [["r"], []], pools, [found], rules, [quality], k=2)
-    (track,) = first.tracks
-    assert (first.id, first.references, track.sizes) == ("s0", ("r",), [2, 3, 4, 5])
-    assert track.score == [0.4, 0.4, 0.9, 0.9]
-    assert [(stop.size, first.candidates[stop.index]) for stop in track.stops] == [(5, "d"), (3, "b"), (4, "d")]
-    assert second.tracks[0].final == [0.5, 0.1, 0.2, 0.3]
-    assert second.quality["chrF++"] == [50.0, 10.0, 20.0, 30.0]
-    assert len(segment_views(["s", "t"], [[], []], pools, [found], rules, limit=1)) == 1
+def test_lines_are_the_best_scores_at_looks_and_stops() -> None:
+    scores = [[0.1, 0.4, 0.4, 0.9, 0.9], [0.5, 0.5, 0.5, 0.5, 0.5]]
+    first, second = browsed(results("abcde", "fghi", score=scores, sizes=[3], k=2))["segments"]
+    (track,) = first["tracks"]
+    assert (track["reranker"], track["sizes"], track["scores"]) == ("mbr:chrf", [2, 3, 4, 5], [0.4, 0.4, 0.9, 0.9])
+    assert [(size, first["candidates"][place][0]) for _, size, place in track["stops"]] == [(5, "e"), (3, "c")]
+    assert [entry[0] for entry in second["candidates"]] == ["i", "h", "g", "f"]
 
 
 def test_an_empty_report_and_lone_surrogates_are_written(tmp_path: Path) -> None:
-    write(StudyReport("t", "d", "m", sentences=["\udc80"], segments=[view(texts=("\udc80", "b"))]), tmp_path / "r.html")
+    odd = Section(["\udc80"])
+    write(report_page.Page("t", "d", "m", odd, results=results(("\udc80", "b"))), tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text("utf-8"))
     assert page.data["segments"][0]["distinct"] == 2
-    assert Page(html(StudyReport("t", "d", "m"))).data["segments"] == []
+    assert Page(html(report_page.Page("t", "d", "m"))).data["segments"] == []

@@ -12,9 +12,9 @@ import pytest
 
 from quitmt.errors import UsageError
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.frames import Replayed, RuleSeconds
-from quitmt.lab.report import paper_tables
-from quitmt.lab.report.tables import Cell, Column, Table, csv, latex, latex_text, markdown, markdown_text, write
+from quitmt.lab.frames import RuleSeconds
+from quitmt.lab.report import tables
+from quitmt.lab.report.formats import Cell, Column, Table, csv, latex, latex_text, markdown, markdown_text, write
 from quitmt.lab.rows import MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
 
 TABLE = Table(
@@ -49,7 +49,7 @@ MARKDOWN = """**A & B**
 
 Note\\*
 
-In parentheses: the paper's value of the same cell.
+In parentheses: the paper's value for the same cell.
 """
 
 LATEX = r"""\begin{table}
@@ -66,7 +66,7 @@ a\_b|c & 5.12$^{\dagger\dagger}$ (5.20$^{\dagger}$) & -- & 0.000 [$-$0.002, +0.0
 \bottomrule
 \end{tabular}}
 \par\smallskip\footnotesize Note*
-\par\smallskip\footnotesize In parentheses: the paper's value of the same cell.
+\par\smallskip\footnotesize In parentheses: the paper's value for the same cell.
 \end{table}
 """
 
@@ -146,7 +146,7 @@ def cell(table: Table, row: int, key: str) -> Cell:
 
 def test_main_results_mark_equivalence_and_show_the_difference_to_a_fixed_size() -> None:
     paper = {"speedup_estimated": Printed(1.74), "rerank": Printed(0.8344, "††")}
-    table = paper_tables.main_results([whole(), quit_row(estimated=3.9, live=3.5, paper=paper)], METRICS)
+    table = tables.main_results([whole(), quit_row(estimated=3.9, live=3.5, paper=paper)], METRICS)
     assert headings(table) == [
         "Reranker", "Acceleration", "Mean N ↓", "Full, %", "Speedup, × (estimated)", "Speedup, × (live)",
         "Rerank score", "Rerank score − Fixed-N*", "MetricX ↓", "MetricX − Fixed-N* ↓",
@@ -161,25 +161,16 @@ def test_main_results_mark_equivalence_and_show_the_difference_to_a_fixed_size()
 
 
 def test_columns_and_notes_without_content_are_left_out() -> None:
-    table = paper_tables.main_results([whole()], METRICS)
+    table = tables.main_results([whole()], METRICS)
     assert headings(table) == ["Reranker", "Acceleration", "Mean N ↓", "Full, %", "Rerank score", "MetricX ↓"]
     assert table.footnotes == ()
-    assert "dataset" in csv(paper_tables.chrf_utility([quit_row(dataset="wmt24")], METRICS))
-
-
-def test_a_row_can_be_made_of_a_replay() -> None:
-    replayed = Replayed(
-        "QUIT w=4", "qe:kiwi", np.array([32, 64]), np.array([1, 2]), np.array([0.5, 0.7]), np.array([False, True]),
-        {"k": 8, "w": 4, "alpha": 1e-3},
-    )  # fmt: skip
-    row = RuleRow.of(replayed, {"rerank": Score(0.6)}, estimated=2.0)
-    table = paper_tables.window_sweep([row], METRICS[:1])
-    assert cell(table, 0, "w").value == 4
-    assert (cell(table, 0, "mean_n").value, cell(table, 0, "full_percent").value) == (48, 50)
+    chrf = tables.chrf_utility([], [whole(), quit_row(dataset="wmt24")], METRICS)
+    assert chrf is not None and "dataset" in csv(chrf)
+    assert tables.chrf_utility([whole()], [], METRICS) is None
 
 
 def test_alpha_has_worse_and_better_counts() -> None:
-    table = paper_tables.alpha_ablation([quit_row(worse_better=(2, 7)), quit_row(4)], METRICS)
+    table = tables.alpha_ablation([quit_row(worse_better=(2, 7)), quit_row(4)], METRICS)
     assert headings(table)[-2:] == ["n↓", "n↑"]
     assert (cell(table, 0, "worse").value, cell(table, 0, "better").value) == (2, 7)
     assert cell(table, 1, "worse").value is None
@@ -188,7 +179,7 @@ def test_alpha_has_worse_and_better_counts() -> None:
 
 def test_steps_by_windows_and_gaps() -> None:
     sizes = [MeanSize("mbr", 8, 4, 132.0, 132.86), MeanSize("mbr", 8, 16, 388.0), MeanSize("mbr", 4, 4, 81.0)]
-    table = paper_tables.step_by_window(sizes)
+    table = tables.step_by_window(sizes)
     assert headings(table) == ["Reranker", "k", "Mean N, w=4", "Mean N, w=16"]
     assert [row[1].value for row in table.rows] == [4, 8]
     assert cell(table, 1, "mean_n_w4") == Cell(132.0, paper=132.86)
@@ -197,7 +188,7 @@ def test_steps_by_windows_and_gaps() -> None:
 
 def test_an_undefined_prr_is_said_and_a_missing_one_is_not() -> None:
     found = [Prr("qe", 4, "proxy", 0.25, 0.2), Prr("qe", 8, "proxy", None), Prr("qe", 8, "chrfpp", 0.5)]
-    table = paper_tables.prr(found, {"chrfpp": "chrF++"})
+    table = tables.prr(found, {"chrfpp": "chrF++"})
     assert headings(table) == ["Reranker", "w", "PRR, proxy", "PRR, chrF++"]
     assert cell(table, 0, "prr_proxy") == Cell(0.25, paper=0.2)
     assert cell(table, 1, "prr_proxy").value == "undefined"
@@ -211,11 +202,11 @@ def test_speedups_are_over_the_same_reranker_on_the_same_basis() -> None:
         RuntimeRow("mbr", "QUIT w=8", RuleSeconds(40, 10, False), RuleSeconds(25, 5, True)),
         RuntimeRow("qe", "QUIT w=8", RuleSeconds(1, 1, False)),
     ]
-    table = paper_tables.runtime(rows)
+    table = tables.runtime(rows)
     assert [cell(table, row, "speedup_estimated").value for row in range(3)] == [1, 2, None]
     assert [cell(table, row, "speedup_live").value for row in range(3)] == [1, 4, None]
     assert cell(table, 1, "total_seconds_live").value == 30
-    only_estimated = paper_tables.runtime([rows[2]])
+    only_estimated = tables.runtime([rows[2]])
     assert not any("live" in heading for heading in headings(only_estimated))
 
 

@@ -6,13 +6,14 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
-from quitmt.lab.study.file import SECTIONS
+from quitmt.lab.study.file import SECTIONS, functions_in
 from quitmt.lab.study.settings import BaselineSettings, LiveSettings, SamplingSettings, TestSetSettings
 from quitmt.plan import Recipe, resolve
 
@@ -68,7 +69,7 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
     path.write_text(
         'title = "T"\noutput = "out"\n[test_set]\nsources = "a.en"\nreferences = ["a.pt", "b.pt"]\n'
         '[model]\nbudget = 64\ntemperature = 1\noptions = { base_url = "http://x" }\n'
-        "[rerank]\nkeep_pairs = true\n[rules]\nalphas = [0, 1e-2]\n",
+        "[rules]\nalphas = [0, 1e-2]\n",
         "utf-8",
     )
     found = load(str(path))
@@ -76,7 +77,6 @@ def test_a_file_with_every_kind_of_value(tmp_path: Path) -> None:
     assert (found.model.budget, found.model.temperature) == (64, 1.0)
     assert isinstance(found.model.temperature, float)
     assert found.model.options == {"base_url": "http://x"}
-    assert found.rerank.keep_pairs is True
     assert found.rules.alphas == (0.0, 0.01)
 
 
@@ -230,3 +230,50 @@ def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("my.toml").write_text("[rerank]\nfilter = 'qe:likelihood'\n")
     with pytest.raises(InputError, match=r"the lab replays exact MBR and QE, and my.toml has a filter"):
         parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")
+
+
+FIELDS: list[tuple[str, str, Any]] = [
+    ("model", "name", "evil:generate"),
+    ("rerank", "rerankers", ["mbr:chrf", "mbr:evil:utility"]),
+    ("rerank", "rerankers", ["qe:evil:score"]),
+    ("rerank", "rerankers", ["qe:0.5*likelihood+0.5*evil:score"]),
+    ("rerank", "rerankers", ["mbr:vote:evil:answer"]),
+    ("rules", "beyond", ["evil:rule"]),
+    ("live", "rules", ["evil:rule"]),
+    ("evaluate", "metrics", ["chrf++", "evil:metric"]),
+]
+
+
+@pytest.mark.parametrize(("section", "field", "value"), FIELDS)
+def test_a_function_is_found_by_its_field(section: str, field: str, value: Any) -> None:
+    study = parse({"test_set": {"tsv": "a"}, section: {field: value}}, "s.toml")
+    spec = value[-1] if isinstance(value, list) else value
+    assert list(functions_in(study)) == [(f"[{section}], {field}", spec)]
+
+
+def test_our_own_names_are_no_functions() -> None:
+    study = parse(
+        {
+            "test_set": {"tsv": "a"},
+            "model": {"name": "openai:org/model:free"},
+            "rerank": {
+                "rerankers": [
+                    "mbr:chrf",
+                    "mbr:vote",
+                    "mbr:comet:org/model",
+                    "qe:0.7*kiwi+0.3*likelihood",
+                    "qe:recorded:q",
+                ]
+            },
+            "live": {"rules": ["loss:most=0.0005", "headroom"]},
+            "evaluate": {"metrics": ["chrf", "bleu:zh", "comet:org/model", "gemba:openai:m"]},
+        },
+        "s.toml",
+    )
+    assert list(functions_in(study)) == []
+    assert list(functions_in(parse({"test_set": {"tsv": "a"}}, "s.toml"))) == []
+
+
+def test_pools_need_no_model() -> None:
+    study = parse({"test_set": {"tsv": "a"}, "model": {"name": "evil:x", "pools": "p.jsonl"}}, "s.toml")
+    assert list(functions_in(study)) == []

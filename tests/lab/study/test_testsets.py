@@ -149,7 +149,7 @@ def test_without_a_network_it_says_what_to_download_and_how(
     monkeypatch.setattr("sacrebleu.dataset.base.download_file", fail)
     with pytest.raises(InputError) as raised:
         from_sacrebleu("wmt24:en-de")
-    assert "the test set wmt24:en-de is not here and could not be downloaded" in str(raised.value)
+    assert "the test set wmt24:en-de is not on this machine and could not be downloaded" in str(raised.value)
     assert "sacrebleu -t wmt24 -l en-de --echo src" in str(raised.value)
 
 
@@ -227,7 +227,7 @@ def test_one_pair_of_a_release() -> None:
         ('{"doc_id": "en-cs_#_1"}', 'x.jsonl, line 2: there is no "src_text"'),
         ('{"src_text": "a"}', 'x.jsonl, line 2: there is no "doc_id"'),
         ('{"doc_id": 7, "src_text": "a"}', 'line 2: "doc_id" must be a text'),
-        ('{"doc_id": "d", "src_text": "a"}', 'neither "doc_id" nor "src_lang" and "tgt_lang" say'),
+        ('{"doc_id": "d", "src_text": "a"}', 'neither "doc_id" nor "src_lang" and "tgt_lang" name'),
         ('{"doc_id": "en-cs_CZ_#_1", "src_text": 3}', 'line 2: "src_text" must be a text, not int'),
         ('{"doc_id": "en-cs_CZ_#_1", "src_text": "a", "refs": "b"}', 'line 2: "refs" must be an object'),
         ('{"doc_id": "en-cs_CZ_#_1", "src_text": "a", "refs": {"refA": 3}}', "the reference refA must be a text"),
@@ -285,7 +285,7 @@ def test_what_a_study_names() -> None:
     assert load(TestSetSettings(jsonl=f"{path}:en-cs")).segments[0].id == "en-cs_CZ_#_news_#_d1_#_0"
     with refused(UsageError, "there is no test set 'wmt42'"):
         load(TestSetSettings(name="wmt42:en-de"))
-    with refused(UsageError, "only a plain file of sources has its references in files"):
+    with refused(UsageError, "only a plain file of sources has its references in separate files"):
         load(TestSetSettings(tsv="c.txt", references=("b",)))
     with refused(UsageError, "no test set is named"):
         load(TestSetSettings())

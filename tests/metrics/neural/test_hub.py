@@ -83,7 +83,7 @@ def test_a_model_that_is_not_there(refused):
 
 def test_a_model_without_the_file(refused):
     refused(errors.RemoteEntryNotFoundError)
-    assert problem("org/bert") == "org/bert has no hparams.yaml (it is not what COMET needs)"
+    assert problem("org/bert") == "org/bert has no hparams.yaml (COMET needs it)"
 
 
 @pytest.mark.parametrize("model", ["no spaces please", "a--b", "x" * 120, "comet:22"])

@@ -138,7 +138,7 @@ def test_an_encoder_that_is_lacking_is_named_with_what_it_is_for(quitmt: Quitmt,
         Path(name).write_text("a\nb\n")
     lacking = (
         "quitmt: encoder is not in the cache, and the hub cannot be reached (it is the {} of Unbabel/tiny-unified; "
-        "download it where there is a network with `hf download encoder --include '*.json' --include '*.model'`)\n"
+        "download it on a machine with a network with `hf download encoder --include '*.json' --include '*.model'`)\n"
     )
     ran = quitmt("score", "-s", "src", "-t", "out", "-m", "kiwi:Unbabel/tiny-unified")
     assert (ran.code, ran.err, len(away)) == (2, lacking.format("encoder"), 1)

@@ -1,9 +1,9 @@
-"""What a judge's answer says: errors by severity, and the score that follows (GEMBA-MQM, Kocmi and Federmann 2023).
+"""Parses a judge's answer into errors by severity, and scores them (GEMBA-MQM, Kocmi and Federmann 2023).
 
-The judge was asked for three headings, each with lines of errors or ``no-error`` below. Models adorn that: bullets,
-bold type, numbers, comments, thinking aloud, errors on the line of the heading, a second answer after the first. All of
-this is read. What cannot be told apart from an error that was put in other words is not: then the answer counts
-as unreadable and is asked for again, rather than guessed.
+The prompt asks for three headings, each with lines of errors or ``no-error`` below. Models decorate that with bullets,
+bold type, numbers, comments, thinking aloud, errors on the line of the heading, or a second answer after the first. The
+parser accepts all of these. Prose that might be an error in other words makes an answer unreadable, so that the judge
+is asked again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quitmt.generate.prompts.clean import drop_thinking
 
 WEIGHTS = {"critical": 25, "major": 5, "minor": 1}
 COUNTED = 5
-"""Errors that count, the worst first: judges that have begun to list do not know when to stop."""
+"""Only the worst errors count, because judges tend to make long lists."""
 WORST = 25
 
 _KINDS = "|".join((
@@ -28,7 +28,7 @@ _KIND = re.compile(
     r"(?:$|[/\\:(,;–—]|-(?=[\s\"“‘'«]))",
     re.IGNORECASE,
 )
-"""At the start of a line. What comes after it tells an error from a warning: ``style - "…"``, not "Style is fine"."""
+"""At the start of a line. The next text tells an error from a comment: ``style - "…"``, not "Style is fine"."""
 _QUOTE = re.compile(r"[\"“”„«»「『`]")
 _NON_TRANSLATION = re.compile(r"non[- ]?translation", re.IGNORECASE)
 _HEADING = re.compile(
@@ -79,7 +79,7 @@ def score(errors: list[Error]) -> float:
 
 
 def _sections(answer: str) -> tuple[list[tuple[str, list[str]]], str]:
-    """The lines below each heading, what stands on its line first; and what comes before the first heading."""
+    """The lines of each heading, starting with the rest of its own line; and the text before the first heading."""
     sections: list[tuple[str, list[str]]] = []
     before: list[str] = []
     for line in answer.splitlines():
@@ -89,18 +89,18 @@ def _sections(answer: str) -> tuple[list[tuple[str, list[str]]], str]:
             continue
         severity = heading[1].lower()
         if {name for name, _ in sections} == set(WEIGHTS) and severity == sections[0][0]:
-            break  # a second answer, to a question of its own making
+            break  # a second answer, which nobody asked for
         sections.append((severity, [_inline(heading[2])]))
     return sections, "\n".join(before)
 
 
 def _inline(rest: str | None) -> str:
-    """What follows a heading on its line, without the bold type that ends there."""
+    """The rest of a heading's line, without the end of bold type."""
     return (rest or "").strip().removeprefix("**").removeprefix("__").strip()
 
 
 def _errors(severity: str, lines: list[str]) -> list[Error] | None:
-    """The errors below one heading; None if something is said there, but not in a form that can be read."""
+    """The errors below one heading; None if it has only text that can't be parsed."""
     found: list[Error] = []
     indent: int | None = None
     nothing = prose = False

@@ -1,9 +1,8 @@
-"""The answers of a judge, on disk: JSON lines that are only ever appended to, each as soon as its answer is there.
+"""A judge's answers on disk: JSON lines, each appended as soon as its answer arrives.
 
-A killed run loses nothing that was answered; half a line at the end of a file is skipped, and so is anything else that
-is no answer, or whose checksum is wrong: it is asked for again. Every answer is kept, also those that could not be
-read: asking the same thing again at the same temperature with the same seed would cost as much and tell as little.
-Whoever wants new answers removes the file.
+A killed run loses no answer. Lines that are cut off, damaged or have a wrong checksum are skipped, and their questions
+are asked again. Unreadable answers are kept too, because asking again with the same temperature and seed would give the
+same answer. To get new answers, remove the file.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from pathlib import Path
 from typing import IO
 
 from quitmt.errors import OutputError
-from quitmt.files.durable import SealedLines, sealed
+from quitmt.files.durable import sealed, unsealed
 
 log = logging.getLogger(__name__)
 
 
 def default_folder() -> Path:
-    """Where answers are kept unless told otherwise."""
+    """The default folder for answers."""
     root = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(root) if root else Path.home() / ".cache") / "quitmt" / "gemba"
 
 
 class Answers:
-    """Answers by key. Without a path they are only remembered."""
+    """Answers by key; without a path they are kept in memory only."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -65,8 +64,7 @@ class Answers:
     def _read(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                lines = SealedLines()
-                useless = sum(not self._take(lines.read(line)) for line in file)
+                useless = sum(not self._take(unsealed(line)) for line in file)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -75,7 +73,7 @@ class Answers:
             log.warning("%d lines of %s are damaged or cut off and are not used", useless, path)
 
     def _take(self, fields: dict[str, object] | None) -> bool:
-        """Remember what a line holds; whether it is an answer."""
+        """Store a line's answer; returns whether it is one."""
         key, answer = (fields or {}).get("key"), (fields or {}).get("answer")
         if not isinstance(key, str) or not isinstance(answer, str):
             return False

@@ -1,6 +1,6 @@
-"""Judges of translations: chat models behind any of our engines, told what GEMBA-MQM wants to know.
+"""Judges of translations: chat models on any of our engines, with the prompt of GEMBA-MQM.
 
-Here and not among the metrics, which know no engines: a judge is a generator with another prompt.
+A judge is a generator with another prompt, so it isn't part of ``quitmt.metrics``, which must not import engines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quitmt.sampling import Sampling
 
 ENGINES = ("openai", "hf", "vllm")
 MAX_TOKENS = 512
-"""Of an answer: a list of errors, of which only the first few count."""
+"""Maximum length of an answer: a list of errors, of which only the first few count."""
 
 
 def gemba(
@@ -27,15 +27,15 @@ def gemba(
     options: Mapping[str, Any] | None = None,
     cache: str | Path | None = None,
 ) -> Gemba:
-    """The judge a text like ``gemba:openai:MODEL``, ``gemba:hf:MODEL`` or ``gemba:vllm:MODEL`` names.
+    """The judge with a name like ``gemba:openai:MODEL``, ``gemba:hf:MODEL`` or ``gemba:vllm:MODEL``.
 
-    ``options`` are the engine's own, such as base_url. Answers are kept in the folder ``cache``, or where
-    ``gemba_cache.default_folder`` says.
+    ``options`` belong to the engine, such as base_url. Answers are kept in the folder ``cache`` [default:
+    ``cache.default_folder``].
     """
     engine, _, model = spec.removeprefix("gemba:").partition(":")
     if engine not in ENGINES or not model:
         known = ", ".join(f"gemba:{name}:MODEL" for name in ENGINES)
-        raise UsageError(f"{spec!r} names no judge, which must be a chat model", hint=f"there is {known}")
+        raise UsageError(f"{spec!r} isn't a judge, which must be a chat model", hint=f"there is {known}")
     given = {name: value for name, value in (options or {}).items() if value is not None}
     if wrong := sorted(given.keys() & {"prompt", "clean"}):
         raise UsageError(f"a judge has a prompt of its own and takes no {wrong[0]}")

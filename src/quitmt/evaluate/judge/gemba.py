@@ -1,11 +1,11 @@
-"""GEMBA-MQM (Kocmi and Federmann 2023): a chat model lists the errors of a translation, and the list is the score.
+"""GEMBA-MQM (Kocmi and Federmann 2023): a chat model lists the errors of a translation, and the list gives the score.
 
-The judge is any generator that can be ``resampled``. It is asked at temperature 0; an answer that cannot be read is
-asked for again, warmer each time. What cannot be read even then has no score: NaN, never an invented number.
-Evaluation must say how many those are and leave them out of its means; reranking refuses a candidate without a score.
+The judge is any generator that can be ``resampled``. It is asked at temperature 0; if its answer is unreadable, it is
+asked again at higher temperatures. An example without a readable answer has the score NaN. Evaluation reports their
+number and leaves them out of its means; reranking refuses a candidate without a score.
 
-Invariants: equal examples are asked about once; every answer is kept before the next thing is done; what fails does not
-take the others with it: their answers are kept, and only then the first error is raised.
+Invariants: equal examples are asked about once; every answer is stored at once; if some questions fail, the answers to
+all others are stored before the first error is raised.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Judge(Protocol):
     @property
     def signature(self) -> str: ...
 
-    def draw(self, asks: Sequence[Request]) -> AsyncIterator[Draw]: ...
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]: ...
 
     def close(self, segment: Segment) -> None: ...
 
@@ -54,16 +54,16 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A translation to be judged: what is asked, and how many examples wait for the answer."""
+    """A translation to judge, and the number of examples that wait for the answer."""
 
     segment: Judged
     count: int
 
 
 class Gemba:
-    """Scores from −25 to 0, higher is better; NaN where no answer could be read. References are not looked at.
+    """Scores from −25 to 0, higher is better; NaN without a readable answer. References are ignored.
 
-    ``cache`` is the folder that answers are kept in, in a file for each model and prompt; None keeps them in memory.
+    ``cache`` is the folder for answers, with one file per model and prompt; None keeps them in memory.
     """
 
     def __init__(self, judge: Judge, *, cache: Path | None = None) -> None:
@@ -72,7 +72,7 @@ class Gemba:
         self.signature = f"gemba-mqm|{first}|retries:{','.join(field(each) for each in TEMPERATURES[1:])}"
         self._answers = Answers(None if cache is None else cache / _file_name(first))
         self.unparsed = 0
-        """Examples of the last call whose answers could not be read."""
+        """Number of examples of the last call without a readable answer."""
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         counts = Counter((example.source, example.translation) for example in examples)
@@ -89,7 +89,7 @@ class Gemba:
         return np.array([found[_name(example.source, example.translation)] for example in examples], np.float64)
 
     async def _judge(self, questions: list[Question], progress: Progress | None) -> dict[str, float]:
-        """The scores by name, after as many rounds as there are temperatures."""
+        """The scores by name, after one round per temperature."""
         results: dict[str, float | QuitmtError] = {}
 
         def settle(question: Question, result: float | QuitmtError) -> None:
@@ -111,7 +111,7 @@ class Gemba:
     async def _answered(
         self, judge: Judge, temperature: float, questions: list[Question]
     ) -> AsyncGenerator[tuple[Question, str | QuitmtError], None]:
-        """The answers as they come: those that are known first, the others asked for all at once."""
+        """The answers as they arrive: cached ones first, then the others, which are requested together."""
         waiting: dict[str, Question] = {}
         for question in questions:
             known = self._answers.get(_key(judge, question.segment))
@@ -121,9 +121,9 @@ class Gemba:
                 yield question, known
         if not waiting:
             return
-        # Not the first candidate: generators take a first one that is empty for a fault of the server's.
-        asks = [Request(question.segment, 1, 2) for question in waiting.values()]
-        async with aclosing(judge.draw(asks)) as draws:  # type: ignore[type-var]  # they are async generators
+        # Request the second candidate: generators treat an empty first one as a server error.
+        requests = [Request(question.segment, 1, 2) for question in waiting.values()]
+        async with aclosing(judge.draw(requests)) as draws:  # type: ignore[type-var]  # they are async generators
             async for draw in draws:
                 question = waiting[draw.segment.id]
                 judge.close(question.segment)
@@ -163,12 +163,12 @@ def _without_errors(results: dict[str, float | QuitmtError]) -> dict[str, float]
 
 
 def _name(source: str, translation: str) -> str:
-    """A question by its content, so that its seeds are the same in whatever company it is asked."""
+    """Names a question by its content, so that its seeds don't depend on the other questions."""
     return _digest(source, translation)
 
 
 def _key(judge: Judge, segment: Judged) -> str:
-    """The signature has the model, the prompt, the languages, the temperature and the seed."""
+    """The signature covers the model, the prompt, the languages, the temperature and the seed."""
     return _digest(judge.signature, segment.source, segment.translation)
 
 

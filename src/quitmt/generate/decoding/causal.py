@@ -1,7 +1,7 @@
-"""Language models that are told to translate: a prompt in, a translation out.
+"""Causal language models that translate by a prompt.
 
-Invariants: a segment's prompt is computed once; its cache is what all its candidates begin with. A batch holds one
-segment: prompts of different lengths would have to be padded, and padding changes what some caches keep.
+Invariants: a segment's prompt is computed once, and all its candidates start from its cache. A batch holds one segment,
+because prompts of different lengths would need padding, which changes what some caches keep.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -20,7 +20,7 @@ from quitmt.generate.prompts.template import Prompt
 from quitmt.types import Segment
 
 MAX_TOKENS = 512
-"""Of a candidate, unless told otherwise; fewer where the model's context leaves fewer."""
+"""Default maximum tokens per candidate; fewer if the model's context has less room."""
 
 
 class CausalDecoder:
@@ -64,7 +64,7 @@ class CausalDecoder:
                 add_generation_prompt=True,
                 **self._prompt.template.chat_template_kwargs,
             )
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # templates may raise anything
             told = f"the chat template of {self._name} does not take the prompt {self._prompt.template.name!r}: {error}"
             raise GenerationError(told, hint="choose another prompt") from None
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

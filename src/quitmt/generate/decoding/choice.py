@@ -1,7 +1,7 @@
-"""How the next token is chosen from logits in torch: cut-offs as in ``quitmt.sampling``, one random number each.
+"""Chooses the next token from logits in torch, with the cut-offs of ``quitmt.sampling`` and one random number each.
 
-Many candidates may stand on one row of logits, because they share their beginning. A choice is the inverse of the row's
-cumulative distribution, summed in float64: it depends on the row and on the candidate's own number and on nothing else.
+Many candidates may share one row of logits, because they share their beginning. A choice is the inverse of the row's
+cumulative distribution, summed in float64, so it depends only on the row and the candidate's random number.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -67,7 +67,7 @@ def _keep(logits: Any, floor: Any) -> Any:
 
 
 def _first_of_largest(logits: Any) -> Any:
-    """torch's own argmax does not say which of equals it takes."""
+    """The first maximum of each row; torch's argmax doesn't specify which of equals it returns."""
     import torch
 
     places = torch.arange(logits.shape[-1], device=logits.device)

@@ -1,4 +1,4 @@
-"""How families of translation models are told their languages, read off their tokenizers.
+"""Language tokens of the families of translation models, detected from their tokenizers.
 
     Marian (OPUS-MT)    nothing, or a first token >>por<< where there are several target languages
     NLLB                eng_Latn beside the source, por_Latn as the translation's first token
@@ -6,7 +6,7 @@
     mBART-50            en_XX and pt_XX likewise
     MADLAD              a first token <2pt>
 
-BCP-47 codes come in; one that a model does not know is an error, never a guess.
+Languages are BCP-47 codes; a code that a model doesn't know is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Pair = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What goes before the source text, and the token every translation begins with."""
+    """Text to put before the source, and the first token of every translation."""
 
     before: str = ""
     first: str | None = None
 
 
 def tell(tokenizer: Any, pair: Pair, model: str) -> Telling:
-    """Set a tokenizer to a pair of languages; what else the model must be told."""
+    """Set a tokenizer to a language pair; return how else the model is told."""
     if mark := mark_of(tokenizer.get_vocab(), pair[1], model):
         return Telling(before=f"{mark} ")
     tokens = _beside(tokenizer) if hasattr(tokenizer, "src_lang") else {}
@@ -80,5 +80,5 @@ def _found(pattern: re.Pattern[str], tokens: Iterable[str]) -> dict[str, str]:
 
 def _code(code: str | None, known: Mapping[str, str], model: str, side: str) -> str:
     if code is None:
-        raise UsageError(f"{model} knows several {side} languages", hint=f"say which one is the {side} language")
+        raise UsageError(f"{model} knows several {side} languages", hint=f"name the {side} language")
     return languages.among(code, known.keys(), model)

@@ -1,7 +1,7 @@
-"""Beam searches as an engine: candidates 0 and on are a segment's hypotheses, the best first, and then there are none.
+"""Beam search as an engine: a segment's candidates are its hypotheses in descending order, and then the sequence ends.
 
-A search is made once for a segment and kept until it is closed. As many segments go together as fit into a batch; when
-memory runs out, they are halved, and stay so.
+Each segment is searched once, and its hypotheses are kept until it is closed. As many segments are searched together as
+fit into a batch; when memory runs out, their number is halved for good.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -25,12 +25,12 @@ from quitmt.types import Candidate, Draw, Segment
 log = logging.getLogger(__name__)
 
 SEARCHES_KEPT = 4096
-"""For callers who never close."""
+"""A limit for callers who never close segments."""
 
 
 @dataclass(slots=True)
 class Searched:
-    """What was found for a segment, or why nothing can be; ``seconds`` until they are charged to a draw."""
+    """A segment's hypotheses or error. ``seconds`` are those not yet charged to a draw."""
 
     candidates: tuple[Candidate, ...] = ()
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class HypothesisSampler:
         self._kept.pop(segment, None)
 
     def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
-        """One draw a piece, in as many searches as it takes."""
+        """One draw per piece, with as many searches as necessary."""
         import torch
 
         of = {
@@ -66,7 +66,7 @@ class HypothesisSampler:
             while left:
                 new = self._attempt(dict(list(left.items())[: self._together]))
                 for segment, one in new.items():
-                    if left.pop(segment)() and one.error is None:  # else it may have been left before its end
+                    if left.pop(segment)() and one.error is None:  # an unwanted search may have ended early
                         self._keep(segment, one)
                 found |= new
         return [_drawn(piece, found[piece.request.segment]) for piece in pieces]
@@ -76,18 +76,18 @@ class HypothesisSampler:
         return max(1, self.batch // self._beam) if self._decoder.mixes else 1
 
     def _attempt(self, wanted: dict[Segment, Wanted]) -> dict[Segment, Searched]:
-        """Search for these. Where memory does not suffice nothing is found, and fewer go together from now on."""
+        """Search for these segments. If memory runs out, return nothing and search fewer at a time from now on."""
         try:
             return self._search(wanted)
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 raise
-        # outside of the handler, whose error holds on to the tensors of the failed search
+        # outside the handler, because the error keeps the failed search's tensors alive
         self._openings.clear()
         devices.release_memory()
         if len(wanted) == 1:
-            hint = "take a smaller beam, a smaller model, or a smaller dtype"
-            reason = GenerationError(f"no memory for a beam of {self._beam}", hint=hint)
+            hint = "use a smaller beam, a smaller model, or a smaller dtype"
+            reason = GenerationError(f"not enough memory for a beam of {self._beam}", hint=hint)
             return {segment: Searched(error=reason) for segment in wanted}
         self.batch = self._beam * (len(wanted) // 2)
         log.info("out of memory with %d beams at once: %d from now on", len(wanted), len(wanted) // 2)

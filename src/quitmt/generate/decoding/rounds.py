@@ -1,8 +1,8 @@
-"""Rounds of the decoding loop: which candidates go together, what is kept between them, and what memory allows.
+"""Rounds of the decoding loop: groups candidates into batches, caches their beginnings and adapts to the memory.
 
-What a segment's candidates begin with (the encoded source, the prompt's cache) is computed once and kept until the
-segment is closed; the least recently used go when too many bytes are kept, for callers who never close. When memory
-runs out, the candidates at once are halved, and stay so.
+A segment's beginning (the encoded source, the prompt's cache) is computed once and kept until the segment is closed. If
+too many bytes are kept, because callers never close, the least recently used beginnings are dropped. When memory runs
+out, the number of candidates per batch is halved for good.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Part(Piece):
-    """A part of the piece at ``place`` of those to be sampled."""
+    """A part of a piece; ``place`` is the piece's number."""
 
     place: int
 
 
 class Openings:
-    """What segments' candidates begin with, for all who sample from one model in one thread."""
+    """The cached beginnings of segments, shared by all samplers of one model."""
 
     def __init__(self, decoder: Decoder, *, bytes_kept: int) -> None:
         self._decoder, self._bytes_kept = decoder, bytes_kept
@@ -49,7 +49,7 @@ class Openings:
         return self._kept[segment]
 
     def forget(self, segment: Segment) -> None:
-        """Others may still want it: for them it is computed again."""
+        """Drop a beginning. If other requests need it, it is computed again."""
         self._kept.pop(segment, None)
 
     def clear(self) -> None:
@@ -67,7 +67,7 @@ class RoundSampler:
         self._openings.forget(segment)
 
     def sample(self, pieces: Sequence[Piece]) -> list[Draw]:
-        """One draw a piece, in as many rounds as it takes."""
+        """One draw per piece, in as many rounds as necessary."""
         import torch
 
         found: list[list[Draw]] = [[] for _ in pieces]
@@ -79,7 +79,8 @@ class RoundSampler:
         return [_joined(piece.request, draws) for piece, draws in zip(pieces, found, strict=True)]
 
     def _rounds(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """What goes together: ``batch`` candidates at most, and of one segment if the model cannot mix them."""
+        """Group parts into rounds of at most ``batch`` candidates, and of one segment if the model can't mix
+        segments."""
         chosen: list[Part] = []
         for part in parts:
             start = part.request.start
@@ -98,18 +99,18 @@ class RoundSampler:
             yield chosen
 
     def _attempt(self, parts: list[Part]) -> list[tuple[Part, Draw]]:
-        """One round, or smaller ones where memory does not suffice."""
+        """Run one round, or smaller ones if memory runs out."""
         try:
             return list(zip(parts, self._round(parts), strict=True))
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 raise
-        # outside of the handler, whose error holds on to the tensors of the failed round
+        # outside the handler, because the error keeps the failed round's tensors alive
         self._openings.clear()
         devices.release_memory()
         count = sum(part.count for part in parts)
         if count == 1:
-            reason = GenerationError("no memory for one candidate", hint="take a smaller model, or a smaller dtype")
+            reason = GenerationError("not enough memory for one candidate", hint="use a smaller model or dtype")
             return [(part, failed(part.request, reason)) for part in parts]
         self.batch = count // 2
         log.info("out of memory with %d candidates at once: %d from now on", count, self.batch)
@@ -144,7 +145,7 @@ class RoundSampler:
 
 
 def _joined(request: Request, draws: Sequence[Draw]) -> Draw:
-    """The draw of an ask that was answered in parts."""
+    """Joins the draws of a request's parts."""
     error = next((draw.error for draw in draws if draw.error is not None), None)
     candidates = () if error else tuple(candidate for draw in draws for candidate in draw.candidates)
     return Draw(request.segment, request.start, candidates, sum(draw.seconds for draw in draws), error=error)

@@ -1,6 +1,6 @@
 """Translation models with an encoder: Marian (OPUS-MT), NLLB, M2M100, mBART-50, MADLAD and others of their kind.
 
-Invariants: a segment's source is encoded once, by itself, so what the decoder reads does not depend on the company; the
+Invariants: a segment's source is encoded once, by itself, so it doesn't depend on other segments; the
 decoder's first steps (start, target language) and its keys and values of the source are computed once as well.
 
 torch is imported by those who call this, never by this module at import.
@@ -18,7 +18,7 @@ from quitmt.generate.decoding.walk import Opening
 from quitmt.types import Segment
 
 LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
-"""A candidate is cut off at 3 tokens for each of the source's, and 10."""
+"""Maximum tokens per candidate: 3 times the source's plus 10."""
 
 
 class Seq2SeqDecoder:
@@ -65,7 +65,7 @@ class Seq2SeqDecoder:
 
 
 class _Seq2SeqRows:
-    """Rows of any segments: the shorter sources are padded, and masked."""
+    """Rows of any segments; shorter sources are padded and masked."""
 
     def __init__(self, model: Any, openings: Sequence[Opening]) -> None:
         import torch
@@ -105,7 +105,7 @@ def _padded(states: Any, length: int) -> Any:
 
 
 def _stacked(caches: Sequence[Any], longest: int) -> Any:
-    """One cache with a row for each of some caches, which stay as they are."""
+    """Stacks caches into one with a row for each; the given caches stay unchanged."""
     import torch
 
     stacked = copy.deepcopy(caches[0])
@@ -127,7 +127,7 @@ def _columns(layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _prefix(model: Any, tokenizer: Any, first: str | None) -> list[int]:
-    """What the decoder reads before the first token of a translation."""
+    """The decoder's input before the first token of a translation."""
     settings = model.generation_config
     start = settings.decoder_start_token_id
     if start is None:

@@ -1,7 +1,7 @@
-"""From text to the tokens that CTranslate2 takes, and back, by whatever tokenizer lies beside the model.
+"""Converts between text and CTranslate2's tokens, with the tokenizer in the model's folder.
 
-Looked for in this order: source.spm and target.spm (Marian); a Hugging Face tokenizer (NLLB, M2M100, MADLAD, …); one
-SentencePiece file for both sides. The first token of a translation may be forced (see ``families``).
+Tokenizers are searched in this order: source.spm and target.spm (Marian); a Hugging Face tokenizer (NLLB, M2M100,
+MADLAD, …); one SentencePiece file for both sides. The first token of a translation may be forced (see ``families``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quitmt.errors import MissingExtra, ModelError
 from quitmt.generate.decoding.families import Pair, has_codes, is_madlad, mark_of, tell
 
 SPACE = "▁"
-"""What stands for a space in SentencePiece's pieces."""
+"""Represents a space in SentencePiece's pieces."""
 _PAIR = ("source.spm", "target.spm")
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 _SHARED = ("sentencepiece.model", "spm.model", "spiece.model", "sentencepiece.bpe.model", "vocab.spm", "spm.128k.model")
@@ -29,7 +29,7 @@ class Tokenization:
     end: str
     """The token that ends a translation."""
     prefix: list[str]
-    """What every translation begins with."""
+    """The first tokens of every translation."""
 
 
 def load_tokenization(folder: Path, model: str, pair: Pair) -> Tokenization:
@@ -53,7 +53,7 @@ def _from_sentencepiece(folder: Path, source: str, target: str, model: str, pair
         try:
             sides.append(sentencepiece.SentencePieceProcessor(model_file=str(folder / name)))
         except (OSError, RuntimeError):
-            raise ModelError(f"{name} in {model!r} is no SentencePiece model") from None
+            raise ModelError(f"{name} in {model!r} is not a SentencePiece model") from None
     config, vocabulary = _config(folder), _vocabulary(folder)
     if has_codes(vocabulary):
         hint = f"copy {' and '.join(_TOKENIZER)} of the original model there"
@@ -71,8 +71,8 @@ def _from_sentencepiece(folder: Path, source: str, target: str, model: str, pair
 
 
 def _joined(side: Any, pieces: list[str]) -> str:
-    """The text of pieces. A model's vocabulary holds those of both sides, and SentencePiece leaves the mark of a space
-    in those that it does not know."""
+    """The text of pieces. A vocabulary may contain pieces of both languages, and SentencePiece keeps the space mark in
+    those that it doesn't know."""
     return str(side.decode(pieces)).replace(SPACE, " ").strip()
 
 
@@ -83,7 +83,7 @@ def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:
         raise MissingExtra(f"the tokenizer in {model!r} needs transformers", hint="pip install 'quitmt[hf]'") from None
     try:
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(folder))
-    except Exception as error:  # of many kinds
+    except Exception as error:  # transformers raises many types
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"the tokenizer in {model!r} cannot be read: {line}") from None
     telling = tell(tokenizer, pair, model)
@@ -98,7 +98,7 @@ def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:
 
 
 def lacking(folder: Path, tokenization: Tokenization) -> Callable[[str], bool]:
-    """Whether a text has what the vocabulary in a model's folder lacks; of no text, if there is none to be read."""
+    """A test for characters that the vocabulary in a model's folder lacks; always False if there is no vocabulary."""
     known, unknown = frozenset(_vocabulary(folder)), str(_config(folder).get("unk_token", "<unk>"))
     return lambda text: (
         bool(known) and any(piece == unknown or piece not in known for piece in tokenization.encode(text))
@@ -106,7 +106,7 @@ def lacking(folder: Path, tokenization: Tokenization) -> Callable[[str], bool]:
 
 
 def is_sentence_level(folder: Path) -> bool:
-    """Whether a converted model was trained on single sentences, as far as its vocabulary tells the family."""
+    """Whether a converted model was trained on single sentences, judging by its vocabulary."""
     return not is_madlad(_vocabulary(folder))
 
 

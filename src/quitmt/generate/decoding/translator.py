@@ -1,9 +1,9 @@
-"""A CTranslate2 model and its tokenizer, as generators that were ``resampled`` from one another share it.
+"""A CTranslate2 model and its tokenizer, shared by generators that were ``resampled`` from one another.
 
-Sampling needs a Translator of its own for each seed (see ``quitmt.generate.ctranslate2``). Greedy decoding and beam
-search need none, so one is built for them when they are first asked for, and kept.
+Sampling needs a new Translator for each seed (see ``quitmt.generate.ctranslate2``). Greedy decoding and beam search use
+one Translator, which is built on first use and kept.
 
-Invariant: CTranslate2's seed belongs to the process, so a lock is held while it matters.
+Invariant: CTranslate2's seed is global to the process, so a lock is held from setting it until it takes effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quitmt.generate.decoding.tokenization import Tokenization
 from quitmt.types import Candidate, Segment
 
 LENGTH_FACTOR, LENGTH_EXTRA = 3, 10
-"""A candidate is cut off at 3 tokens for each of the source's, and 10."""
+"""Maximum tokens per candidate: 3 times the source's plus 10."""
 _SEEDING = threading.Lock()
 _NO_POSITION = re.compile(r"positions >= (\d+)")
 
@@ -36,13 +36,14 @@ class TranslatorModel:
     def translate(
         self, segment: Segment, *, seed: int | None, length_penalty: float = 0, **options: Any
     ) -> list[Candidate]:
-        """The hypotheses of one call, in CTranslate2's order; by a Translator with that seed, or by the kept one."""
+        """The hypotheses of one call in CTranslate2's order. With a seed a new Translator computes them, else the kept
+        one."""
         source, prefix = self.tokenization.encode(segment.source), self.tokenization.prefix
         limit = self._limit(segment, len(source), len(prefix))
         settings = {
             "target_prefix": [prefix] if prefix else None,
             "max_decoding_length": limit,
-            "min_decoding_length": 0,  # 1 would take the empty translation out of the distribution
+            "min_decoding_length": 0,  # 1 would exclude the empty translation
             "max_input_length": 0,  # no silent cut
             "length_penalty": length_penalty,  # with 0, scores are sums
             "return_scores": True,
@@ -55,7 +56,7 @@ class TranslatorModel:
             match = _NO_POSITION.search(str(error))
             if match is None or self._positions is not None:
                 raise
-            # the number of positions is nowhere to be read; the same seed gives the same candidates again
+            # only this error reveals the number of positions; the same seed repeats the same candidates
             self._positions = int(match[1])
             return self.translate(segment, seed=seed, length_penalty=length_penalty, **options)
         return [

@@ -1,15 +1,15 @@
 """The decoding loop of Hugging Face models, seq2seq and causal alike.
 
-A *walker* is a candidate under way; it stands on a row of the batch. There is one row for each distinct beginning, not
-one for each candidate: a segment's candidates set out together on one row, and a row divides when its walkers choose
-different tokens. Rows whose walkers are all done are dropped. So the source or prompt is computed once, and so is every
-beginning that candidates of a round share; greedy decoding takes one row however many candidates are wanted.
+A *walker* is a candidate under way, on a row of the batch. There is one row per distinct prefix, not per candidate: a
+segment's candidates start together on one row, and a row splits when its walkers choose different tokens. Rows whose
+walkers have all finished are dropped. So the source or prompt and all shared prefixes are computed once, and greedy
+decoding needs one row however many candidates are requested.
 
-Invariants: which token a walker takes follows from its beginning and its own random number (seed, segment, index,
-position). Candidates are then the same in whatever pieces and company they are asked for, as far as a model gives the
-same logits in batches of other shapes: float32 does up to its last digits, which matter only where a number falls on
-the very border of two tokens. (Tiny random models on a processor, batches of 256 and of 37: float32 no candidate of
-12,288 differed, bfloat16 23 of 3,072. Graphics cards were not tried.) Log-probabilities differ in their last digits.
+Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position). So
+candidates don't depend on the pieces and the batches they are drawn in, as far as the model gives the same logits in
+batches of other shapes. float32 does except for the last digits, which matter only where a random number falls on the
+border of two tokens. (With tiny random models on a CPU and batches of 256 and of 37, no candidate of 12,288 differed in
+float32, and 23 of 3,072 in bfloat16. GPUs were not tried.) Log-probabilities differ in their last digits.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -32,18 +32,18 @@ from quitmt.types import Segment
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What all candidates of a segment begin with: computed once, kept until the segment is closed."""
+    """The common beginning of a segment's candidates, computed once and kept until the segment is closed."""
 
     logits: Any
-    """Of the first token: (1, vocabulary)."""
+    """Logits of the first token: (1, vocabulary)."""
     cache: Any
     """The model's cache after the beginning, for one row."""
     limit: int
-    """Tokens of a candidate at most."""
+    """Maximum tokens per candidate."""
     memory: Any = None
-    """What the encoder made of the source: (1, tokens, width); None without an encoder."""
+    """The encoder's states of the source: (1, tokens, width); None without an encoder."""
     given: int = 0
-    """Tokens of a candidate that are not chosen: the language that it must begin with."""
+    """Number of forced first tokens: the target language."""
 
     @property
     def bytes(self) -> int:
@@ -59,7 +59,7 @@ class Rows(Protocol):
         ...
 
     def advance(self, tokens: Any) -> Any:
-        """Append a token to each row; the logits of the next."""
+        """Append a token to each row; return the logits of the next."""
         ...
 
 
@@ -72,7 +72,7 @@ class Decoder(Protocol):
     def open(self, segment: Segment) -> Opening: ...
 
     def begin(self, openings: Sequence[Opening]) -> Rows:
-        """One row for each opening, which stay as they are."""
+        """Start with one row per opening; the openings stay unchanged."""
         ...
 
     def read(self, segment: Segment, tokens: list[int]) -> str:
@@ -82,7 +82,7 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Tokens that end a candidate, and masks of those that are never chosen: at the first place, and after it."""
+    """Tokens that end a candidate, and masks of those that are never chosen, at the first position and after it."""
 
     tokens: Collection[int]
     barred_first: Any
@@ -101,7 +101,7 @@ class Walker:
 
 
 class Walk:
-    """One round: the candidates of some pieces, from their openings to their ends."""
+    """One round: decodes the candidates of some pieces from their openings to their ends."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Walk:
             for index in range(piece.request.start, piece.request.stop)
         ]
         row_of = [segments.index(piece.request.segment) for piece in pieces]
-        self._snapshot = np.array([row_of[walker.piece] for walker in self.walkers], np.int64)
+        self._start_rows = np.array([row_of[walker.piece] for walker in self.walkers], np.int64)
 
     def run(self) -> list[list[Walker]]:
         """The walkers of each piece, at their ends."""
         import torch
 
-        logits, under_way, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._snapshot
+        logits, under_way, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._start_rows
         position = 0
         while True:
             barred = self._ends.barred if position else self._ends.barred_first

@@ -1,9 +1,9 @@
-"""From what a chat model said to the translation in it: small rules, each of which can be read and tested alone.
+"""Extracts the translation from a chat model's answer by small, independent rules.
 
-Rules only take away what models add around a translation; they never change the inside of it. ``clean(text, source)``
-applies them in order; what would leave nothing is left as it was.
+Rules only remove what models add around a translation; they never change the translation. ``clean(text, source)``
+applies them in order and skips a rule that would leave nothing.
 
-Invariant: every rule takes time in proportion to the text, because anybody may have written it.
+Invariant: every rule takes linear time, because the text is untrusted.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def clean(text: str, source: str) -> str:
 
 
 def drop_thinking(text: str, source: str) -> str:
-    """Thinking blocks, also those whose beginning was part of the prompt. One that was never closed has no translation
-    after it: nothing is left, so the answer stays as it was."""
+    """Removes thinking blocks, including one whose opening tag was in the prompt. After an unclosed block no
+    translation follows, so the answer stays unchanged."""
     if "<think" in source.lower() or "</think" in source.lower():
         return text
     kept: list[str] = []
@@ -61,7 +61,7 @@ def drop_thinking(text: str, source: str) -> str:
 
 
 def drop_fence(text: str, source: str) -> str:
-    """A code fence around everything."""
+    """Removes a code fence around the answer."""
     first, _, rest = text.strip().partition("\n")
     if "```" in source or not _FENCE.fullmatch(first) or not rest.endswith("```"):
         return text
@@ -76,13 +76,13 @@ def drop_label(text: str, source: str) -> str:
 
 
 def drop_chatter(text: str, source: str) -> str:
-    """A paragraph of notes after the translation."""
+    """Removes a paragraph of notes after the translation."""
     end = None if _end_before_chatter(source) is not None else _end_before_chatter(text)
     return text[:end]
 
 
 def _end_before_chatter(text: str) -> int | None:
-    """Where the blank lines before the first paragraph of notes begin. A line of dashes may stand among them."""
+    """The start of the blank lines before the first paragraph of notes. A line of dashes may be among them."""
     end, place = None, 0
     for line in text.split("\n"):
         words = line.strip()
@@ -97,7 +97,7 @@ def _end_before_chatter(text: str) -> int | None:
 
 
 def drop_quotes(text: str, source: str) -> str:
-    """Quotation marks around everything, where the source has none around it."""
+    """Removes quotation marks around the answer, if the source has none."""
     text, source = text.strip(), source.strip()
     if len(text) < 2 or _QUOTES.get(text[0]) != text[-1]:
         return text

@@ -1,4 +1,4 @@
-"""Prompt templates: what a model is told, as data in TOML files.
+"""Prompt templates: messages for the model, as data in TOML files.
 
     [[messages]]
     role = "user"
@@ -9,13 +9,13 @@
 
 Placeholders: ``{source}`` (required), ``{source_language}``, ``{target_language}`` (English names),
 ``{target_language_zh}`` (the Chinese name), ``{source_code}``, ``{target_code}`` (BCP-47) and ``{context}`` (the
-sentences before, if any). ``[[context_messages]]`` takes the place of ``[[messages]]`` where there is context, and
-``[[chinese_messages]]`` where Chinese is on either side. ``extends = "instruct"`` takes over what is not said again.
-``clean = false`` says that answers are no translations, so that nothing around them is taken away. Substitution is one
-pass: braces in a source are text. Only a template that names languages needs to be told them.
+preceding sentences, if any). ``[[context_messages]]`` replaces ``[[messages]]`` if there is context, and
+``[[chinese_messages]]`` if either language is Chinese. ``extends = "instruct"`` inherits the other fields. ``clean =
+false`` means that answers aren't translations, so they are left unchanged. Substitution is one pass, so braces in a
+source are text. Languages are required only if the template uses them.
 
-Judges are templates too, kept apart: what a model is told that judges a translation (``judges/gemba-mqm``). They have
-``{translation}`` besides, which a ``Judged`` segment brings along.
+Templates for judging translations are in a separate folder (``judges/gemba-mqm``). They also have the placeholder
+``{translation}``, which a ``Judged`` segment provides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quitmt.types import Segment
 Message = dict[str, Any]
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _DEEPEST = 20
-"""Tables and lists within each other."""
+"""Maximum nesting of tables and lists."""
 _VARIANTS = ("messages", "context_messages", "chinese_messages")
 
 
@@ -52,7 +52,7 @@ class Template:
     chinese_messages: tuple[Message, ...] = ()
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     clean: bool = True
-    """Whether answers are cleaned, unless told otherwise."""
+    """Whether answers are cleaned by default."""
 
     @property
     def names_languages(self) -> bool:
@@ -61,21 +61,21 @@ class Template:
 
     @property
     def digest(self) -> str:
-        """Of what it says: two templates of one name are told apart."""
+        """A hash of the content, which distinguishes templates of the same name."""
         said = repr((self.messages, self.context_messages, self.chinese_messages, dict(self.chat_template_kwargs)))
         return hashlib.blake2b(said.encode(), digest_size=3).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged(Segment):
-    """A source with a translation that is to be judged."""
+    """A source with a translation to judge."""
 
     translation: str = ""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A template for one pair of languages, or for none if it names none."""
+    """A template for a language pair; the pair may be missing if the template names no languages."""
 
     template: Template
     source_language: str | None = None
@@ -116,7 +116,7 @@ class Prompt:
         return f"{self.template.name}-{self.template.digest}{pair}"
 
     def messages(self, segment: Segment) -> list[Message]:
-        """What a chat model is told for a segment."""
+        """The messages for a segment."""
         template = self.template
         chosen = template.messages
         if template.chinese_messages and self._has_chinese:
@@ -133,8 +133,8 @@ class Prompt:
 
 
 def made(name: str | None, model: str, pair: tuple[str | None, str | None]) -> Prompt:
-    """The prompt for a model: the named template, or the one that fits the model. What is wrong with it or with the
-    languages is said now, not by each segment."""
+    """The prompt for a model: the named template, or the one that fits the model. Mistakes in it or in the languages
+    are raised here rather than for each segment."""
     prompt = Prompt(load(name or for_model(model)), *pair)
     prompt.messages(Segment("check", "Hello."))
     return prompt
@@ -166,12 +166,12 @@ def _read(name: str, path: Path) -> str:
 
 
 def names() -> list[str]:
-    """Of the templates that translate."""
+    """Names of the translation templates."""
     return _listed("templates")
 
 
 def judges() -> list[str]:
-    """Of those that judge a translation."""
+    """Names of the templates that judge a translation."""
     return [f"judges/{name}" for name in _listed("judges")]
 
 
@@ -208,19 +208,19 @@ def _parse(name: str, text: str) -> Template:
         )
     for variant in _VARIANTS:
         if not isinstance(fields.get(variant, []), list):
-            raise InputError(f"{variant} in the prompt template {name} is no list", hint=f"write [[{variant}]]")
+            raise InputError(f"{variant} in the prompt template {name} is not a list", hint=f"write [[{variant}]]")
     variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
     clean = fields.get("clean", True)
     if not isinstance(clean, bool):
         raise InputError(f"clean in the prompt template {name} is neither true nor false")
     kwargs = fields.get("chat_template_kwargs", {})
     if not isinstance(kwargs, dict):
-        raise InputError(f"chat_template_kwargs in the prompt template {name} is no table")
+        raise InputError(f"chat_template_kwargs in the prompt template {name} is not a table")
     return _checked(Template(name, **variants, chat_template_kwargs=kwargs, clean=clean), name)
 
 
 def _fields(name: str, text: str) -> dict[str, Any]:
-    """Of a file that anybody may have written: what could not be sent as JSON is refused now."""
+    """Parses an untrusted file; refuses values that could not be sent as JSON."""
     try:
         fields = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

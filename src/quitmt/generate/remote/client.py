@@ -1,19 +1,19 @@
-"""A resilient client for JSON over HTTP: one method, ``post``, that answers, or says in one sentence why it cannot.
+"""A resilient client for JSON over HTTP. Its one method, ``post``, returns an answer or raises a one-sentence error.
 
-There may be several servers, all alike: a request goes to the least busy one, and if it fails there, to another.
+There may be several equivalent servers: a request goes to the least busy one, and if it fails there, to another.
 
-Sent again, after an exponential back-off with full jitter: what was answered with 408, 409, 429 or any 5xx, dropped,
-timed out, or answered with something that cannot be read. All of them have the same patience, in seconds from the
-request's first failure. Retry-After holds back all requests, not only the one it was said to; if it is said to that
-one again, only that one waits. Whatever else the server refuses is ``Refused`` at once. How much is in flight, and the
-pauses while the server is gone, are the gate's (``quitmt.generate.remote.pacing``).
+The client retries, with exponential back-off and full jitter, requests that were answered with 408, 409, 429, any 5xx
+or an unreadable body, and requests that were dropped or timed out. The patience, in seconds from a request's first
+failure, is the same for all of these. A first Retry-After delays all requests to that server; a repeated one delays
+only its own request. Any other refusal raises ``Refused`` at once. The gate (``quitmt.generate.remote.pacing``) limits
+the requests in flight and pauses them while a server is gone.
 
-Whether a server is back is found out with ``probe``, a harmless request, if there is one: then requests that can never
-succeed tell nothing about the server, however many there are. Of several servers, one that is gone, or that refuses
-whatever it is asked, is left out: a task of its own probes it, and nobody waits for that.
+The client tests whether a server is back with ``probe``, a harmless request, if there is one: then requests that can
+never succeed say nothing about the server, however many there are. With several servers, one that is gone or refuses
+every request is left out; a separate task probes it, and no request waits for it.
 
 Invariants: each ``post`` ends in exactly one reply or one error; no answer takes more memory than its limit; exceptions
-of aiohttp carry the headers of their request, with the key, so none is chained, logged or passed on.
+of aiohttp carry the request's headers, including the key, so they are never chained, logged or passed on.
 """
 
 from __future__ import annotations
@@ -44,16 +44,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 2.0
-"""How long a connection may be idle. Servers close theirs after a few seconds (uvicorn and Node after 5), and a request
-that is sent on one that is just being closed has to be sent again."""
+"""Maximum idle time of a connection. Servers close idle connections after a few seconds (uvicorn and Node after 5), and
+a request sent on a closing connection must be sent again."""
 BODY_BYTES = 2**24
-"""The longest answer, unless a request says otherwise."""
+"""Default limit for the size of an answer."""
 PROBE_BYTES = 2**16
 
 
 class Client:
-    """Posts JSON to paths below an address, or below any of several. ``tally`` counts what was sent and what went
-    wrong, by kind."""
+    """Posts JSON to paths below one or several base addresses. ``tally`` counts requests sent and failures by kind."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float], float] = lambda ceiling: random.uniform(0, ceiling),
     ) -> None:
-        """``concurrency`` is of each server."""
+        """``concurrency`` limits the requests in flight per server."""
         try:
             import aiohttp  # noqa: F401
         except ImportError:
@@ -75,18 +74,18 @@ class Client:
         if concurrency < 1:
             raise UsageError(f"at least 1 request must be in flight, not {concurrency}")
         if not timeout > 0:
-            raise UsageError(f"the time-out must be above 0 seconds, not {timeout}")
+            raise UsageError(f"the timeout must be above 0 seconds, not {timeout}")
         if patience is not None and not patience >= 0:
             raise UsageError(f"the patience must be 0 seconds or more, not {patience}")
         self.addresses = [address] if isinstance(address, Address) else list(address)
         self.tally: Counter[str] = Counter()
         self.refusal: QuitmtError | None = None
-        """Set from outside once it is known that the server will refuse everything: nothing more is sent."""
+        """The caller sets it once it knows that the server refuses every request; then nothing more is sent."""
         self.probe: tuple[str, bytes] | None = None
-        """Set from outside: the path and body of a request that a sound server answers. Without it, whichever request
-        comes next is the probe."""
+        """The caller sets it: path and body of a request that any healthy server answers. Without it, the next request
+        serves as the probe."""
         self._known: set[int] = set()
-        """Servers that were ever reached."""
+        """Servers that have been reached at least once."""
         self._concurrency, self._timeout = concurrency, timeout
         policy = policy or Policy()
         self._policy = policy if patience is None else replace(policy, patience_seconds=patience)
@@ -99,15 +98,15 @@ class Client:
 
     @property
     def waiting(self) -> str | None:
-        """What is waited for, and for how long at most, if nothing good comes from any server. For any thread."""
+        """What the client is waiting for and for how long at most, while no server answers. For any thread."""
         said = (link.waiting(self._clock(), self._policy.patience_seconds) for link in list(self._links.values()))
         return next(filter(None, said), None)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        """Keeps connections open for as long as anybody in this event loop is inside.
+        """Keeps connections open while any caller in this event loop is inside.
 
-        No task and no socket outlives the last one, so that a loop may end in any way.
+        No task and no socket outlives the last caller, so the loop may end at any time afterwards.
         """
         link = self._link()
         link.users += 1
@@ -129,9 +128,9 @@ class Client:
     async def post(
         self, path: str, body: bytes, read: Read[T], *, sender: Hashable = None, limit: int = BODY_BYTES
     ) -> Reply[T]:
-        """What ``read`` makes of the answer, of at most ``limit`` bytes. Only inside ``connected``.
+        """Post, and parse the answer of at most ``limit`` bytes with ``read``. Call it inside ``connected``.
 
-        Requests of one ``sender`` (a segment, say) share their fate; without one, each stands for itself.
+        Failures of one ``sender`` (such as a segment) count as one sender's; by default each request is its own sender.
         """
         link, message, seconds = self._link(), Outgoing(path, body, read, limit), 0.0
         tries = Tries(object() if sender is None else sender)
@@ -154,7 +153,7 @@ class Client:
             link.in_trouble.discard(tries)
 
     async def survey(self) -> list[Refused]:
-        """Send the probe to each of several servers once: who refuses whatever it is asked. Inside ``connected``."""
+        """Probe each server once; return the refusals that would hit every request. Call it inside ``connected``."""
         link, message = self._link(), self._probe_message()
         entries = [link.gate.knock(number) for number in range(len(self.addresses))]
         asked = [self._attempt(link, entry, message) for entry in entries]
@@ -162,7 +161,7 @@ class Client:
         return [one for one in found if isinstance(one, Refused) and one.is_final]
 
     async def _enter(self, link: Link, tries: Tries) -> Pass:
-        """Wait for one's turn. If the turn is to find out how the server is, do that and wait again."""
+        """Wait for a turn. If the turn is a probe's, send the probe and wait again."""
         while True:
             entry = await link.gate.enter(tries.sender, tries.failed, tries.refused)
             if entry is None:
@@ -180,7 +179,7 @@ class Client:
         return Outgoing(*self.probe, lambda found: None, PROBE_BYTES)
 
     async def _attempt(self, link: Link, entry: Pass, message: Outgoing[T]) -> tuple[T | Trouble, float]:
-        """Send once, and leave the gate with what came of it."""
+        """Send once, and leave the gate with the result."""
         number, address = entry.door, self.addresses[entry.door]
         result, trouble = Sign.UNKNOWN, link.troubles[number]
         try:
@@ -208,14 +207,14 @@ class Client:
         if circuit.known:
             self._known.add(number)
         if self.several and circuit.is_gone and not was_gone and trouble is not None:
-            log.warning("%s: it is left out until it is back", trouble.reason)
+            log.warning("%s: not used until it is back", trouble.reason)
         elif self.several and was_gone and not circuit.is_gone:
             log.warning("the server at %s is back", self.addresses[number].url)
         self._watch(link, number)
         return seconds
 
     def _watch(self, link: Link, number: int) -> None:
-        """If one of several servers is left out, see to it that it is not forgotten."""
+        """Start a task that probes a server, if the server is left out."""
         if link.gate.watched and link.users and number not in link.watchers and link.gate.doors[number].circuit.is_open:
             link.watchers[number] = asyncio.create_task(self._watching(link, number), name="quitmt-watch")
 
@@ -228,7 +227,7 @@ class Client:
         link.watchers.pop(number, None)
 
     async def _back_off(self, link: Link, tries: Tries, number: int, trouble: Trouble) -> None:
-        """Wait until the request may be sent again, or raise why not."""
+        """Wait until the request may be sent again, or raise the reason for giving up."""
         now, patience, gate = link.gate.present_seconds(), self._policy.patience_seconds, link.gate
         if not tries.failures:
             tries.first_failed = now
@@ -274,7 +273,7 @@ class Client:
             return failures.unreached(url)
         except TimeoutError:
             return failures.stalled(url, self._timeout)
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name may not be one for this system
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return failures.unreached(url, error)
 
     async def _judge(self, response: aiohttp.ClientResponse, address: Address, message: Outgoing[T]) -> T | Trouble:
@@ -290,7 +289,7 @@ class Client:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            # Where there are others, a false alarm costs little, and a server that is gone must not be asked for long.
+            # With other servers available a false alarm costs little, so one failing sender is enough.
             policy = replace(self._policy, senders=1) if self.several else self._policy
             gate = Gate(self._concurrency, policy, self._sleep, self._clock, len(self.addresses))
             gate.watched = self.several and self.probe is not None
@@ -306,8 +305,9 @@ class Client:
             if not link.users:
                 raise RuntimeError("post outside of connected")
             link.session = aiohttp.ClientSession(
-                # The gate is the limit.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS
+                ),  # the gate sets the limit
                 timeout=aiohttp.ClientTimeout(total=self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

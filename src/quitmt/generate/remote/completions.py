@@ -25,13 +25,13 @@ from quitmt.sampling import Sampling
 from quitmt.types import Draw, Request, Segment
 
 TOKENS = 2**14
-"""As many as a completion is expected to have at most, where nothing was said."""
+"""Expected maximum tokens of a completion, if the user sets no limit."""
 BYTES_A_TOKEN = 64
 """More than any text needs, even if each character is escaped."""
 LOGPROB_BYTES_A_TOKEN = 512
 """The JSON of a token's log-probability, with its spelling in text and bytes."""
 LEAST_BYTES = 2**16
-"""For one choice, and for what is around the choices."""
+"""Minimum allowance for one choice, and the allowance for the JSON around the choices."""
 _NEUTRAL = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
@@ -46,28 +46,28 @@ class Bodies:
 
     @property
     def neutral(self) -> dict[str, float]:
-        """What switches off the cut-offs that were not asked for."""
+        """Values that switch off the cut-offs that the user didn't set."""
         return {name: value for name, value in _NEUTRAL.items() if getattr(self.sampling, name, None) is None}
 
     def body(self, segment: Segment, start: int, count: int, extra: dict[str, Any]) -> bytes:
-        """For candidates ``start`` and on of a segment."""
+        """A request for ``count`` candidates of a segment, from ``start``."""
         fields = self._settings() | extra | self._question(segment)
         sampling = self.sampling.seeded(segment.seed)
         fields |= {"n": count, "seed": sampling.seed_of(segment.id, start)}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
     def probe(self) -> bytes:
-        """A short request that any sound server answers."""
+        """A short request that any healthy server answers."""
         short = replace(self, max_tokens=min(self.max_tokens or 8, 8), logprobs=False)
         return short.body(Segment("check", "Hello."), 0, 1, {})
 
     def longest_text(self, segment: Segment) -> int:
-        """Characters that a completion may have: whatever is beyond was not asked for."""
+        """Maximum characters of a completion."""
         tokens = self.max_tokens or max(TOKENS, 2 * len(segment.source.encode()))
         return max(LEAST_BYTES, tokens * BYTES_A_TOKEN)
 
     def longest_body(self, segment: Segment, count: int) -> int:
-        """Bytes that an answer with so many choices may have, compressed or not."""
+        """Maximum bytes of an answer with ``count`` choices, compressed or not."""
         text = self.longest_text(segment)
         logprobs = text // BYTES_A_TOKEN * LOGPROB_BYTES_A_TOKEN if self.logprobs else 0
         return LEAST_BYTES + count * (text + logprobs)
@@ -90,14 +90,14 @@ class Bodies:
             more = {"chat_template_kwargs": dict(kwargs)} if kwargs else {}
             return {"messages": self.prompt.messages(segment), **more}
         fields: dict[str, Any] = {"prompt": self.prompt.text(segment)}
-        if self.max_tokens is None:  # the API's own default is 16, which no translation fits into
+        if self.max_tokens is None:  # the API's default is 16, too few for a translation
             fields["max_tokens"] = max(256, 2 * len(segment.source.encode()))
         return fields
 
 
 _ENDINGS = ("stop", "length", "content_filter")
-"""Of a sample that is empty and stays so: the model ended it, thought until its tokens were used up, or was kept back.
-One such candidate in a pool is a bad candidate; only if there are no others is it the segment's failure."""
+"""Finish reasons of a legitimately empty sample: the model ended it, spent all tokens on thinking, or was filtered. In
+a pool it is just a bad candidate; the segment fails only if it has no others."""
 APIS = {"chat": "/chat/completions", "completions": "/completions"}
 
 
@@ -105,23 +105,23 @@ APIS = {"chat": "/chat/completions", "completions": "/completions"}
 class Choice:
     text: str
     log_probability: float | None = None
-    """Of all that the model said, as the server counts it: vLLM and llama.cpp before the temperature."""
+    """Log-probability of all generated tokens, as the server counts it: vLLM and llama.cpp before the temperature."""
     tokens: int | None = None
 
 
 def read_choices(
-    found: Any, api: str, count: int, *, longest: int | None = None, mend: bool = False
+    found: Any, api: str, count: int, *, longest: int | None = None, repair: bool = False
 ) -> dict[int, Choice]:
-    """By place in the request, at least one and at most ``count``; none is longer than ``longest`` characters.
+    """The choices by place in the request: between 1 and ``count``, of at most ``longest`` characters each.
 
-    A text with half of a surrogate pair is no good, unless it is to be mended.
+    A text with an unpaired surrogate is ``Unusable`` unless ``repair`` is true.
     """
     listed = found.get("choices") if isinstance(found, dict) else None
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise Unusable("has no choices")
     if not listed:
         raise Unusable("has an empty list of choices")
-    choices = [_choice(one, api, longest, mend) for one in listed]
+    choices = [_choice(one, api, longest, repair) for one in listed]
     if len(choices) == 1 and choices[0].tokens is None:
         choices = [Choice(choices[0].text, choices[0].log_probability, _tokens(found))]
     return dict(zip(_places(listed, count), choices, strict=False))
@@ -135,7 +135,7 @@ def _places(listed: list[dict[str, Any]], count: int) -> list[int]:
     return list(range(min(count, len(listed))))
 
 
-def _choice(one: dict[str, Any], api: str, longest: int | None, mend: bool) -> Choice:
+def _choice(one: dict[str, Any], api: str, longest: int | None, repair: bool) -> Choice:
     if api == "chat":
         message = one.get("message")
         text = message.get("content") if isinstance(message, dict) else None
@@ -147,7 +147,7 @@ def _choice(one: dict[str, Any], api: str, longest: int | None, mend: bool) -> C
     if longest is not None and len(text) > longest:
         raise Unusable(f"has a completion of {len(text):,} characters, more than the {longest:,} it can need")
     written = without_halves(text)
-    if written != text and not mend:
+    if written != text and not repair:
         raise Unusable("has a choice with half of a surrogate pair")
     text = written
     if not text.strip() and one.get("finish_reason") not in _ENDINGS:
@@ -156,7 +156,7 @@ def _choice(one: dict[str, Any], api: str, longest: int | None, mend: bool) -> C
 
 
 def _log_probability(logprobs: Any, api: str) -> tuple[float | None, int | None]:
-    """The sum over the tokens, and how many there were, where the server gives them. Without an end it says nothing."""
+    """The sum over the tokens and their number, if the server gives them; a sum that isn't finite is None."""
     if not isinstance(logprobs, dict):
         return None, None
     values: Any
@@ -176,21 +176,22 @@ def _log_probability(logprobs: Any, api: str) -> tuple[float | None, int | None]
 
 
 def _tokens(found: dict[str, Any]) -> int | None:
-    """The usage is of the whole request, so it says something about a choice only if it is the only one."""
+    """The completion's tokens by the answer's usage, which covers all choices; so call it only for a single choice."""
     usage = found.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
     return tokens if type(tokens) is int and 0 <= tokens < 2**53 else None
 
 
 class Errand:
-    """An ask under way: passes its draws on, unless nothing in it turns out to have any text."""
+    """A request under way: the candidates that are still wanted. It passes its draws on, and fails if all candidates
+    are empty."""
 
     def __init__(self, request: Request, put: Callable[[Draw], None]) -> None:
         self.request, self._put = request, put
         self._missing = request.stop - request.start
         self._blank = request.start == 0
         self.wanted: deque[tuple[int, int]] = deque()
-        """Stretches of candidates for which no request was sent yet."""
+        """Ranges of candidates for which no HTTP request was sent yet."""
         self.tasks = 0
 
     def take(self, size: int) -> tuple[int, int]:
@@ -211,7 +212,7 @@ class Errand:
 
 
 def stretches(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending indices as stretches without a gap.
+    """Ascending indices as contiguous ranges.
 
     >>> stretches([3, 4, 6])
     [(3, 5), (6, 7)]

@@ -27,14 +27,14 @@ _SEE_LOG = "the server's log may say more"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why an attempt failed."""
+    """Why an attempt failed, and the hint for the user."""
 
     kind: str
     result: Sign
     reason: str
     hint: str
     wait_seconds: float = 0.0
-    """What the server asked for."""
+    """The server's Retry-After."""
 
     def error(self, how_often: str | None = None) -> GenerationError:
         return GenerationError(f"{self.reason} ({how_often})" if how_often else self.reason, hint=self.hint)
@@ -47,7 +47,7 @@ def unreached(url: str, error: BaseException | None = None) -> Trouble:
 
 def stalled(url: str, seconds: float) -> Trouble:
     reason = f"no answer from the server at {url} within {seconds:g} seconds"
-    return Trouble("time-out", Sign.STALLED, reason, "raise the time-out or lower the concurrency")
+    return Trouble("timeout", Sign.STALLED, reason, "raise the timeout or lower the concurrency")
 
 
 def unusable(url: str, what: str) -> Trouble:
@@ -61,13 +61,13 @@ def refused_for_now(url: str, status: int, message: str, retry_after: str | None
 
 
 def refusing(url: str, status: int, message: str) -> Trouble:
-    """Of one of several servers: the others may not."""
+    """One of several servers refuses every request; the others may accept them."""
     said = f": {message}" if message else ""
     return Trouble(str(status), Sign.REFUSING, f"the server at {url} answers {status}{said}", _CHECK_ADDRESS)
 
 
 def _said_by(error: BaseException) -> str:
-    """An error of the connection in words: the system's own where there are any, never its request."""
+    """Describes a connection error, in the system's words if possible; never quotes the request."""
     if (certificate := getattr(error, "certificate_error", None)) is not None:
         return f"its certificate is not trusted: {getattr(certificate, 'verify_message', 'it cannot be read')}"
     cause = getattr(error, "os_error", error)
@@ -77,7 +77,7 @@ def _said_by(error: BaseException) -> str:
 
 
 def _wait_seconds(retry_after: str | None) -> float:
-    """Seconds, or a date; what is neither is as if it were not there.
+    """The seconds in a Retry-After header, which holds a number or a date; 0 if it is neither.
 
     >>> _wait_seconds("1.5"), _wait_seconds("Wed, 21 Oct 2015 07:28:00 GMT"), _wait_seconds("soon")
     (1.5, 0.0, 0.0)
@@ -95,13 +95,13 @@ def _wait_seconds(retry_after: str | None) -> float:
 T = TypeVar("T")
 Read = Callable[[Any], T]
 QUIET_SECONDS = 1.0
-"""Nothing good must have come for this long before anybody is said to wait."""
+"""No good answer must have come for this long before ``waiting`` says anything."""
 NAMED = 3
-"""Servers of which it is said what is wrong, if there are many."""
+"""Maximum servers whose problems a message lists."""
 
 
 class Refused(GenerationError):
-    """The server was reached and does not want this request; to send it again would change nothing."""
+    """The server was reached and refuses this request; a retry would not help."""
 
     def __init__(self, status: int, message: str, address: Address) -> None:
         super().__init__(f"the server answers {status}: {message}" if message else f"the server answers {status}")
@@ -111,7 +111,7 @@ class Refused(GenerationError):
 
     @property
     def is_final(self) -> bool:
-        """Whether it would be said to any request: about the key, the address or the model, not about this one."""
+        """Whether any request would be refused: because of the key, the address or the model."""
         return self.status in (401, 403, 404, 405) or self.status < 400
 
 
@@ -124,7 +124,7 @@ class Reply(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing(Generic[T]):
-    """What is sent, and how its answer is read."""
+    """A request to send, and the parser of its answer."""
 
     path: str
     body: bytes
@@ -134,34 +134,34 @@ class Outgoing(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class Tries:
-    """What was tried for one ``post``, in the time of a clock that stands still while no server is there."""
+    """The attempts of one ``post``; its clock stops while all servers are away."""
 
     sender: Hashable
     failures: int = 0
     failed: Counter[int] = field(default_factory=Counter)
-    """By server."""
+    """Failures per server."""
     refused: dict[int, Refused] = field(default_factory=dict)
-    """By servers that refuse everything; others may not."""
+    """Servers that refuse every request."""
     first_failed: float = 0.0
 
 
 class Link:
-    """What belongs to one event loop."""
+    """A client's state in one event loop."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.users = 0
         self.session: aiohttp.ClientSession | None = None
         self.troubles: list[Trouble | None] = [None] * len(gate.doors)
-        """Of each server the last one, if nothing good came since."""
+        """Each server's last failure, unless a good answer followed."""
         self.in_trouble: set[Tries] = set()
         self.watchers: dict[int, asyncio.Task[None]] = {}
-        """Who finds out whether a server that is left out is back."""
+        """Tasks that probe the servers that are left out."""
 
     def given_up(self, without: Collection[int]) -> GenerationError:
-        """Why nothing is tried any more."""
+        """The error for requests after all servers were given up."""
         troubles = [one for number, one in enumerate(self.troubles) if one is not None and number not in without]
-        assert troubles, "there is no giving up without a reason"
+        assert troubles, "gave up without a reason"
         if len(self.troubles) == 1:
             return troubles[0].error()
         return GenerationError(_none_of(troubles), hint=troubles[0].hint)
@@ -191,21 +191,22 @@ def _none_of(troubles: Sequence[Trouble]) -> str:
 
 _TOO_LONG = "context length|context window|context size|too long|maximum…length|maximum…tokens|exceed…token"
 _NO_MODEL = "model…not found|model…not exist|model…unknown|model…not available|unknown model"
-"""Wordings of servers; … stands for anything."""
+"""Phrases that servers use; … matches anything."""
 
 
 def explained(refused: Refused, path: str, model: str, sampling: Sampling, segment: Segment) -> QuitmtError:
+    """The meaning of a refusal for the user: one sentence and a hint."""
     status, message, address = refused.status, refused.message, refused.address
     if status in (401, 403):
-        wrong = "refuses the key in OPENAI_API_KEY" if address.has_key else "wants a key"
+        wrong = "refuses the key in OPENAI_API_KEY" if address.has_key else "requires a key"
         return UsageError(f"the server at {address.url} {wrong}", hint="set OPENAI_API_KEY to a key of that server")
     if status in (404, 405):
         return _not_found(message, address, path, model)
     if status < 400:
-        what = "answers with a web page" if status == 200 else "sends us elsewhere"
+        what = "answers with a web page" if status == 200 else "redirects to another address"
         return UsageError(
             f"the server at {address.url} {what}",
-            hint=f"{setting('model.options.base_url')} is like http://localhost:8000/v1",
+            hint=f"{setting('model.options.base_url')} looks like http://localhost:8000/v1",
         )
     letters = "".join(filter(str.isalpha, message.lower()))  # servers write top_k, top-k and topK
     for name, requested in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
@@ -220,7 +221,7 @@ def explained(refused: Refused, path: str, model: str, sampling: Sampling, segme
     said = f": {message}" if message else ""
     return GenerationError(
         f"segment {segment.id}: the server at {address.url} answers {status}{said}",
-        hint="change what it complains of; its log may say more",
+        hint="fix the problem it names; its log may say more",
     )
 
 
@@ -229,7 +230,7 @@ def _says(message: str, wordings: str) -> bool:
 
 
 def _follow(message: str, parts: list[str]) -> bool:
-    """Whether the parts are in a message, one after the other."""
+    """Whether a message contains the parts in this order."""
     for part in parts:
         _, found, message = message.partition(part)
         if not found:
@@ -239,8 +240,8 @@ def _follow(message: str, parts: list[str]) -> bool:
 
 def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtError:
     if "model" in message.lower() or (model and model in message):
-        hint = f"take one of those listed at {address.url}/models"
+        hint = f"use one of those listed at {address.url}/models"
         return ModelError(f"the server at {address.url} does not know the model {model!r}", hint=hint)
     return UsageError(
-        f"the server at {address.url} has no {path}", hint=f"{setting('model.options.base_url')} mostly ends in /v1"
+        f"the server at {address.url} has no {path}", hint=f"{setting('model.options.base_url')} usually ends in /v1"
     )

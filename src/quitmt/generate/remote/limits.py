@@ -13,25 +13,25 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 STRAY = 1 / 8
-"""A share of refusals that does not end the doubling: some requests are refused for what they are."""
+"""The share of refusals up to which the width keeps doubling: some requests are refused because of their content."""
 
 
 class Width:
-    """Goes by rounds, of as many answers as there were requests in flight.
+    """The number of requests that may be in flight. It changes once per round of as many answers as its width.
 
-    It doubles each round until the server first says that it is too much. From then on a round without such a word adds
-    one, and one with takes away half of the share that was too much: all of it halves the width, a stray one hardly
-    counts (as in DCTCP, RFC 8257, for the same reason: halving at each single sign would leave a server that stalls now
-    and then nearly idle).
+    It doubles each round until the server first refuses for overload. From then on, a round without refusals adds one,
+    and a round with refusals shrinks the width by half of their share: if all were refused the width halves, and a
+    single refusal hardly counts (as in DCTCP, RFC 8257, for the same reason: halving at every refusal would leave a
+    server that stalls now and then nearly idle).
 
-    The share is of requests or of senders, whichever is smaller. If all refusals were one sender's and others were
-    answered, the fault is the sender's: they do not count.
+    The share is counted over requests and over senders, and the smaller one applies. Refusals don't count if they all
+    hit one sender while others were answered, because then the fault is the sender's.
     """
 
     def __init__(self, ceiling: int, start: int = 16) -> None:
         self.ceiling = ceiling
         self.round = 0
-        """A request remembers in which one it was sent: what an older one says has been acted upon."""
+        """A request remembers its round, because refusals from an older round have been acted upon."""
         self._width = float(min(start, ceiling))
         self._doubling = True
         self._full = False
@@ -41,7 +41,7 @@ class Width:
         return int(self._width)
 
     def learn(self, sent_in: int, in_flight: int, sender: Hashable, *, too_much: bool) -> None:
-        """A request sent in that round was answered while so many (itself included) were in flight."""
+        """Take the result of a request: its round, and the number in flight when it ended (including itself)."""
         if too_much and sent_in < self.round:
             return
         self._answers += 1
@@ -65,12 +65,12 @@ class Width:
         if share and not self._doubling:
             self._width = max(1.0, self._width * (1 - share / 2))
             self.round += 1
-        elif self._full:  # what is not used up need not grow
+        elif self._full:  # an unused width need not grow
             self._width = min(float(self.ceiling), self._width * 2 if self._doubling else self._width + 1)
         self._begin_round()
 
     def _share(self) -> float:
-        """Of what was too much."""
+        """The share of overload refusals."""
         if len(self._refused) == 1 < len(self._senders):
             return 0.0
         return min(self._refusals / self._answers, len(self._refused) / len(self._senders))
@@ -81,28 +81,28 @@ class Policy:
     """When to try again, when to pause, when to give up."""
 
     patience_seconds: float = 300.0
-    """How long a request is sent again after its first failure, whatever the failure is, and how long a server that has
-    answered before may be away."""
+    """How long a request is retried after its first failure, and how long a server that has answered before may be
+    away."""
     first_patience_seconds: float = 4.0
-    """The second of these for a server that was never reached: the address is probably wrong."""
+    """How long a server that was never reached may be away: its address is probably wrong."""
     backoff_seconds: float = 0.5
-    """The longest first wait; it doubles with each attempt. The wait itself is drawn between nothing and that."""
+    """Maximum first wait; it doubles with each attempt. The wait is drawn uniformly between 0 and the maximum."""
     backoff_ceiling_seconds: float = 30.0
     failures: int = 5
-    """This many failures in a row open the circuit, if they are of at least …"""
+    """Consecutive failures that open the circuit, if they come from at least ``senders`` senders."""
     senders: int = 2
-    """… so many senders."""
     grace_seconds: float = 30.0
-    """A server that answers, though badly (429, 500), must have done so for this long: each request waits by itself."""
+    """How long a server must answer badly (429, 500) before the circuit opens; until then each request backs off
+    separately."""
     pause_seconds: float = 0.5
     """The first pause of an open circuit; it doubles with each probe that fails."""
     pause_ceiling_seconds: float = 30.0
 
 
 class Circuit:
-    """Closed while the server answers. Open, nothing is sent but one probe after each pause; the pauses grow.
+    """Closed while the server answers. While it is open, only one probe is sent after each pause, and the pauses grow.
 
-    After its patience is spent it has ``given_up``: whoever comes is turned away until a probe succeeds.
+    Once its patience is spent it has ``given_up``: requests are turned away until a probe succeeds.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -110,18 +110,19 @@ class Circuit:
         self._failures = 0
         self._senders: set[Hashable] = set()
         self._until: float | None = None
-        """The end of the pause, if it is open."""
+        """When the pause ends, if the circuit is open."""
         self._gone = False
         self._moment = 0.0
         self._pause = policy.pause_seconds
         self._probing = False
         self.known = False
-        """Whether the server was ever reached."""
+        """Whether the server has been reached at least once."""
         self.given_up = False
         self.away_seconds = 0.0
-        """How long the server was known to be away in all, by probes: time that no sender's patience is charged for."""
+        """Total time that the server was known by probes to be away; it doesn't count against any request's
+        patience."""
         self.failing_since: float | None = None
-        """The first failure since the last answer."""
+        """Time of the first failure since the last answer."""
 
     @property
     def is_open(self) -> bool:
@@ -129,12 +130,12 @@ class Circuit:
 
     @property
     def is_gone(self) -> bool:
-        """Open, and not by a false alarm: a probe has failed, or the server refuses everything."""
+        """Whether the circuit is open and confirmed: a probe has failed, or the server refuses every request."""
         return self._gone
 
     @property
     def failures(self) -> int:
-        """In a row."""
+        """Consecutive failures."""
         return self._failures
 
     @property
@@ -149,12 +150,12 @@ class Circuit:
         return math.inf if self._probing else max(0.0, self._until - now)
 
     def enter(self) -> bool:
-        """A request is sent; whether it is a probe."""
+        """Note that a request is sent; return whether it is a probe."""
         self._probing = self.is_open
         return self._probing
 
     def answered(self, now: float) -> None:
-        """The server did what was asked, or said why not."""
+        """The server answered, or explained what is wrong with the request."""
         if self._gone:
             self._count(now)
         self.known, self._until, self.failing_since, self._gone = True, None, None, False
@@ -173,8 +174,8 @@ class Circuit:
         heard: bool = False,
         refusing: bool = False,
     ) -> None:
-        """``reached``: the server itself answered, but badly; ``heard``: something in its place did; ``refusing``: it
-        would say so to any request, so that one is enough."""
+        """``reached``: the server itself answered, but badly. ``heard``: it or a proxy answered. ``refusing``: the
+        server refuses every request, so one refusal opens the circuit."""
         self.known = self.known or reached or heard
         self._failures += 1
         self._senders.add(sender)
@@ -204,6 +205,6 @@ class Circuit:
         return in_time and self._failures >= self._policy.failures and len(self._senders) >= self._policy.senders
 
     def abandoned(self, probe: bool) -> None:
-        """A request was cancelled before anything was known; somebody else may probe."""
+        """A request was cancelled without a result; another may probe."""
         if probe:
             self._probing = False

@@ -1,11 +1,12 @@
-"""How fast servers are asked: the doors that requests pass one by one, by the word of ``Width`` and ``Circuit``.
+"""The rate of requests: a gate that every request passes, with one door per server, limited by ``Width`` and
+``Circuit``.
 
-Several servers are several doors with one queue before them. Whoever is next takes the door of the least busy server
-that takes anything, and one where it has failed only if there is no other. The clock and the sleeping are passed in.
+All doors share one queue. The next request takes the door of the least busy available server, and returns to a server
+where it has failed only if no other is available. The clock and the sleep function are passed in.
 
-Invariants: no more than its width is in flight at a server; a cancelled request gives back its place, and whoever
-leaves the queue passes the word on. Of a request that fails again and again at a server only the first failure narrows
-the width: it waits longer and longer by itself, and one that can never succeed does not slow down the others.
+Invariants: at most ``Width`` requests are in flight per server; a cancelled request gives back its place and wakes the
+next one. Only a request's first failure at a server narrows the width: it then backs off by itself, so a request that
+can never succeed doesn't slow down the others.
 """
 
 from __future__ import annotations
@@ -21,45 +22,45 @@ from quitmt.generate.remote.limits import Circuit, Policy, Width
 
 
 class Sign(Enum):
-    """What an attempt says about the server."""
+    """What an attempt reveals about the server."""
 
     GOOD = auto()
-    """It answered, or said what is wrong with the request."""
+    """It answered, or explained what is wrong with the request."""
     BAD = auto()
-    """It answered, but not well."""
+    """It answered badly."""
     OVERLOADED = auto()
     UNREACHED = auto()
     AWAY = auto()
-    """A proxy answered in its place."""
+    """A proxy answered that the server is away."""
     STALLED = auto()
     REFUSING = auto()
-    """It refuses whatever it is asked, and there are others to ask."""
+    """It refuses every request, and there are other servers."""
     UNKNOWN = auto()
-    """Cancelled before anything was known."""
+    """The attempt was cancelled without a result."""
 
 
 _REACHED = {Sign.BAD, Sign.OVERLOADED}
 _TOO_MUCH = {Sign.OVERLOADED, Sign.AWAY, Sign.STALLED}
 _NOTHING_SAID = {Sign.UNKNOWN, Sign.UNREACHED, Sign.REFUSING}
-"""About how much would be too much."""
+"""Results that say nothing about overload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One request's way through the gate."""
+    """A request's admission to a server."""
 
     sender: Hashable
     door: int
-    """Of which server."""
+    """The number of the server."""
     again: bool
-    """It has failed there before."""
+    """Whether it has failed there before."""
     probe: bool
     sent_in: int
     entered: float
 
 
 class Door:
-    """To one server."""
+    """The limits and the load of one server."""
 
     def __init__(self, concurrency: int, policy: Policy) -> None:
         self.width = Width(concurrency)
@@ -74,8 +75,8 @@ class Door:
 
     @property
     def load(self) -> tuple[int, int]:
-        """What is least is least busy; of equals, who was asked less often. A server that fails is quick to be done
-        with what it is sent, so the first failures in a row each count as twice as much in flight."""
+        """A sort key: the least busy server first, then the one with fewer requests sent. A failing server finishes its
+        requests quickly, so each of the first consecutive failures doubles its load."""
         return (self.in_flight + 1) << min(self.circuit.failures, 3), self.sent
 
     def delay(self, now: float) -> float:
@@ -83,9 +84,9 @@ class Door:
 
 
 class Gate:
-    """For one event loop: the doors of all servers, and the queue before them.
+    """The doors of all servers and their queue, for one event loop.
 
-    If they are ``watched``, somebody else finds out whether a server is back; else whoever comes next does.
+    If the doors are ``watched``, the client probes servers that are gone; otherwise the next request does.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Gate:
         self._sleep, self._clock = sleep, clock
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._seconds = self._moment = 0.0
-        """A clock that runs the slower the more is in flight: the time of each is its share of what all took."""
+        """A clock that runs more slowly the more is in flight, so that it measures each request's share of the time."""
 
     @property
     def in_flight(self) -> int:
@@ -114,8 +115,8 @@ class Gate:
     async def enter(
         self, sender: Hashable, failed: Mapping[int, int] | None = None, without: Collection[int] = ()
     ) -> Pass | None:
-        """Wait for one's turn at a server, but not at those it is to do ``without``; None if the others have been given
-        up. ``failed``: how often it has failed at each."""
+        """Wait for a turn at any server except those in ``without``; None if all the others were given up. ``failed``
+        counts the request's failures per server."""
         failed = failed or {}
         try:
             while True:
@@ -133,11 +134,11 @@ class Gate:
             raise
 
     def knock(self, number: int) -> Pass:
-        """Go to a certain server now, to find out how it is."""
+        """Admit a probe to a server now."""
         return self._admit(number, self, again=False)
 
     def leave(self, request: Pass, result: Sign) -> float:
-        """The request is over; its share of the time in seconds."""
+        """End a request; return its share of the time in seconds."""
         now, door = self._clock(), self.doors[request.door]
         if result is Sign.UNKNOWN:
             door.circuit.abandoned(request.probe)
@@ -158,12 +159,12 @@ class Gate:
         return seconds
 
     def hold(self, number: int, seconds: float) -> None:
-        """Send nothing to a server for so long."""
+        """Send nothing to a server for some seconds."""
         door = self.doors[number]
         door.held_until = max(door.held_until, self._clock() + seconds)
 
     def has_other(self, number: int, failed: Mapping[int, int], without: Collection[int]) -> bool:
-        """Whether there is a server that takes requests, and at which this one has failed less often."""
+        """Whether another server accepts requests where this request has failed less often."""
         now = self._clock()
         return any(
             not door.circuit.is_open and door.held_until <= now and failed.get(other, 0) < failed.get(number, 0)
@@ -171,7 +172,7 @@ class Gate:
         )
 
     def present_seconds(self) -> float:
-        """A clock that stands still while all servers are away: what patience with one request goes by."""
+        """A clock that stops while all servers are away; it measures the patience with a request."""
         return self._clock() - min(door.circuit.away_seconds for door in self.doors)
 
     def _doors(self, without: Collection[int]) -> Iterator[tuple[int, Door]]:
@@ -181,7 +182,7 @@ class Gate:
         return door.circuit.given_up and (self.watched or door.circuit.delay(now) > 0)
 
     def _ready(self, now: float, without: Collection[int]) -> tuple[list[int], float]:
-        """The servers that take a request now, and in how many seconds another one may."""
+        """The servers that accept a request now, and the seconds until another one may."""
         found, wait = list[int](), math.inf
         for number, door in self._doors(without):
             delay = door.delay(now)
@@ -204,8 +205,8 @@ class Gate:
         return Pass(sender, number, again, door.circuit.enter(), door.width.round, entered)
 
     async def _wait(self, delay: float) -> None:
-        """For somebody to leave, or for some seconds, whichever is sooner."""
-        if delay < math.inf and len(self.doors) == 1:  # nobody else's leaving would shorten it
+        """Wait until a request leaves, or for some seconds, whichever is sooner."""
+        if delay < math.inf and len(self.doors) == 1:  # no leaving request would shorten the delay
             await self._sleep(delay)
             return
         turn = asyncio.get_running_loop().create_future()
@@ -227,7 +228,7 @@ class Gate:
         return self._seconds
 
     def _wake(self) -> None:
-        """Let as many look again as could be sent, and at least one: it then waits for the circuit on behalf of all."""
+        """Wake as many waiting requests as could be sent, and at least one, which waits for the circuit for all."""
         free = sum(max(0, int(door.width) - door.in_flight) for door in self.doors)
         count = len(self._waiting) if self.given_up else max(1, free)
         while self._waiting and count > 0:

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     import aiohttp
 
 CODINGS = "gzip, deflate"
-"""What a server may compress an answer with."""
+"""Compressions that a server may use."""
 ERROR_PAGE_BYTES = 2**16
-"""As much as is read of an answer that says what went wrong; the rest is left unread."""
+"""How much of an error page is read."""
 
 
 class Unusable(Exception):
-    """Raised by a reader of answers: this one is no good, but another one may be. Says what "the answer" is or has."""
+    """The answer can't be used, but a retry may give a better one. The message completes the sentence "the answer
+    …"."""
 
 
 async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """All of it; too much, or what cannot be unpacked, is ``Unusable``."""
+    """The whole body; raises ``Unusable`` if it is too long or can't be decompressed."""
     body = _Body(response.headers.get("Content-Encoding", ""), limit)
     async for chunk in response.content.iter_any():
         body.add(chunk)
@@ -37,7 +38,7 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def read_beginning(response: aiohttp.ClientResponse) -> bytes:
-    """Of an error page, as far as it can be read."""
+    """The readable beginning of an error page."""
     content = bytearray()
     try:
         body = _Body(response.headers.get("Content-Encoding", ""), ERROR_PAGE_BYTES)
@@ -45,12 +46,12 @@ async def read_beginning(response: aiohttp.ClientResponse) -> bytes:
         async for chunk in response.content.iter_any():
             body.add(chunk)
     except Unusable:
-        response.close()  # nobody will read the rest
+        response.close()  # the rest stays unread
     return bytes(content)
 
 
 def parsed(content: bytes) -> Any:
-    """JSON, whoever wrote it."""
+    """Parses untrusted JSON."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -60,7 +61,7 @@ def parsed(content: bytes) -> Any:
 
 
 def without_halves(text: str) -> str:
-    """The text with a mark (U+FFFD) in place of half surrogate pairs, which cannot be written anywhere."""
+    """Replaces unpaired surrogates, which cannot be encoded, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -69,12 +70,12 @@ def without_halves(text: str) -> str:
 
 
 class _Body:
-    """What has come of a body."""
+    """The part of a body that has arrived."""
 
     def __init__(self, coding: str, limit: int) -> None:
         coding = coding.strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise Unusable(f"is compressed in a way that was not asked for ({without_halves(coding[:20])!r})")
+            raise Unusable(f"has a compression that was not requested ({without_halves(coding[:20])!r})")
         self._packed = coding not in ("", "identity")
         self._unpacker = _unpacker()
         self._limit = limit
@@ -88,7 +89,7 @@ class _Body:
         else:
             self.content += chunk[: self._limit + 1 - len(self.content)]
         if max(self._came, len(self.content)) > self._limit:
-            raise Unusable(f"is longer than {self._limit:,} bytes, more than what was asked for can take")
+            raise Unusable(f"is longer than {self._limit:,} bytes, more than the requested text can need")
 
     def whole(self) -> bytes:
         if self._packed and self._came and not self._unpacker.eof:
@@ -98,19 +99,19 @@ class _Body:
     def _unpack(self, chunk: bytes) -> None:
         try:
             while chunk and len(self.content) <= self._limit:
-                if self._unpacker.eof:  # there may be several, one after the other
+                if self._unpacker.eof:  # a body may hold several compressed members
                     self._unpacker = _unpacker()
                 self.content += self._unpacker.decompress(chunk, self._limit + 1 - len(self.content))
                 chunk = self._unpacker.unused_data if self._unpacker.eof else self._unpacker.unconsumed_tail
         except zlib.error:
-            raise Unusable("cannot be unpacked") from None
+            raise Unusable("cannot be decompressed") from None
 
 
 def _unpacker() -> zlib._Decompress:
-    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, by what it begins with
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, detected by the header
 
 
-_LIKE = "it is like http://localhost:8000/v1"
+_LIKE = "it looks like http://localhost:8000/v1"
 
 
 class Address:
@@ -128,7 +129,7 @@ class Address:
         return text.replace(self._key, "…") if self._key else text
 
     def message_in(self, content: bytes) -> str:
-        """What an error page says, on one line that can be written anywhere."""
+        """The message of an error page, on one line that can be encoded."""
         text = content[:5000].decode("utf-8", "replace")
         found: Any = "" if "<" in text else text
         try:
@@ -136,14 +137,14 @@ class Address:
             for name in ("error", "message", "detail"):
                 found = found.get(name, found) if isinstance(found, dict) else found
             said = found if isinstance(found, str) else json.dumps(found)
-        except (Unusable, ValueError):  # json can read numbers that it cannot write
+        except (Unusable, ValueError):  # json reads some numbers that it can't write
             said = found if isinstance(found, str) else ""
         line = self.redacted(without_halves(" ".join(said.split())))
         return line if len(line) <= 300 else line[:299] + "…"
 
 
 def _checked(url: str) -> str:
-    """The address, if it is one. What is wrong is said without its query and password, which may be secrets."""
+    """The address, checked. Error messages omit its query and password, which may be secrets."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -160,7 +161,7 @@ def _checked(url: str) -> str:
         raise UsageError(f"{setting('model.options.base_url')} must end before any ? or #", hint=hint)
     if not usable or not url.isprintable() or any(character.isspace() for character in url):
         shown = without_halves(url.split("?")[0].split("#")[0].rpartition("@")[2])
-        raise UsageError(f"{setting('model.options.base_url')} {shown!r} is not the address of a server", hint=_LIKE)
+        raise UsageError(f"{setting('model.options.base_url')} {shown!r} is not a server's address", hint=_LIKE)
     return url.rstrip("/")
 
 
@@ -168,12 +169,12 @@ def _authorization(key: str | None) -> dict[str, str]:
     if not key:
         return {}
     if not (key.isascii() and key.isprintable()):
-        raise UsageError("the key in OPENAI_API_KEY has a character that no key has", hint="set it again")
+        raise UsageError("the key in OPENAI_API_KEY has an invalid character", hint="set it again")
     return {"Authorization": f"Bearer {key}"}
 
 
 def _proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an address; found out once, for it takes longer than a request does."""
+    """The proxy that the environment names for an address. The lookup takes longer than a request, so do it once."""
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None

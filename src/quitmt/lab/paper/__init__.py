@@ -1,1 +1,1 @@
-"""The QUIT study's own numbers, to stand beside ours."""
+"""The paper's own numbers, for columns beside ours."""

@@ -1,1 +1,1 @@
-"""What costs much and is kept: pools, what rerankers make of them, and what metrics say of their candidates."""
+"""Expensive results, which are kept: pools, rerankers' scores of them, and metrics' scores of their candidates."""

@@ -1,7 +1,8 @@
-"""The pools of every sampling of a study, and what greedy decoding and beam searches give.
+"""The pools of every sampling of a study, and the output of greedy decoding and beam searches.
 
-Samples and anchors are kept apart, so samplings that differ in their anchors share their samples, and a baseline that
-is also an anchor is decoded once. One model is loaded for all samplings, if its engine can sample in another way.
+Samples and anchors are kept separately, so samplings that differ only in their anchors share their samples, and a
+baseline that is also an anchor is decoded once. One model is loaded for all samplings, if its engine can change how it
+samples.
 """
 
 from __future__ import annotations
@@ -27,35 +28,35 @@ from quitmt.types import Segment
 
 Build = Callable[[ModelSettings], Generator]
 Counted = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
-"""Opens a progress bar: what is done, and how many segments it is."""
+"""Opens a progress bar, from a label and the number of segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What one decoding without reranking gives: greedy's, or a beam search's best hypothesis."""
+    """The output of one decoding without reranking: greedy's, or the best hypothesis of a beam search."""
 
     name: str
     """``greedy``, ``beam:4``."""
     texts: tuple[str, ...]
-    """One a segment."""
+    """One per segment."""
     cost: float
-    """Candidates a segment: a beam search of size 4 computes 4."""
+    """Candidates per segment: a beam search of size 4 computes 4."""
     seconds: Floats
-    """[S]: measured; NaN of recorded ones."""
+    """[S]: measured; NaN for recorded ones."""
 
 
 class PoolMaker:
-    """Makes or reads pools, each once."""
+    """Samples or reads pools, each of them once."""
 
     def __init__(self, build: Build, segments: Sequence[Segment], folder: Path, counted: Counted) -> None:
         self._build, self._segments, self._folder, self._counted = build, segments, folder, counted
-        self._base: tuple[ModelSettings, Generator] | None = None
+        self._loaded: tuple[ModelSettings, Generator] | None = None
         self._read: dict[str, list[FullPool]] = {}
         self._decoded: dict[str, list[FullPool]] = {}
-        """By word, as far as one decoding serves all samplings."""
+        """By word: greedy and beam searches, which all samplings share."""
 
     def pools(self, study: Study) -> list[FullPool]:
-        """Of one sampling, with its anchors."""
+        """The pools of one sampling, with its anchors."""
         model = study.model
         if model.pools is not None:
             return [_with_origins(pool, model) for pool in self._recorded(model)]
@@ -65,39 +66,40 @@ class PoolMaker:
         for word in model.words:
             for place, anchors in enumerate(self._anchors(generator, model, word)):
                 before = pools[place]
-                own = tuple(replace(one, origin=word) for one in anchors.candidates)
+                named = tuple(replace(one, origin=word) for one in anchors.candidates)
                 seconds = before.anchor_seconds + anchors.generate_seconds
-                pools[place] = replace(before, anchors=(*before.anchors, *own), anchor_seconds=seconds)
+                pools[place] = replace(before, anchors=(*before.anchors, *named), anchor_seconds=seconds)
         return pools
 
     def generator(self, model: ModelSettings) -> Generator:
-        """Of a live run: samples and anchors."""
+        """The generator of a live run, with samples and anchors."""
         plain = self.plain(model)
         anchors = parse(model.anchors or NONE)
         return Anchored(plain, anchors, sampling_of(model)) if anchors else plain
 
     def plain(self, model: ModelSettings) -> Generator:
-        """Of the samples alone."""
-        alone = replace(model, anchors=NONE)
-        if self._base is None:
-            self._base = alone, self._build(alone)
-        known, generator = self._base
-        if known == alone:
+        """The generator of the samples, without anchors."""
+        wanted = replace(model, anchors=NONE)
+        if self._loaded is None:
+            self._loaded = wanted, self._build(wanted)
+        settings, generator = self._loaded
+        if settings == wanted:
             return generator
-        own: Any = generator
-        same = replace(alone, **{name: getattr(known, name) for name in SAMPLED}) == known
-        return own.resampled(sampling_of(alone)) if same and hasattr(own, "resampled") else self._build(alone)
+        same_model = replace(wanted, **{name: getattr(settings, name) for name in SAMPLED}) == settings
+        resampled: Any = getattr(generator, "resampled", None)
+        return resampled(sampling_of(wanted)) if same_model and resampled else self._build(wanted)
 
     def baselines(self, studies: Sequence[Study]) -> list[Baseline]:
-        """What the study names, and whatever else is known of greedy and beam searches, in the order of their cost."""
+        """The baselines that the study names, and all other known greedy and beam-search outputs, ordered by cost."""
         found: dict[str, Baseline] = {}
         for study in studies:
             if study.model.pools is not None:
-                for word in _origins(self._recorded(study.model)):
-                    found.setdefault(word, _baseline(word, _of_origin(self._recorded(study.model), word)))
+                pools = self._recorded(study.model)
+                for word in _origins(pools):
+                    found.setdefault(word, _baseline(word, _only_origin(pools, word)))
                 continue
             for word in dict.fromkeys((*study.baselines.words, *study.model.words)):
-                if _decodes(word) and word not in found:
+                if _is_search(word) and word not in found:
                     found[word] = _baseline(word, self._anchors(self.plain(study.model), study.model, word))
         return sorted(found.values(), key=lambda one: one.cost)
 
@@ -113,21 +115,23 @@ class PoolMaker:
         if word in self._decoded:
             return self._decoded[word]
         (anchor,) = parse(word)
-        own: Any = generator
-        if not hasattr(own, "resampled"):
+        resampled: Any = getattr(generator, "resampled", None)
+        if resampled is None:
             name = generator.signature.partition("|")[0]
-            raise UsageError(f"{name} makes no anchors: how it samples is its own business", hint="leave out anchors")
-        sibling = own.resampled(anchor.sampling(sampling_of(model)))
+            raise UsageError(
+                f"{name} cannot make anchors: quitmt has no control of its sampling", hint="leave them out"
+            )
+        sibling = resampled(anchor.sampling(sampling_of(model)))
         settings = replace(model, budget=anchor.count, anchors=NONE)
         with self._counted(word, len(self._segments)) as step:
             found = sample.sampled(sibling, settings, self._segments, self._folder, step)
-        if _decodes(word):
+        if _is_search(word):
             self._decoded[word] = found
         return found
 
 
-def _decodes(word: str) -> bool:
-    """Whether it is no sample, so that the sampling makes no difference to it."""
+def _is_search(word: str) -> bool:
+    """Whether an anchor comes from a search, so that the sampling makes no difference to it."""
     return word == "greedy" or word.startswith("beam:")
 
 
@@ -138,20 +142,20 @@ def _baseline(word: str, pools: Sequence[FullPool]) -> Baseline:
 
 
 def _origins(pools: Sequence[FullPool]) -> Iterator[str]:
-    """Of the anchors that are no samples and that every pool has."""
+    """The greedy and beam-search anchors that every pool has."""
     for word in dict.fromkeys(one.origin for pool in pools for one in pool.anchors):
-        if _decodes(word) and all(any(one.origin == word for one in pool.anchors) for pool in pools):
+        if _is_search(word) and all(any(one.origin == word for one in pool.anchors) for pool in pools):
             yield word
 
 
-def _of_origin(pools: Sequence[FullPool], word: str) -> list[FullPool]:
-    return [
-        FullPool(pool.segment, tuple(one for one in pool.anchors if one.origin == word), float("nan")) for pool in pools
-    ]
+def _only_origin(pools: Sequence[FullPool], word: str) -> list[FullPool]:
+    """Pools whose candidates are the anchors of one origin."""
+    anchors = [tuple(one for one in pool.anchors if one.origin == word) for pool in pools]
+    return [FullPool(pool.segment, own, float("nan")) for pool, own in zip(pools, anchors, strict=True)]
 
 
 def _with_origins(pool: FullPool, model: ModelSettings) -> FullPool:
-    """Only with the anchors that the sampling names."""
+    """The pool with only those anchors that the sampling names."""
     chosen = tuple(one for word in model.words for one in pool.anchors if one.origin == word)
     for word in model.words:
         if word not in [one.origin for one in chosen]:

@@ -1,8 +1,8 @@
 """Full pools for a study: sampled once and kept, or read from a file.
 
-Kept pools are lines of JSON that ``quitmt rerank`` reads as well, with the seconds that sampling took. They belong to
-what they were sampled with: another model or seed is another file; more segments, or a larger test set with the same
-ones in it, are added to it. A run that was killed goes on where it was.
+Kept pools are JSON lines that ``quitmt rerank`` can read, with the seconds that sampling took. A file belongs to one
+model, sampling and seed. New segments, such as those of a larger test set, are appended to it. A run that was killed
+continues where it was.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,10 @@ class FullPool:
     segment: Segment
     candidates: tuple[Candidate, ...]
     generate_seconds: float
-    """Measured when it was sampled; NaN for pools from elsewhere."""
+    """Measured when the pool was sampled; NaN for recorded pools."""
     anchors: tuple[Candidate, ...] = ()
     anchor_seconds: float = 0.0
-    """Measured when they were decoded, apart from the samples."""
+    """Measured when the anchors were decoded; not part of ``generate_seconds``."""
 
     @property
     def key(self) -> str:
@@ -48,7 +48,7 @@ class FullPool:
 
     @property
     def scored_key(self) -> str:
-        """Of the scores as well that its candidates came with."""
+        """A key that includes the scores recorded with the candidates."""
         scores = [sorted((one.scores or {}).items()) for one in (*self.candidates, *self.anchors)]
         return key_of(self.key, json.dumps(scores))
 
@@ -65,9 +65,9 @@ def in_flight(settings: ModelSettings) -> int:
 
 
 def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:
-    """Pools that were sampled elsewhere, by the ids of the segments, or by their order if no id is known."""
+    """Pools from a file, matched by the segments' ids, or by order if the file has none of these ids."""
 
-    async def collect() -> list[Any]:
+    async def collect() -> list[RecordedPool]:
         return [pool async for pool in read_pools(path)]
 
     pools = asyncio.run(collect())
@@ -92,7 +92,7 @@ def sampled(
     folder: Path,
     progress: Progress | None = None,
 ) -> list[FullPool]:
-    """A pool of ``budget`` candidates for each segment, those kept in ``folder`` among them."""
+    """A pool of ``budget`` candidates for each segment; those in ``folder`` are not sampled again."""
     path = folder / f"pools-{key_of(generator.signature, str(settings.budget))}.jsonl"
     kept = _read(path)
     missing = [segment for segment in segments if (segment.id, segment.source) not in kept]
@@ -105,10 +105,7 @@ def sampled(
 
 
 def _read(path: Path) -> dict[tuple[str, str], FullPool]:
-    """What is kept; a last line that a kill cut off is cut off for good.
-
-    Only the file's end is touched: whatever happens here, the lines before it stay.
-    """
+    """The kept pools. A last line that a crash cut off is removed from the file; the lines before it stay."""
     found: dict[tuple[str, str], FullPool] = {}
     if not path.exists():
         return found
@@ -116,7 +113,7 @@ def _read(path: Path) -> dict[tuple[str, str], FullPool]:
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
         os.truncate(path, len(whole))
-    # Not splitlines: other line breaks than ours may be part of a text.
+    # Not splitlines: a text may contain other line breaks than ours.
     for number, raw in enumerate(whole.split(b"\n")[:-1], start=1):
         try:
             line = raw.decode("utf-8")
@@ -144,23 +141,18 @@ async def _sample(
     await driver.check()
     failed: list[str] = []
     with path.open("ab") as file:
-        async for finished in _finished(driver, segments):
+        async for _, finished in driver.run(list(segments)):
             outcome = finished.outcome
             if outcome.stop is StopReason.FAILED:
                 failed.append(f"segment {outcome.id}: {outcome.error}")
             else:
                 drawn = tuple(finished.candidates), generator.signature, tuple(finished.anchors)
-                fields = json.loads(format_pool(RecordedPool(finished.segment, *drawn)))
+                fields: dict[str, Any] = json.loads(format_pool(RecordedPool(finished.segment, *drawn)))
                 fields["generate_seconds"] = outcome.seconds.generate
                 file.write(encoded(json.dumps(fields, ensure_ascii=False)) + b"\n")
                 file.flush()
             if progress:
                 progress(1)
     if failed:
-        hint = "run it again: what was sampled is kept"
+        hint = "run it again: the sampled segments are kept"
         raise UsageError(f"{len(failed)} segments could not be sampled; the first: {failed[0]}", hint=hint)
-
-
-async def _finished(driver: Driver, segments: Sequence[Segment]) -> AsyncIterator[Any]:
-    async for _, finished in driver.run(list(segments)):
-        yield finished

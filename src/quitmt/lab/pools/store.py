@@ -1,8 +1,8 @@
 """Results kept by what they were computed from: rows in Parquet files, written as they come.
 
-A table is a folder of parts. Each row has a ``key``, a digest of everything it depends on; a row whose key is there is
-never computed again, whatever else changed, and a part that a kill left half-written is not there at all. Others can
-read the folder as one dataset (pyarrow, pandas, polars, DuckDB).
+A table is a folder of parts. Each row has a ``key``, a digest of everything it depends on. A row whose key exists is
+never computed again, whatever else has changed. A crash leaves no half-written part. Other tools (pyarrow, pandas,
+polars, DuckDB) can read the folder as one dataset.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Self
 
 from quitmt.errors import InputError, MissingExtra
 
-ROWS_A_PART = 64
-SECONDS_A_PART = 60.0
-"""What a kill may cost at most, besides the rows under way."""
+ROWS_PER_PART = 64
+SECONDS_PER_PART = 60.0
+"""A crash loses at most the work of this time, besides the rows in progress."""
 
 
 def key_of(*parts: str) -> str:
-    """A digest of texts; where one ends and the next begins makes a difference."""
+    """A digest of texts; moving a boundary between two texts changes it."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -31,11 +31,11 @@ def key_of(*parts: str) -> str:
 
 
 class RowStore:
-    """Rows by key, in a folder. As a context it writes what is waiting also when something goes wrong."""
+    """Rows by key, in a folder. As a context manager it writes the waiting rows even if an error occurs."""
 
-    def __init__(self, folder: Path, *, rows_a_part: int = ROWS_A_PART) -> None:
+    def __init__(self, folder: Path, *, rows_per_part: int = ROWS_PER_PART) -> None:
         self._folder = folder
-        self._rows_a_part = rows_a_part
+        self._rows_per_part = rows_per_part
         self._waiting: list[dict[str, Any]] = []
         self._since = 0.0
         require()
@@ -53,7 +53,7 @@ class RowStore:
         return {key for part in self._parts() for key in _read(part, ["key"]).column(0).to_pylist()}
 
     def read(self, keys: Iterable[str], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The rows of some keys, lists as numpy arrays."""
+        """The rows with these keys, lists as numpy arrays."""
         wanted, found = set(keys), dict[str, dict[str, Any]]()
         for part in self._parts():
             table = _read(part, ["key", *columns])
@@ -67,16 +67,15 @@ class RowStore:
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append(dict(row))
-        if len(self._waiting) >= self._rows_a_part or time.monotonic() - self._since > SECONDS_A_PART:
+        if len(self._waiting) >= self._rows_per_part or time.monotonic() - self._since > SECONDS_PER_PART:
             self.flush()
 
     def flush(self) -> None:
         if not self._waiting:
             return
         arrow, parquet = require()
-        parts = self._parts()
-        # Not their count: one may have been deleted, and none may be overwritten.
-        number = max((int(part.stem.removeprefix("part-")) + 1 for part in parts), default=0)
+        # Not the number of parts: a user may have deleted one, and no part may be overwritten.
+        number = max((int(part.stem.removeprefix("part-")) + 1 for part in self._parts()), default=0)
         path = self._folder / f"part-{number:05d}.parquet"
         temporary = path.with_suffix(".tmp")
         table = arrow.Table.from_pylist(self._waiting)
@@ -86,7 +85,7 @@ class RowStore:
             table,
             temporary,
             compression="zstd",
-            # Numbers that hardly repeat: their bytes in separate streams compress better than a dictionary of them.
+            # Floats rarely repeat, so splitting their bytes into streams compresses better than a dictionary.
             use_dictionary=[name for name in table.column_names if name not in floats],
             use_byte_stream_split=[f"{name}.list.element" for name in floats],
         )
@@ -103,24 +102,23 @@ def _read(part: Path, columns: Sequence[str]) -> Any:
         return parquet.read_table(part, columns=list(columns))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{part} cannot be read: {reason}", hint="delete it: it will be made again") from None
+        raise InputError(f"{part} cannot be read: {reason}", hint="delete it: it will be computed again") from None
 
 
 def _values(column: Any) -> Sequence[Any]:
+    """A column's values. Lists become numpy arrays without a Python object for each of their numbers."""
     arrow, _ = require()
     if not arrow.types.is_list(column.type):
         return column.to_pylist()  # type: ignore[no-any-return]
-    return [part for chunk in column.chunks for part in _lists(chunk)]
-
-
-def _lists(chunk: Any) -> list[Any]:
-    """The lists of a chunk as numpy arrays, without a Python object for each of their numbers."""
-    ends, values = chunk.offsets.to_numpy(), chunk.values.to_numpy(zero_copy_only=False)
-    return [values[start:stop] for start, stop in pairwise(ends.tolist())]
+    found = []
+    for chunk in column.chunks:
+        ends, values = chunk.offsets.to_numpy(), chunk.values.to_numpy(zero_copy_only=False)
+        found += [values[start:stop] for start, stop in pairwise(ends.tolist())]
+    return found
 
 
 def require() -> tuple[Any, Any]:
-    """pyarrow; whoever will want it after hours of work asks for it before."""
+    """pyarrow and its parquet module; callers that need them after hours of work check this before."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,8 +1,7 @@
-"""Where a reranker stands after every candidate of every pool: computed once, kept, and enough for any replay.
+"""A reranker's winner after every candidate of every pool: computed once, kept, and enough for any replay.
 
-Accelerated kinds of MBR are run on the whole pools only. The signals that MBR gives to rules with a threshold, and the
-utilities of all pairs, if they are wanted, have tables of their own: whoever asks for them later loses nothing, nor
-does whoever no longer does.
+Accelerated MBR runs on the whole pools only. The signals that MBR gives to rules with a threshold have tables of their
+own, so adding or removing a rule leaves the other tables as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from quitmt import stop
-from quitmt.calibrate.observe import Observed, observe
+from quitmt.calibrate.observe import observe
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
@@ -28,6 +27,8 @@ from quitmt.plan import StopRecipe
 from quitmt.plan.build import build_reranker, build_rule
 from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.rerank import specs
+from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
@@ -37,9 +38,21 @@ Progress = Callable[[int], object]
 Languages = tuple[str | None, str | None]
 COLUMNS = ("best", "score", "final", "rerank_seconds")
 POOLS_AT_ONCE = 8
-"""Reranked in one call: enough for an encoder's batches."""
+"""Pools reranked in one call: enough for an encoder's batches."""
 WARM_UP = 16
 """Candidates."""
+NAMES = {"prune": "PruneMBR", "lowrank": "PMBR", "centroid": "CentroidMBR", "aggregate": "Aggregate"}
+OBSERVED_MEAN = "Observed mean"
+"""The simplest rival of PMBR: the mean of the cells that PMBR observes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratedReplay:
+    """An accelerated kind of MBR on the whole pools."""
+
+    replayed: Replayed
+    rerank_seconds: Floats
+    """[S]: measured."""
 
 
 def compute(
@@ -54,11 +67,11 @@ def compute(
     step: int = 8,
     budget: int = 512,
 ) -> Trajectories:
-    """``rules`` with a threshold whose signals are wanted, of those that fit the reranker."""
+    """``rules`` are rules with a threshold; the signals of those that fit the reranker are computed too."""
     reranker: Any = build_reranker(settings.recipe(spec), languages)
     if not isinstance(reranker, Mbr | Qe):
         raise UsageError(f"the lab replays mbr: and qe: rerankers, not {spec}")
-    # QE may look at the scores that came with the candidates.
+    # QE may use the scores that were recorded with the candidates.
     keys = [
         key_of(reranker.signature, pool.scored_key if isinstance(reranker, Qe) else pool.key, pool.segment.id)
         for pool in pools
@@ -67,13 +80,9 @@ def compute(
     fitting = fitting_rules(spec, rules, step, budget)
     with ExitStack() as opened:
         tables = {"": opened.enter_context(table)}
-        if isinstance(reranker, Mbr):  # the signals of QE are in its scores
-            if settings.keep_pairs:
-                tables["pairs"] = opened.enter_context(RowStore(folder / f"pairs-{key_of(reranker.signature)}"))
-            # Signals of short pools were once those of the whole budget: such tables are not read again.
-            short = ["short pools"] if any(len(pool.candidates) < budget for pool in pools) else []
+        if isinstance(reranker, Mbr):  # the signals of QE follow from its scores
             for name, rule in fitting.items():
-                of_rule = key_of(reranker.signature, rule.at(0.0).signature, *short)
+                of_rule = key_of(reranker.signature, rule.at(0.0).signature)
                 tables[name] = opened.enter_context(RowStore(folder / f"signals-{of_rule}"))
         known = set.intersection(*(one.keys() for one in tables.values()))
         missing = [(key, pool) for key, pool in zip(keys, pools, strict=True) if key not in known]
@@ -90,8 +99,8 @@ def compute(
 
 
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:
-    """The rules with a threshold that can be used with a reranker, and that can stop before the budget is used up, by
-    their names in the study."""
+    """The rules with a threshold that fit a reranker and can stop before the budget is used up, by their names in the
+    study."""
     loaded = {name: build_rule(StopRecipe(rule=name, k=step, n=budget)) for name in rules}
     traits = RerankerTraits("qe", running_best=True, gives_scores=True)
     if spec.startswith("mbr:"):
@@ -119,41 +128,28 @@ def _fill(
     missing: Sequence[tuple[str, FullPool]],
     progress: Progress | None,
 ) -> None:
+    """Rerank the missing pools; a pool's share of the measured seconds is its share of the candidates."""
     known = {name: table.keys() for name, table in tables.items()}
     if missing:
         warm_up(reranker, missing[0][1])
     for start in range(0, len(missing), POOLS_AT_ONCE):
         batch = missing[start : start + POOLS_AT_ONCE]
-        observed = _observed(reranker, batch, keep_pairs="pairs" in tables)
-        for (key, pool), one, seconds in zip(batch, *observed, strict=True):
+        began = time.perf_counter()
+        observed = observe(reranker, [pool for _, pool in batch])
+        seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for _, pool in batch)
+        for (key, pool), one in zip(batch, observed, strict=True):
+            best = one.best.astype(np.int32)
+            row = {"rerank_seconds": seconds * len(best), "best": best, "score": one.score, "final": one.final}
             for name, table in tables.items():
                 if key not in known[name]:
-                    table.add({"key": key, "id": pool.segment.id, **_columns(name, one, seconds, rules)})
+                    own = {"signal": one.signals(rules[name])} if name else row
+                    table.add({"key": key, "id": pool.segment.id, **own})
             if progress:
                 progress(1)
 
 
-def _columns(table: str, one: Observed, seconds: float, rules: Mapping[str, Threshold]) -> dict[str, Any]:
-    if table in rules:
-        return {"signal": one.signals(rules[table])}
-    if table == "pairs":
-        return one.pairs
-    return {"rerank_seconds": seconds, "best": one.best.astype(np.int32), "score": one.score, "final": one.final}
-
-
-def _observed(
-    reranker: Mbr[Any] | Qe, pools: Sequence[tuple[str, FullPool]], *, keep_pairs: bool
-) -> tuple[list[Observed], list[float]]:
-    """And the seconds that reranking each took."""
-    given = [pool for _, pool in pools]
-    began = time.perf_counter()
-    found = observe(reranker, given, keep_pairs=keep_pairs)
-    seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for pool in given)
-    return found, [seconds * len(pool.candidates) for pool in given]
-
-
 def warm_up(reranker: Reranker[Any], pool: FullPool) -> None:
-    """Rerank a few candidates for nothing: what a first call takes to compile and load is no cost of a segment."""
+    """Rerank a few candidates, so that compiling and loading are not measured as the cost of a segment."""
     reranker.extend([Update(reranker.open(pool.segment), pool.candidates[:WARM_UP], WARM_UP, pool.anchors)])
 
 
@@ -168,7 +164,7 @@ def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[s
         best[place, :size], best[place, size:] = row["best"], row["best"][-1]
         score[place, :size], score[place, size:] = row["score"], row["score"][-1]
         final[place, :size] = row["final"][:size]
-        if own := len(row["final"]) - size:  # by their index, which counts from the end
+        if own := len(row["final"]) - size:  # anchors, whose indices count from the end
             final[place, -own:] = row["final"][size:]
     return Trajectories(
         spec,
@@ -185,17 +181,28 @@ def _gathered(spec: str, signature: str, pools: Sequence[FullPool], keys: list[s
     )
 
 
+def accelerated_rerankers(
+    spec: str, variant: str, settings: RerankSettings, languages: Languages
+) -> dict[str, Accelerated[Any]]:
+    """An accelerated kind of MBR by its name in tables; beside PMBR always its simplest rival."""
+    reranker: Any = build_reranker(settings.recipe(spec, variant), languages)
+    found = {NAMES.get(variant, variant): reranker}
+    method = reranker.method
+    if isinstance(method, LowRank) and method.rank:
+        rival = LowRank(method.reduction, rank=0, seed=method.seed)
+        found[OBSERVED_MEAN] = Accelerated(reranker.utility, rival, reranker.support)
+    return found
+
+
 def accelerated(
     trajectories: Trajectories,
-    variant: str,
+    name: str,
+    reranker: Accelerated[Any],
     pools: Sequence[FullPool],
-    settings: RerankSettings,
-    languages: Languages,
     folder: Path,
     progress: Progress | None = None,
-) -> tuple[Replayed, Floats, float]:
-    """An accelerated kind of MBR on the whole pools: what it chose, its seconds, and its share of all utilities."""
-    reranker: Any = build_reranker(settings.recipe(trajectories.reranker, variant), languages)
+) -> AcceleratedReplay:
+    """What an accelerated reranker chooses on the whole pools, and its seconds."""
     keys = [key_of(reranker.signature, pool.key, pool.segment.id) for pool in pools]
     table = RowStore(folder / f"accelerated-{key_of(reranker.signature)}")
     known = table.keys()
@@ -206,33 +213,25 @@ def accelerated(
                 if not warm:
                     warm_up(reranker, pool)
                     warm = True
-                table.add({"key": key, "id": pool.segment.id, **_whole(reranker, pool)})
+                best, seconds = winner(reranker, pool)
+                table.add({"key": key, "id": pool.segment.id, "best": best, "rerank_seconds": seconds})
             if progress:
                 progress(1)
-    rows = table.read(keys, ("best", "rerank_seconds", "evaluations", "possible"))
+    rows = table.read(keys, ("best", "rerank_seconds"))
     index: Ints = np.array([rows[key]["best"] for key in keys], np.int64)
     score = trajectories.final[np.arange(len(index)), index]
-    name = {"prune": "PruneMBR", "lowrank": "PMBR", "centroid": "CentroidMBR", "aggregate": "Aggregate"}.get(
-        variant, variant
-    )
     full = np.ones(len(index), np.bool_)
     replayed = Replayed(name, trajectories.reranker, trajectories.sizes.copy(), index, score, full)
-    seconds: Floats = np.array([rows[key]["rerank_seconds"] for key in keys])
-    share = sum(row["evaluations"] for row in rows.values()) / sum(row["possible"] for row in rows.values())
-    return replayed, seconds, float(share)
+    return AcceleratedReplay(replayed, np.array([rows[key]["rerank_seconds"] for key in keys]))
 
 
-def _whole(reranker: Any, pool: FullPool) -> dict[str, Any]:
+def winner(reranker: Accelerated[Any], pool: FullPool) -> tuple[int, float]:
+    """The index of the whole pool's winner, and the seconds that it took."""
     began = time.perf_counter()
-    state = reranker.open(pool.segment)
-    (snapshots,) = reranker.extend([Update(state, pool.candidates, len(pool.candidates), pool.anchors)])
+    (snapshots,) = reranker.extend(
+        [Update(reranker.open(pool.segment), pool.candidates, len(pool.candidates), pool.anchors)]
+    )
     seconds = time.perf_counter() - began
     if isinstance(snapshots, QuitmtError):
         raise snapshots
-    effort = reranker.effort(state)
-    return {
-        "best": snapshots[-1].best,
-        "rerank_seconds": seconds,
-        "evaluations": effort.evaluations,
-        "possible": effort.possible,
-    }
+    return snapshots[-1].best, seconds

@@ -1,1 +1,1 @@
-"""Rules on recorded pools: what they would have done, what that costs and loses; and the same rules run live."""
+"""What every rule would have done on the pools, how much that costs, and how much it loses."""

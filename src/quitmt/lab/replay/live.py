@@ -1,9 +1,9 @@
-"""Rules run live: what they really cost, beside what a replay estimates.
+"""Rules run live: their real cost, beside the cost that a replay estimates.
 
-A live run samples and reranks again, from the same seeds, with nothing known in advance. Its seconds are the ones the
+A live run samples and reranks again from the same seeds, with nothing known in advance. Its seconds are those that the
 engine measured (monotonic clock): a segment's share of the generator's and the reranker's work. All rules run in one
-process with the same models, after a short run whose seconds count for nobody. Results are kept by the signature of the
-run and the segments, so asking again costs nothing; a rule that was interrupted is measured again as a whole.
+process with the same models, after a short run that warms them up. Results are kept by the signature of the run and the
+segments, so asking again costs nothing. A rule that was interrupted is measured again from its start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from quitmt.errors import InputError, UsageError
 from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.pools.sample import in_flight
 from quitmt.lab.pools.store import key_of
-from quitmt.lab.replay.beyond import fitting
+from quitmt.lab.replay.rules import fitting
+from quitmt.lab.rows import UNACCELERATED
 from quitmt.lab.study import Study
 from quitmt.protocols import Generator, Reranker, StoppingRule
 from quitmt.types import Segment, StopReason
@@ -40,7 +41,7 @@ class Live:
     generate_seconds: float
     rerank_seconds: float
     wall_seconds: float
-    """From the first ask to the last outcome: less than the sum where the two overlap."""
+    """From the first request to the last outcome; less than the sum of the two where they overlap."""
 
     @property
     def seconds(self) -> RuleSeconds:
@@ -49,7 +50,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all rules are run with."""
+    """The models and segments that all rules share."""
 
     generator: Generator
     reranker: Reranker[Any]
@@ -69,9 +70,9 @@ def run(
     folder: Path,
     progress: Progress | None = None,
 ) -> list[Live]:
-    """All candidates, each window, and each other rule that fits, live. ``spec`` is the reranker's name."""
+    """Run live: all candidates, each window, and each other rule that fits. ``spec`` is the reranker's name."""
     bench = Bench(generator, reranker, segments, in_flight(study.model))
-    rules = [("Unaccelerated", study.rule("full"))]
+    rules = [(UNACCELERATED, study.rule("full"))]
     rules += [(f"QUIT w={w}", study.rule("quit", w=w)) for w in study.live.windows]
     rules += fitting(study, spec, study.live.rules).items()
     found, warm = [], False

@@ -1,19 +1,20 @@
 """PRR, the prediction rejection ratio: does the range of a window rank the risk of stopping there?
 
 An instance is a segment at the end of a window, whether or not the rule would have stopped before. Its uncertainty is
-how far the best score moved within the window; its risk, how far the translation at hand is from the one at N_max:
-|quality(ŷ at the window's end) − quality(ŷ at N_max)|, or by proxy |R_bw − R_end|. Instances are rejected in descending
-uncertainty, and the curve is the mean risk of those retained, n of them down to one:
+how far the best score moved within the window. Its risk is how far the current translation is from the one at N_max:
+|quality(ŷ at the window's end) − quality(ŷ at N_max)|, or the proxy |R_bw − R_end|. Instances are rejected in
+descending uncertainty, and the curve is the mean risk of the retained instances, from all of them down to one:
 
     PRR = (AUC_random − AUC_uncertainty) / (AUC_random − AUC_oracle)
 
 An area is the mean of its curve. Random rejection retains the overall mean throughout; the oracle rejects by risk.
-1 is as good as the oracle, 0 no better than chance, below 0 worse.
+1 equals the oracle, 0 equals chance, and values below 0 are worse than chance.
 
 Invariants:
-- Tied uncertainties count at their expected value over all orders of the tied, so the order of instances is irrelevant.
-- A window that ends where the segment does is no instance (its risk is 0 by definition), nor one of fewer than w steps.
-- N_max of a pool that has fewer candidates than the budget is its own size.
+- Tied uncertainties count at their expected value over all orders of the ties, so the order of instances is irrelevant.
+- A window that ends where the segment does is not an instance, because its risk is 0 by definition. Windows with fewer
+  than w steps are not instances either.
+- If a pool has fewer candidates than the budget, its N_max is its own size.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from quitmt.lab.replay.rules import steps, window_ranges
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Arrays of one length, an entry for each segment and window."""
+    """Arrays of one length, with an entry for each segment and window."""
 
     row: Ints
-    """Which segment."""
+    """The segment."""
     end: Ints
     """The pool size at the end of the window."""
     last: Ints
@@ -41,7 +42,7 @@ class Instances:
 
 
 def prr(uncertainty: Floats, risk: Floats) -> float | None:
-    """The ratio, or None where it is undefined: no order is better than another if all risks are equal.
+    """The ratio, or None where it is undefined: if all risks are equal, no order is better than another.
 
     >>> risk = np.array([0.3, 0.0, 0.1])
     >>> prr(risk, risk), prr(np.zeros(3), np.zeros(3))
@@ -60,7 +61,7 @@ def prr(uncertainty: Floats, risk: Floats) -> float | None:
 
 
 def window_prr(trajectories: Trajectories, quality: QualityScores | None, k: int, w: int, budget: int) -> float | None:
-    """The PRR of one reranker's windows, of the risk in an external metric or, without one, of the proxy."""
+    """The PRR of one reranker's windows, with the risk in an external metric or, without one, the proxy."""
     found = instances(trajectories, k, w, budget)
     if quality is None:
         score = trajectories.score
@@ -72,7 +73,6 @@ def window_prr(trajectories: Trajectories, quality: QualityScores | None, k: int
 
 
 def instances(trajectories: Trajectories, k: int, w: int, budget: int) -> Instances:
-    """Every window of every segment but the one that ends where the segment does."""
     parts: list[tuple[Ints, Ints, Ints, Floats]] = []
     for pool in np.unique(trajectories.sizes):
         rows = np.flatnonzero(trajectories.sizes == pool)
@@ -88,10 +88,10 @@ def instances(trajectories: Trajectories, k: int, w: int, budget: int) -> Instan
 
 
 def _expected(uncertainty: Floats, risk: Floats) -> Floats:
-    """The risks in ascending uncertainty, each the mean of its ties.
+    """The risks in ascending uncertainty, each replaced by the mean of its ties.
 
-    The sum over the m first is linear in the risks, and each of the tied is as likely as the others to be among the m:
-    its expected value is the sum with every risk replaced by the mean of its ties.
+    The sum over the first m is linear in the risks, and all tied instances are equally likely to be among the first m.
+    So the expected value of the sum is the sum with every risk replaced by the mean of its ties.
     """
     _, tie, count = np.unique(uncertainty, return_inverse=True, return_counts=True)
     return np.repeat(np.bincount(tie, risk) / count, count)

@@ -1,7 +1,7 @@
-"""What a rule cost in seconds, and how much faster that is: speedup = unaccelerated total / accelerated total.
+"""A rule's cost in seconds, and its speedup: unaccelerated total / accelerated total.
 
-A total is generation and reranking. Seconds that were measured in a run of the rule and seconds estimated from a replay
-are never compared: a table is of one kind.
+A total is generation and reranking. Seconds measured in a run of the rule and seconds estimated from a replay are never
+compared with each other.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import numpy as np
 from quitmt.errors import UsageError
 from quitmt.lab.frames import Replayed, RuleSeconds, Trajectories
 
-UNACCELERATED = "Unaccelerated"
-
 
 def estimated(trajectories: Trajectories, replayed: Replayed) -> RuleSeconds:
-    """An estimate of what a rule would have cost, from what each segment's whole pool of n candidates cost.
+    """An estimate of a rule's cost from the cost of each segment's whole pool of n candidates.
 
-    For a rule that used m of them: m / n of its generation, as if all candidates took the same time and batches were as
-    full; of its reranking m / n with QE and (m / n)² with MBR, which compares every pair. All anchors are decoded,
-    and count as candidates, not as judges. The estimate knows neither what a live run loses in emptier batches nor what
-    it gains where generating and reranking overlap, and nothing of accelerated MBR, whose reranking must be measured.
+    A rule that used m of them pays m / n of the generation, as if all candidates took the same time and batches stayed
+    as full. It pays m / n of the reranking with QE, and (m / n)² with MBR, which compares every pair. All anchors are
+    decoded, and count as candidates, not as judges. The estimate does not include losses of a live run from emptier
+    batches, or gains from generating and reranking at the same time. It does not apply to accelerated MBR, whose
+    reranking must be measured.
     """
     anchors = trajectories.anchors
     share = replayed.size / trajectories.sizes
@@ -36,7 +35,7 @@ def estimated(trajectories: Trajectories, replayed: Replayed) -> RuleSeconds:
 
 
 def speedup(base: RuleSeconds, other: RuleSeconds) -> float | None:
-    """How many times faster ``other`` is than ``base``, the unaccelerated; None if that is not known.
+    """How many times faster ``other`` is than ``base``, the unaccelerated run; None if that is not known.
 
     >>> speedup(RuleSeconds(90.0, 10.0, live=True), RuleSeconds(20.0, 5.0, live=True))
     4.0

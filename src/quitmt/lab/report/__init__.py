@@ -1,1 +1,1 @@
-"""What a study leaves behind: rows, tables, figures, sentences, and the page that has them all."""
+"""The report of a study: tables, figures, sentences and a page. publish.py lists them: start there."""

@@ -1,10 +1,10 @@
 """From results to rows: every comparison and every speedup that a table, a figure or a sentence shows.
 
 Invariants:
-- All comparisons of one reranker, by whichever metric, are on the same resamples, drawn once.
-- Speedups are of one kind each: estimated ones of all segments, live ones of those that were run live. Where their
-  seconds stand side by side, both are of the segments that were run live.
-- The paper's value stands only beside the same cell: the same rule with the same step, threshold and budget.
+- All comparisons with one reranker, by all metrics, use the same resamples, which are drawn once.
+- Estimated speedups are of all segments, live ones of the segments that were run live. Where both kinds of seconds are
+  in one table, both are of the segments that were run live.
+- The paper's value is shown only beside the same cell: the same rule with the same step, threshold and budget.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
-from quitmt.lab.paper import values as paper_values
+from quitmt.lab.paper import values as paper
 from quitmt.lab.replay import runtime
 from quitmt.lab.replay.prr import window_prr
-from quitmt.lab.replay.significance import direction, pair_of
 from quitmt.lab.results import Results
-from quitmt.lab.rows import ONE_SAMPLE, MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score
+from quitmt.lab.rows import ONE_SAMPLE, MeanSize, MetricColumn, Printed, Prr, RuleRow, RuntimeRow, Score, direction
 
 RERANK = "rerank"
 GREEDY = "greedy"
@@ -38,24 +38,22 @@ class Assembled:
     prr: tuple[Prr, ...]
     runtimes: tuple[RuntimeRow, ...]
 
+    @property
+    def judged(self) -> MetricColumn:
+        """The first external metric, or the reranker's own score if there is none."""
+        return self.metrics[min(1, len(self.metrics) - 1)]
+
 
 def assemble(results: Results) -> Assembled:
-    judges = [Criterion(RERANK, "Rerank score", None)]
-    judges += [Criterion(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
-    metrics = tuple(judge.shown(results) for judge in judges)
-    main, windows, alphas, steps = [], [], [], []
-    for spec in results.trajectories:
-        rows = RerankerRows(results, spec, judges)
-        main += rows.main()
-        windows += rows.windows()
-        alphas += rows.alphas()
-        steps += rows.steps()
+    judges = [Judge(RERANK, "Rerank score", None)]
+    judges += [Judge(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
+    by_reranker = [RerankerRows(results, spec, judges) for spec in results.trajectories]
     return Assembled(
-        metrics,
-        tuple(main),
-        tuple(windows),
-        tuple(alphas),
-        tuple(steps),
+        tuple(judge.shown(results) for judge in judges),
+        tuple(row for one in by_reranker for row in one.main()),
+        tuple(row for one in by_reranker for row in one.windows()),
+        tuple(row for one in by_reranker for row in one.alphas()),
+        tuple(row for one in by_reranker for row in one.steps()),
         tuple(_mean_sizes(results)),
         tuple(_prr(results)),
         tuple(_runtimes(results)),
@@ -63,7 +61,7 @@ def assemble(results: Results) -> Assembled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Criterion:
+class Judge:
     """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
 
     name: str
@@ -71,7 +69,7 @@ class Criterion:
     quality: QualityScores | None
 
     def values(self, replayed: Replayed) -> Floats:
-        return replayed.score if self.quality is None else self.quality.of(replayed)
+        return scores_of(replayed, self.quality)
 
     @property
     def lower_is_better(self) -> bool:
@@ -83,10 +81,29 @@ class Criterion:
         return MetricColumn(self.name, self.heading, 2 if large else 4, self.lower_is_better)
 
 
+def pair_of(base: Replayed, other: Replayed, quality: QualityScores | None) -> Pair:
+    """Two rules on the same segments by one metric; without one, by the reranker's own score on the whole pool."""
+    lower = quality is not None and quality.lower_is_better
+    return Pair(scores_of(base, quality), scores_of(other, quality), lower)
+
+
+def scores_of(replayed: Replayed, quality: QualityScores | None) -> Floats:
+    if quality is None:
+        return replayed.score
+    found = quality.of(replayed)
+    for row in np.flatnonzero(~np.isfinite(found)):
+        raise InputError(
+            f"segment {row + 1}: candidate {replayed.index[row] + 1}, which {replayed.name} chose, has no score "
+            f"by {quality.metric}",
+            hint="every translation that is compared must be evaluated first",
+        )
+    return found
+
+
 class RerankerRows:
     """The rows of one reranker."""
 
-    def __init__(self, results: Results, spec: str, judges: Sequence[Criterion]) -> None:
+    def __init__(self, results: Results, spec: str, judges: Sequence[Judge]) -> None:
         self._results, self._spec, self._judges = results, spec, judges
         self._replays = results.replays[spec]
         self._trajectories = results.trajectories[spec]
@@ -96,13 +113,13 @@ class RerankerRows:
             for one in self._replays.alphas
             if np.isclose(one.settings["alpha"], results.study.rules.alpha, rtol=1e-9, atol=0)
         }
-        """By window, what other thresholds are compared with."""
+        """By window: the rule that other thresholds are compared with."""
         self._compared = self._comparisons()
 
     def main(self) -> list[RuleRow]:
-        found = [self._row(self._replays.unaccelerated)]
-        found += [self._row(one.replayed, rerank=one.rerank_seconds) for one in self._replays.accelerated]
         own = self._replays
+        found = [self._row(own.unaccelerated)]
+        found += [self._row(one.replayed, rerank=one.rerank_seconds) for one in own.accelerated]
         for rule, fixed in zip((*own.windows, *own.beyond), (*own.fixed, *own.beyond_fixed), strict=True):
             found += [self._row(rule, fixed=fixed), self._row(fixed)]
         return found
@@ -114,25 +131,28 @@ class RerankerRows:
     def alphas(self) -> list[RuleRow]:
         found = []
         for one, fixed in zip(self._replays.alphas, self._replays.alphas_fixed, strict=True):
-            base = self._usual.get(one.settings["w"])
-            counted = None
-            if base is not None and base.key != one.key:
-                external = [judge for judge in self._judges if judge.quality]
-                signs = [
-                    direction(self._compared[base.key, one.key, judge.name], lower_is_better=judge.lower_is_better)
-                    for judge in external
-                ]
-                counted = sum(sign < 0 for sign in signs), sum(sign > 0 for sign in signs)
-            beside = paper_values.alpha(self._results.study, self._spec, one, self._results.quality.values())
-            found.append(self._row(one, fixed=fixed, worse_better=counted, beside=beside))
+            beside = paper.alpha(self._results.study, self._spec, one, self._results.quality.values())
+            found.append(self._row(one, fixed=fixed, worse_better=self._counts(one), beside=beside))
         return found
 
     def steps(self) -> list[RuleRow]:
         pairs = zip(self._replays.steps, self._replays.steps_fixed, strict=True)
         return [self._row(one, fixed=fixed, beside={}) for one, fixed in pairs]
 
+    def _counts(self, one: Replayed) -> tuple[int, int] | None:
+        """How many external metrics are significantly worse and better than with the usual threshold."""
+        base = self._usual.get(one.settings["w"])
+        if base is None or base.key == one.key:
+            return None
+        signs = [
+            direction(self._compared[base.key, one.key, judge.name], lower_is_better=judge.lower_is_better)
+            for judge in self._judges
+            if judge.quality
+        ]
+        return signs.count(-1), signs.count(1)
+
     def _comparisons(self) -> dict[tuple[str, str, str], Comparison]:
-        """By the keys of two rules and the name of a judge: all that the rows ask for, on one set of resamples."""
+        """By the keys of two rules and the name of a judge: all that the rows need, on one set of resamples."""
         own = self._replays
         against_base = [*(one.replayed for one in own.accelerated), *own.windows, *own.fixed, *own.alphas, *own.steps]
         against_base += [*own.beyond, *own.beyond_fixed]
@@ -152,17 +172,17 @@ class RerankerRows:
         found = compare(scored, resamples=settings.resamples, rng=settings.seed)
         return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
 
-    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Criterion], Pair]:
-        """By the key of a rule and a judge; nothing if greedy decoding is not among the baselines."""
+    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Judge], Pair]:
+        """By the key of a rule and a judge; empty if greedy decoding is not among the baselines."""
         column = next((at for at, one in enumerate(self._results.baselines) if one.name == GREEDY), None)
         if column is None:
             return {}
         greedy = {key_of(self._results.quality[m]): of[:, column] for m, of in self._results.baseline_quality.items()}
-        judges = [judge for judge in self._judges if judge.name in greedy]
         return {
             (rule.key, judge): Pair(greedy[judge.name], judge.values(rule), judge.lower_is_better)
             for rule in rules
-            for judge in judges
+            for judge in self._judges
+            if judge.name in greedy
         }
 
     def _row(
@@ -181,30 +201,33 @@ class RerankerRows:
             greedy = self._compared.get((GREEDY, replayed.key, judge.name))
             scores[judge.name] = Score(float(np.mean(judge.values(replayed))), to_base, to_fixed, greedy)
         whole = runtime.estimated(self._trajectories, base)
-        seconds = _estimated(self._trajectories, replayed, rerank)
         run_live = {one.key for one in (base, *self._replays.windows, *self._replays.beyond)}
         live = self._live.get(replayed.name) if replayed.key in run_live else None
         if beside is None:
-            beside = paper_values.rule(self._results.study, self._spec, replayed, self._results.quality.values())
-        return RuleRow.of(
-            replayed,
+            beside = paper.rule(self._results.study, self._spec, replayed, self._results.quality.values())
+        return RuleRow(
+            replayed.reranker,
+            replayed.name,
+            replayed.mean_size,
+            float(replayed.full.mean()),
             scores,
-            estimated=runtime.speedup(whole, seconds),
-            live=runtime.speedup(self._live[base.name], live) if live else None,
-            worse_better=worse_better,
-            paper=beside,
-            dataset=self._results.test_set.name,
+            runtime.speedup(whole, _estimated(self._trajectories, replayed, rerank)),
+            runtime.speedup(self._live[base.name], live) if live else None,
+            replayed.settings,
+            worse_better,
+            beside,
+            self._results.test_set.name,
         )
 
 
 def _estimated(trajectories: Trajectories, replayed: Replayed, rerank: Floats | None) -> RuleSeconds:
-    """What a rule would have cost; the reranking of accelerated MBR was measured."""
+    """The estimated cost of a rule; the reranking of accelerated MBR was measured."""
     seconds = runtime.estimated(trajectories, replayed)
     return seconds if rerank is None else RuleSeconds(seconds.generate, float(rerank.sum()), live=False)
 
 
 def key_of(quality: QualityScores) -> str:
-    return paper_values.NAMES.get(quality.metric, quality.metric.lower())
+    return paper.NAMES.get(quality.metric, quality.metric.lower())
 
 
 def _mean_sizes(results: Results) -> list[MeanSize]:
@@ -212,21 +235,19 @@ def _mean_sizes(results: Results) -> list[MeanSize]:
     for spec, replays in results.replays.items():
         for one in replays.steps:
             k, w = int(one.settings["k"]), int(one.settings["w"])
-            printed = paper_values.mean_size(results.study, spec, k, w)
-            found.append(MeanSize(spec, k, w, one.mean_size, printed))
+            found.append(MeanSize(spec, k, w, one.mean_size, paper.mean_size(results.study, spec, k, w)))
     return found
 
 
 def _prr(results: Results) -> list[Prr]:
-    found = []
     rules, budget = results.study.rules, results.study.model.budget
     judged = [("proxy", None), *((key_of(quality), quality) for quality in results.quality.values())]
-    for spec, one in results.trajectories.items():
-        for w in rules.windows:
-            for risk, quality in judged:
-                printed = paper_values.prr(results.study, spec, w, quality)
-                found.append(Prr(spec, w, risk, window_prr(one, quality, rules.k, w, budget), printed))
-    return found
+    return [
+        Prr(spec, w, risk, window_prr(one, quality, rules.k, w, budget), paper.prr(results.study, spec, w, quality))
+        for spec, one in results.trajectories.items()
+        for w in rules.windows
+        for risk, quality in judged
+    ]
 
 
 def _runtimes(results: Results) -> list[RuntimeRow]:
@@ -242,13 +263,13 @@ def _runtimes(results: Results) -> list[RuntimeRow]:
             seconds = _estimated(few, replace(one, size=one.size[:count]), faster.get(one.key))
             known = seconds if np.isfinite(seconds.total) else None
             measured = live[one.name].seconds if one.name in live else None
-            printed = paper_values.seconds(results.study, spec, one)
-            found.append(RuntimeRow(spec, one.name, known, measured, printed))
+            found.append(RuntimeRow(spec, one.name, known, measured, paper.seconds(results.study, spec, one)))
     return found
 
 
 def _alone(results: Results) -> list[RuntimeRow]:
-    """Greedy, beam searches and one sample. The first are measured as they are decoded, which is as live as it gets."""
+    """Greedy, beam searches and one sample. Greedy and beam searches are measured while they are decoded, so their
+    seconds count as live too."""
     sizes = [len(one.sizes) for own in results.live.values() for one in own]
     count = min(sizes, default=len(results.pools))
     found = []
@@ -265,7 +286,7 @@ def _alone(results: Results) -> list[RuntimeRow]:
 
 
 def _first(trajectories: Trajectories, count: int) -> Trajectories:
-    """The first segments only, as far as seconds are concerned."""
+    """The first segments only; just the arrays that estimates of seconds need."""
     return replace(
         trajectories,
         sizes=trajectories.sizes[:count],

@@ -1,19 +1,20 @@
-"""What a study leaves behind: tables, figures, a report to open in a browser, and a page to read.
+"""The files of a report: tables, figures, a page to open in a browser, and a text.
 
 OUTPUT/report.html       everything, self-contained
-OUTPUT/results.md        what to use, the summary and the tables
+OUTPUT/results.md        what to use, the findings and the tables
 OUTPUT/tables/           each table as Markdown, LaTeX and CSV
 OUTPUT/figures/          each figure as SVG, PDF and PNG
-OUTPUT/SAMPLING/         the same of each further sampling by itself
+OUTPUT/SAMPLING/         the same for each further sampling by itself
 
-The report opens with what to use, of all samplings. Its other tables and figures are of the sampling of ``[model]``.
+The report opens with what to use, among all samplings. Its other tables and figures are of the sampling of ``[model]``.
+To add a table, write a function that makes it (``tables``) and add an entry to ``TABLES``.
 """
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,31 +22,26 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from quitmt._version import __version__
-from quitmt.calibrate import drawing
-from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.report import advice, facts, frontier_facts, frontier_tables, guaranteed, paper_tables, tables
-from quitmt.lab.report import page as report
-from quitmt.lab.report.agreement import agreements
+from quitmt.lab import drawing
+from quitmt.lab.report import advice, cost_figures, figures, formats, guaranteed, page, tables, text
+from quitmt.lab.report.advice import Overview, overview
 from quitmt.lab.report.assemble import Assembled, assemble, key_of
-from quitmt.lab.report.choices import Overview, overview
-from quitmt.lab.report.drawn import all_figures, judged, shown_windows
-from quitmt.lab.report.frontier_rows import Frontier, frontier_of
-from quitmt.lab.report.options import Series, Way, options_of, series_of
-from quitmt.lab.report.overview_figure import quality_against_all_costs
-from quitmt.lab.report.segments import segment_views
+from quitmt.lab.report.configurations import Configuration, Series, configurations_of, series_of
+from quitmt.lab.report.formats import Table
+from quitmt.lab.report.frontier import Frontier, frontier_of
+from quitmt.lab.report.page import Page, Picture, Section
 from quitmt.lab.results import Results
-from quitmt.lab.rows import RuleRow, Score
+from quitmt.lab.rows import UNACCELERATED, RuleRow, Score
 from quitmt.lab.study import Study
-
-FILES_ONLY = frozenset(("window_sweep", "chrf_utility"))
-"""Tables whose rows are in the main results too: they are written, and not shown twice."""
 
 
 class Chapter:
-    """One sampling, with what its tables are made of."""
+    """One sampling, with everything that its tables and figures are made of."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
+        self.study = results.study
+        self.headings = {key_of(one): one.metric for one in results.quality.values()}
 
     @cached_property
     def rows(self) -> Assembled:
@@ -57,18 +53,93 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
-    """What the report opens with."""
+class Opening:
+    """What to use, among some samplings."""
 
-    said: tuple[str, ...]
-    tables: tuple[tables.Table, ...]
+    sentences: tuple[str, ...]
+    tables: tuple[Table, ...]
     series: Sequence[Series]
-    options: Sequence[Way]
+    options: Sequence[Configuration]
     found: Overview | None
+
+    def baseline_rows(self, results: Results) -> list[RuleRow]:
+        """Greedy, beam searches and one sample, if greedy or a beam search is known."""
+        alone = [one for one in self.options if one.is_baseline or (one.sampling == results.name and not one.reranker)]
+        if not any(one.is_baseline for one in alone):
+            return []
+        compared = {id(one): found for one, found in zip(self.found.options, self.found.against, strict=True)} \
+            if self.found else {}  # fmt: skip
+        rows = []
+        for one in alone:
+            against = compared.get(id(one), {})
+            scores = {name: Score(float(of.mean()), greedy=against.get(name)) for name, of in one.quality.items()}
+            rows.append(RuleRow("", one.rule, one.cost, float("nan"), scores, dataset=results.test_set.name))
+        return rows
+
+    def baseline_notes(self) -> tuple[str, ...]:
+        if self.found is None or not any(one.is_baseline for one in self.options):
+            return ()
+        metric = self.found.judged
+        shown = [one for one in self.options if one.in_table and (one.is_baseline or one.rule.startswith("all "))]
+        values = [f"{one.name} {text.number(float(one.quality[metric.name].mean()), metric)}" for one in shown]
+        return (f"For comparison, {metric.heading}: {'; '.join(values)}.",)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table of the report."""
+
+    make: Callable[[Chapter, Sequence[RuleRow]], Table | None]
+    """From a sampling and the rows of its baselines; None if the study has nothing for the table."""
+    shown: bool = True
+    """Whether the page and the text show it; False for rows that are in the main results too, and for long tables."""
+    noted: bool = False
+    """Whether a note compares with baselines, for a table that has no rows for them."""
+
+
+TABLES = (
+    Entry(lambda one, baselines: tables.main_results([*baselines, *one.rows.main], one.rows.metrics)),
+    Entry(lambda one, _: tables.equal_cost(one.frontier, one.headings, one.study.rules.splits), noted=True),
+    Entry(lambda one, _: tables.against_quit(one.frontier, one.headings, one.study.rules.splits), noted=True),
+    Entry(lambda one, _: tables.window_sweep(one.rows.windows, one.rows.metrics), shown=False, noted=True),
+    Entry(lambda one, _: tables.alpha_ablation(one.rows.alphas, one.rows.metrics), noted=True),
+    Entry(lambda one, _: tables.step_by_window(one.rows.mean_sizes)),
+    Entry(lambda one, _: tables.prr(one.rows.prr, {"proxy": "score at stopping", **one.headings})),
+    Entry(lambda one, _: tables.runtime(one.rows.runtimes)),
+    Entry(lambda one, baselines: tables.chrf_utility(baselines, one.rows.main, one.rows.metrics), shown=False),
+    Entry(lambda one, _: tables.curves(one.frontier, one.headings), shown=False),
+)
+
+
+def figures_of(one: Chapter, baselines: Sequence[RuleRow]) -> Iterator[tuple[str, str, Any]]:
+    """The name, title and drawing of every figure of one sampling."""
+    study, rows, metric = one.study, one.rows, one.rows.judged
+    budget, windows = study.model.budget, study.shown_windows()
+    stops = {
+        spec: {int(rule.settings["w"]): rule.size for rule in own.windows if rule.settings["w"] in windows}
+        for spec, own in one.results.replays.items()
+    }
+    yield "stopping", "Where segments stop", figures.stopping_distribution(stops, budget=budget)
+    base = [row for row in rows.main if row.rule == UNACCELERATED]
+    sweep = figures.window_sweep(rows.windows, base, rows.metrics, budget=budget, alone=baselines)
+    yield "windows", "The window", sweep
+    yield "evolution", "The best score of single segments", figures.score_evolution(figures.evolutions(one.results))
+    middle = study.rules.alpha_windows[len(study.rules.alpha_windows) // 2]
+    product = study.rules.k * middle
+    yield "steps", "The step", figures.step_sizes(rows.steps, metric, w=middle, product=product, alone=baselines)
+    for each in rows.metrics:
+        curves = cost_figures.bought(one.frontier, each)
+        figure = cost_figures.quality_against_cost(curves, rows.main, each, baselines)
+        yield "cost-" + re.sub(r"[^\w+.-]", "-", each.name), f"{each.heading} against cost", figure
+    regret = cost_figures.regret_against_cost(cost_figures.traces(one.results, one.frontier))
+    yield "regret", "Regret against cost", regret
+    if any(row.estimated or row.live for row in rows.runtimes):
+        yield "runtime", "Where the time goes", figures.runtime_breakdown(rows.runtimes)
+    yield "alpha", "The threshold", figures.alpha_tradeoff(rows.alphas, metric, baselines)
 
 
 def publish(results: Results, folder: Path) -> Path:
-    """Write everything; the path of the report."""
+    """Write everything; returns the path of the report."""
     arms = [Chapter(results), *(Chapter(one) for one in results.others)]
     links = {arm.results.name: f"{folder_name(arm.results.name)}/report.html" for arm in arms[1:]}
     for arm in arms[1:]:
@@ -84,185 +155,102 @@ def folder_name(sampling: str) -> str:
     return re.sub(r"[^\w.]+", "-", sampling).strip("-.") or "sampling"
 
 
-def _opening(arms: Sequence[Chapter]) -> Everything:
+def _opening(arms: Sequence[Chapter]) -> Opening:
     first = replace(arms[0].results, others=tuple(arm.results for arm in arms[1:]))
     frontiers = [arm.frontier for arm in arms]
-    options = options_of(first, frontiers, shown_windows(first))
-    found = overview(options, arms[0].rows.metrics[1:], first.study)
+    options = configurations_of(first, frontiers, first.study.shown_windows())
     metrics = arms[0].rows.metrics[1:]
+    found = overview(options, metrics, first.study)
     proven = guaranteed.proofs([arm.results for arm in arms], options, metrics)
-    said = (*advice.stop_reason(found), *advice.sentences(found), *guaranteed.sentences(proven))
-    shown: tuple[tables.Table, ...] = ()
+    shown: tuple[Table, ...] = ()
     if found:
         shown = advice.choices_table(found), guaranteed.table(proven, metrics), advice.options_table(found)
-    return Everything(said, shown, series_of(first, frontiers), options, found)
+    said = (*advice.sentences(found), *guaranteed.sentences(proven))
+    return Opening(said, shown, series_of(first, frontiers), options, found)
 
 
-def _write(arm: Chapter, opening: Everything, folder: Path, links: dict[str, str]) -> Path:
-    results, rows, frontier = arm.results, arm.rows, arm.frontier
-    found = _tables(results, rows, frontier, opening)
-    curves = frontier_tables.curves(frontier, _headings(results))  # to compute with, and too long to read
-    for table in (*opening.tables, *found, curves):
-        tables.write(table, folder / "tables")
-    first, pictures = [], []
+def _write(arm: Chapter, opening: Opening, folder: Path, links: dict[str, str]) -> Path:
+    results, baselines = arm.results, opening.baseline_rows(arm.results)
+    shown = []
+    for table in opening.tables:
+        formats.write(table, folder / "tables")
+    for entry in TABLES:
+        if (made := entry.make(arm, baselines)) is not None:
+            notes = (*made.notes, *(opening.baseline_notes() if entry.noted else ()), *_live_notes(results, made))
+            table = replace(made, notes=notes)
+            formats.write(table, folder / "tables")
+            shown += [table] if entry.shown else []
+    first = []
     if opening.found is not None:
         metric = opening.found.judged
-        figure = quality_against_all_costs(opening.series, opening.options, metric)
-        first.append(_picture("overview", f"{metric.heading} against cost, of everything", figure, folder))
-    for name, title, figure in all_figures(results, rows, frontier, _baseline_rows(results, opening)):
-        pictures.append(_picture(name, title, figure, folder))
-    sentences = facts.sentences(_facts(results, rows, frontier))
-    page = folder / "report.html"
-    shown = [table for table in found if table.name not in FILES_ONLY]
-    content = _report(results, shown, pictures, sentences)
-    report.write(replace(content, opening=_opened(opening, first), links=links), page)
-    text = [f"# {results.study.title}", "", "## What to use", "", *(f"- {said}" for said in opening.said)]
-    text += ["", "## What was found", "", *(f"- {said}" for said in sentences)]
+        figure = cost_figures.quality_against_all_costs(opening.series, opening.options, metric)
+        first.append(_picture("overview", f"{metric.heading} against cost, of all options", figure, folder))
+    pictures = [_picture(name, title, figure, folder) for name, title, figure in figures_of(arm, baselines)]
+    said = tuple(_findings(arm))
+    found, use = Section(said, shown, pictures), Section(opening.sentences, opening.tables, first)
+    report = folder / "report.html"
+    page.write(Page(results.study.title, _now(), _machine(), found, _settings(results), results, use, links), report)
+    lines = [f"# {results.study.title}", "", "## What to use", "", *(f"- {one}" for one in opening.sentences)]
+    lines += ["", "## What was found", "", *(f"- {one}" for one in said)]
     for table in (*opening.tables, *shown):
-        text += ["", tables.markdown(table)]
-    (folder / "results.md").write_text("\n".join(text) + "\n", "utf-8")
-    return page
+        lines += ["", formats.markdown(table)]
+    (folder / "results.md").write_text("\n".join(lines) + "\n", "utf-8")
+    return report
 
 
-def _picture(name: str, title: str, figure: Any, folder: Path) -> report.Picture:
+def _picture(name: str, title: str, figure: Any, folder: Path) -> Picture:
     saved = {path.suffix: path for path in drawing.save(figure, folder / "figures", name)}
-    return report.Picture(name, title, saved[".svg"].read_text("utf-8"))
+    return Picture(name, title, saved[".svg"].read_text("utf-8"))
 
 
-def _opened(opening: Everything, pictures: Sequence[report.Picture]) -> report.Advised:
-    return report.Advised(opening.said, opening.tables, pictures)
-
-
-def _headings(results: Results) -> dict[str, str]:
-    return {key_of(quality): quality.metric for quality in results.quality.values()}
-
-
-def _tables(results: Results, rows: Assembled, frontier: Frontier, opening: Everything) -> list[tables.Table]:
-    risks, splits = _headings(results), results.study.rules.splits
-    baselines = _baseline_rows(results, opening)
-    found = [
-        paper_tables.main_results([*baselines, *rows.main], rows.metrics),
-        paper_tables.window_sweep(rows.windows, rows.metrics),
-        paper_tables.alpha_ablation(rows.alphas, rows.metrics),
-        paper_tables.step_by_window(rows.mean_sizes),
-        paper_tables.prr(rows.prr, {"proxy": "score at stopping", **risks}),
-        paper_tables.runtime(rows.runtimes),
-    ]
-    if frontier.costs:
-        found.insert(1, frontier_tables.equal_cost(frontier, risks, splits))
-    if frontier.quits:
-        found.insert(2, frontier_tables.against_quit(frontier, risks, splits))
-    if by_chrf := [row for row in rows.main if row.reranker == "mbr:chrf"]:
-        found.append(paper_tables.chrf_utility([*baselines, *by_chrf], rows.metrics))
-    notes = _baseline_notes(rows, opening)
-    noted = [replace(one, notes=(*one.notes, *notes)) if one.name in NOTED else one for one in found]
-    return [_with_live_note(results, table) for table in noted]
-
-
-NOTED = frozenset(("window_sweep", "alpha", "beyond_cost", "beyond_quit"))
-"""Tables of rules that have no row for what reranks nothing: a note says what that is worth."""
-
-
-def _alone(results: Results, opening: Everything) -> list[Way]:
-    """Greedy, beam searches and one sample, if the first are known."""
-    found = [one for one in opening.options if one.is_baseline or (one.sampling == results.name and not one.reranker)]
-    return found if any(one.is_baseline for one in found) else []
-
-
-def _baseline_rows(results: Results, opening: Everything) -> list[RuleRow]:
-    found = []
-    for one in _alone(results, opening):
-        against = _against(opening, one)
-        scores = {name: Score(float(of.mean()), greedy=against.get(name)) for name, of in one.quality.items()}
-        found.append(RuleRow("", one.rule, one.cost, float("nan"), scores, dataset=results.test_set.name))
-    return found
-
-
-def _against(opening: Everything, option: Way) -> Mapping[str, Comparison]:
-    """Its comparisons with greedy."""
-    found = opening.found
-    places = [at for at, one in enumerate(found.options) if one is option] if found else []
-    return found.against[places[0]] if found and places else {}
-
-
-def _baseline_notes(rows: Assembled, opening: Everything) -> tuple[str, ...]:
-    if opening.found is None or not any(one.is_baseline for one in opening.options):
-        return ()
-    metric = opening.found.judged
-    column = tables.Column("", "", metric.decimals)
-    told = [one for one in opening.options if one.in_table and (one.is_baseline or one.rule.startswith("all "))]
-    values = [f"{one.name} {column.text(float(one.quality[metric.name].mean()))}" for one in told]
-    return (f"For comparison, {metric.heading}: {'; '.join(values)}.",)
-
-
-def _with_live_note(results: Results, table: tables.Table) -> tables.Table:
-    """Say so if only some segments were run live."""
+def _live_notes(results: Results, table: Table) -> list[str]:
+    """A note if only some segments were run live."""
     count = min((len(one.sizes) for own in results.live.values() for one in own), default=len(results.pools))
     if count == len(results.pools) or not any(column.basis == "live" for column in table.columns):
-        return table
-    note = f"Live: of the first {count} of {len(results.pools)} segments."
+        return []
     if table.name == "runtime":
-        note = f"All seconds here are of the first {count} of {len(results.pools)} segments, which were run live."
-    return replace(table, notes=(*table.notes, note))
+        return [f"All seconds here are of the first {count} of {len(results.pools)} segments, which were run live."]
+    return [f"Live: of the first {count} of {len(results.pools)} segments."]
 
 
-def _facts(results: Results, rows: Assembled, frontier: Frontier) -> list[facts.Fact]:
-    study = results.study
-    windows = shown_windows(results)
-    told = [f"QUIT w={w}" for w in windows]
-    told += [rule.name for own in results.replays.values() for rule in own.beyond]
-    found: list[facts.Fact] = [
-        facts.Pools(len(results.pools), study.model.budget, _source(results)),
-        *facts.facts(rows.main, rows.metrics, budget=study.model.budget, rules=told),
-        *frontier_facts.facts(frontier, _headings(results), study.rules.splits),
-    ]
-    metric = judged(rows)
-    ranked = [one for one in rows.prr if one.w in windows and one.risk == metric.name]
-    return [*found, *agreements(results), *(facts.RiskRanking(one, metric.heading) for one in ranked)]
+def _findings(arm: Chapter) -> Iterator[str]:
+    results, rows, study = arm.results, arm.rows, arm.study
+    windows = study.shown_windows()
+    rules = [f"QUIT w={w}" for w in windows]
+    rules += [rule.name for own in results.replays.values() for rule in own.beyond]
+    yield text.pools(len(results.pools), study.model.budget, _source(results))
+    yield from text.about_rules(rows.main, rows.metrics, budget=study.model.budget, rules=rules)
+    yield from text.about_frontier(arm.frontier, arm.headings, study.rules.splits)
+    yield from (one.sentence() for one in text.agreements(results))
+    for one in rows.prr:
+        if one.w in windows and one.risk == rows.judged.name:
+            yield text.risk_ranking(one, rows.judged.heading)
 
 
 def _source(results: Results) -> str:
-    """Where samples are from; of a file, its name."""
+    """The source of the samples; for a file, its name."""
     model = results.study.model
     source = PurePath(model.pools).name if model.pools is not None else model.name
     return f"{source} ({results.name})" if results.name not in ("", source) else source
 
 
-def _report(
-    results: Results, found: list[tables.Table], pictures: list[report.Picture], sentences: tuple[str, ...]
-) -> report.StudyReport:
-    study = results.study
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _machine() -> str:
+    return f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, quitmt {__version__}"
+
+
+def _settings(results: Results) -> dict[str, dict[str, str]]:
+    """Everything that produced the numbers, in groups."""
+    study: Study = results.study
     signatures = {spec: one.signature for spec, one in results.trajectories.items()}
     signatures |= {quality.metric: quality.signature for quality in results.quality.values()}
-    settings = {
-        name: {key: str(value) for key, value in group.items()}
-        for name, group in asdict(study).items()
-        if isinstance(group, dict)
-    }
-    settings |= {f"samplings {place}": given for place, given in enumerate(_given(study), start=1)}
-    rules = [rule for own in results.replays.values() for rule in (own.unaccelerated, *own.windows, *own.beyond)]
-    views = segment_views(
-        [pool.segment.source for pool in results.pools],
-        list(zip(*results.test_set.references, strict=True)) or [()] * len(results.pools),
-        [[one.text for one in pool.candidates] for pool in results.pools],
-        list(results.trajectories.values()),
-        rules,
-        list(results.quality.values()),
-        k=study.rules.k,
-        anchors=[[(one.text, one.origin) for one in pool.anchors] for pool in results.pools],
-    )
-    return report.StudyReport(
-        study.title,
-        datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, quitmt {__version__}",
-        sentences,
-        {"signatures": signatures, **settings},
-        found,
-        pictures,
-        views,
-        len(results.pools),
-    )
-
-
-def _given(study: Study) -> list[dict[str, str]]:
-    return [{key: str(value) for key, value in asdict(one).items() if value is not None} for one in study.samplings]
+    found = {"signatures": signatures}
+    for name, group in asdict(study).items():
+        if isinstance(group, dict):
+            found[name] = {key: str(value) for key, value in group.items()}
+    for place, one in enumerate(study.samplings, start=1):
+        found[f"samplings {place}"] = {key: str(value) for key, value in asdict(one).items() if value is not None}
+    return found

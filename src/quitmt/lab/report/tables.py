@@ -1,246 +1,304 @@
-"""One table, three formats: Markdown to read, LaTeX (booktabs) to print, CSV to compute with.
+"""The tables of the paper and of the frontier (docs/lab.md says what they report).
+
+Each function makes one table from rows. To add a table, write its function here and add an entry to
+``publish.TABLES``.
 
 Invariants:
-- All formats come from the same cells; CSV has the numbers exactly, and the marks, the ends of intervals and the
-  paper's values in columns of their own.
-- A heading says ↓ where less is better, and "estimated" or "live" where seconds are behind the numbers: a column has
-  one of the two, never both.
-- What is not known is – (an empty field in CSV), never 0.
+- Estimated and live speedups and seconds have separate columns.
+- Marks are against Unaccelerated. Differences with their 95% interval are against Fixed-N*, the fixed size of equal
+  mean cost, paired by segment.
+- The paper's value is shown beside ours wherever a row has one for the column's key.
+- Columns without any value are left out.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
-from csv import writer
-from dataclasses import dataclass
-from io import StringIO
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-Value = float | str | None
-"""A number, a text, or nothing; NaN counts as nothing."""
+from quitmt.lab.replay.frontier import REGRET, Versus
+from quitmt.lab.report.formats import NOTHING, Cell, Column, Table, columns_in_use
+from quitmt.lab.report.frontier import CostRow, Frontier, QuitRow
+from quitmt.lab.rows import UNACCELERATED, MeanSize, MetricColumn, Prr, RuleRow, RuntimeRow
 
-NOTHING = "–"
-PAPER_NOTE = "In parentheses: the paper's value of the same cell."
+MARKS_NOTE = (
+    "† equivalent to Unaccelerated within 0.05σ, †† within 0.02σ (paired bootstrap TOST, σ: the baseline's standard "
+    "deviation over segments)."
+)
+FIXED_NOTE = (
+    "− Fixed-N*: the difference to a fixed number of candidates at equal mean cost, paired by segment, with its 95% "
+    "interval."
+)
+GREEDY_NOTE = "− greedy: the difference to greedy decoding, paired by segment, with its 95% interval (bootstrap)."
+ESTIMATED_NOTE = "Estimated: from a replay of recorded pools. Live: measured in a run of the rule."
+LOSSES_NOTE = (
+    "Regret: the whole pool's best score minus that of the rule's choice. Δ of a metric: the mean absolute difference "
+    "in quality between the two choices, in units of σ, the standard deviation over segments."
+)
+INFINITE_NOTE = (
+    "∞: in those splits the rule loses something and its rival loses nothing. Where neither loses anything, the ratio "
+    "is 1."
+)
+POINTS = 24
+"""Points shown per curve."""
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """What a column's cells have in common."""
-
-    key: str
-    """Its name in CSV: ``mean_n``."""
-    heading: str
-    decimals: int = 2
-    lower_is_better: bool = False
-    basis: Literal["", "estimated", "live"] = ""
-    """Where the seconds behind its numbers come from, if there are any."""
-    signed: bool = False
-    """Whether positive numbers get their sign: a column of differences."""
-    scientific: bool = False
-    """Whether numbers are written 1e-3."""
-
-    @property
-    def title(self) -> str:
-        arrow = " ↓" if self.lower_is_better else ""
-        return f"{self.heading}{arrow} ({self.basis})" if self.basis else f"{self.heading}{arrow}"
-
-    def text(self, value: Value) -> str:
-        """A value as people read it."""
-        if isinstance(value, str):
-            return value
-        if value is None or math.isnan(value):
-            return NOTHING
-        if math.isinf(value):
-            return "∞" if value > 0 else "−∞"
-        if self.scientific:
-            digits, power = f"{value:.0e}".split("e")
-            return f"{digits}e{int(power)}".replace("-", "−")
-        shown = f"{value:{'+' if self.signed else ''}.{self.decimals}f}"
-        # A number that rounds to zero has no sign.
-        return (f"{0:.{self.decimals}f}" if float(shown) == 0 else shown).replace("-", "−")
+Lead = tuple[Column, Callable[[RuleRow], Cell]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One value with what stands beside it."""
-
-    value: Value
-    mark: str = ""
-    """† or ††, ↓ or ↑."""
-    interval: tuple[float, float] | None = None
-    paper: Value = None
-    """What the paper prints in the same cell."""
-    paper_mark: str = ""
+def main_results(
+    rows: Sequence[RuleRow],
+    metrics: Sequence[MetricColumn],
+    *,
+    name: str = "results",
+    title: str = "Main results: cost and quality of every rule",
+) -> Table:
+    """Rows in the order of the argument: Unaccelerated first, each Fixed-N* after its QUIT rule."""
+    return _rule_table(name, title, [_setting("acceleration", "Acceleration", lambda row: row.rule)], rows, metrics)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    name: str
-    """Of its files and its label: ``results``."""
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"a row of {self.name} has {len(row)} cells, not {len(self.columns)}")
-
-    @property
-    def footnotes(self) -> tuple[str, ...]:
-        """The notes, and the one about the paper's values if there are any."""
-        beside = any(cell.paper is not None for row in self.rows for cell in row)
-        return (*self.notes, PAPER_NOTE) if beside else self.notes
-
-    def is_text(self, column: int) -> bool:
-        """Whether a column holds words: those are set to the left, numbers to the right."""
-        values = [row[column].value for row in self.rows if row[column].value is not None]
-        return all(isinstance(value, str) for value in values)
+def chrf_utility(
+    baselines: Sequence[RuleRow], rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]
+) -> Table | None:
+    """The main results with chrF as MBR's utility."""
+    own = [row for row in rows if row.reranker == "mbr:chrf"]
+    if not own:
+        return None
+    return main_results([*baselines, *own], metrics, name="chrf_utility", title="MBR with chrF as its utility")
 
 
-def markdown(table: Table) -> str:
-    """A pipe table under its title, the notes below it."""
-    grid = [[markdown_text(column.title) for column in table.columns]]
-    for row in table.rows:
-        grid.append([cell_text(cell, column, markdown_text) for cell, column in zip(row, table.columns, strict=True)])
-    widths = [max(3, *(len(line[i]) for line in grid)) for i in range(len(table.columns))]
-    left = [table.is_text(i) for i in range(len(table.columns))]
-    grid.insert(1, ["-" * width if at else "-" * (width - 1) + ":" for width, at in zip(widths, left, strict=True)])
-    lines = [f"**{markdown_text(table.title)}**", ""]
-    for line in grid:
-        padded = [
-            text.ljust(width) if at else text.rjust(width) for text, width, at in zip(line, widths, left, strict=True)
-        ]
-        lines.append(f"| {' | '.join(padded)} |")
-    for note in table.footnotes:
-        lines += ["", markdown_text(note)]
-    return "\n".join(lines) + "\n"
+def window_sweep(rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]) -> Table:
+    """One row per reranker and window."""
+    lead = [_setting("w", "w", lambda row: int(row.settings["w"]))]
+    return _rule_table("window_sweep", "QUIT at every window", lead, rows, metrics)
 
 
-def latex(table: Table) -> str:
-    """A floating table, made smaller if it is wider than the text; needs booktabs and graphicx."""
-    sides = "".join("l" if table.is_text(i) else "r" for i in range(len(table.columns)))
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{latex_text(table.title)}}}",
-        rf"\label{{tab:{table.name}}}",
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{sides}}}",
-        r"\toprule",
-        " & ".join(_latex_heading(column.title) for column in table.columns) + r" \\",
-        r"\midrule",
+def alpha_ablation(rows: Sequence[RuleRow], metrics: Sequence[MetricColumn]) -> Table:
+    """One row per reranker, window and threshold."""
+    lead = [
+        _setting("w", "w", lambda row: int(row.settings["w"])),
+        (Column("alpha", "α", scientific=True), lambda row: Cell(row.settings["alpha"])),
     ]
-    for row in table.rows:
-        shown = [cell_text(cell, column, latex_text) for cell, column in zip(row, table.columns, strict=True)]
-        # A row that begins with [ would be taken for the optional argument of the \\ before it.
-        lines.append(" & ".join(shown).replace("[", "{[}", 1 if shown[0].startswith("[") else 0) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}}"]
-    lines += [rf"\par\smallskip\footnotesize {latex_text(note)}" for note in table.footnotes]
-    return "\n".join([*lines, r"\end{table}"]) + "\n"
+    notes = ("n↓, n↑: comparisons significantly worse and better than with α = 1e-3.",)
+    return _rule_table("alpha", "The threshold α", lead, rows, metrics, notes)
 
 
-def csv(table: Table) -> str:
-    """The exact numbers. A column with marks, intervals or paper's values is followed by columns of those."""
-    fields: list[tuple[str, list[object]]] = []
-    for i, column in enumerate(table.columns):
-        cells = [row[i] for row in table.rows]
-        fields.append((column.key, [_exact(cell.value) for cell in cells]))
-        beside: list[tuple[str, list[object]]] = [
-            ("mark", [cell.mark for cell in cells]),
-            ("low", [_exact(cell.interval and cell.interval[0]) for cell in cells]),
-            ("high", [_exact(cell.interval and cell.interval[1]) for cell in cells]),
-            ("paper", [_exact(cell.paper) for cell in cells]),
-            ("paper_mark", [cell.paper_mark for cell in cells]),
+def step_by_window(sizes: Sequence[MeanSize]) -> Table:
+    """Mean N: one row per reranker and step k, one column per window w."""
+    windows = sorted({size.w for size in sizes})
+    found = {(size.reranker, size.k, size.w): size for size in sizes}
+    columns = [Column("reranker", "Reranker"), Column("k", "k", 0)]
+    columns += [Column(f"mean_n_w{w}", f"Mean N, w={w}", 1) for w in windows]
+    rows = []
+    for reranker, k in sorted({(size.reranker, size.k) for size in sizes}):
+        here = [found.get((reranker, k, w)) for w in windows]
+        cells = [Cell(each.value, paper=each.paper) if each else Cell(None) for each in here]
+        rows.append((Cell(reranker), Cell(k), *cells))
+    return Table("mean_n_by_k", "Mean number of candidates by step k and window w", tuple(columns), tuple(rows))
+
+
+def prr(found: Sequence[Prr], headings: Mapping[str, str]) -> Table:
+    """One row per reranker and window, one column per risk; ``headings`` are the risks' names for readers."""
+    risks = list(dict.fromkeys(each.risk for each in found))
+    by_key = {(each.reranker, each.w, each.risk): each for each in found}
+    columns = [Column("reranker", "Reranker"), Column("w", "w", 0)]
+    columns += [Column(f"prr_{risk}", f"PRR, {headings.get(risk, risk)}", 3) for risk in risks]
+    rows = []
+    for reranker, w in sorted({(each.reranker, each.w) for each in found}):
+        here = [by_key.get((reranker, w, risk)) for risk in risks]
+        cells = [Cell("undefined" if each.value is None else each.value, paper=each.paper) if each else Cell(None)
+                 for each in here]  # fmt: skip
+        rows.append((Cell(reranker), Cell(w), *cells))
+    title = "Does the range within a window rank the risk of stopping there?"
+    note = "PRR: 1 for the oracle's order, 0 for a random one; undefined where no window has any risk."
+    return Table("prr", title, tuple(columns), tuple(rows), (note,))
+
+
+def runtime(rows: Sequence[RuntimeRow]) -> Table:
+    """Seconds by component, and the speedup over Unaccelerated with the same reranker on the same basis."""
+    parts = {"generation_seconds": "Generation, s", "reranking_seconds": "Reranking, s", "total_seconds": "Total, s"}
+    columns = [Column("reranker", "Reranker"), Column("method", "Method")]
+    for basis in ("estimated", "live"):
+        columns += [Column(f"{key}_{basis}", heading, 1, basis=basis) for key, heading in parts.items()]
+        columns.append(Column(f"speedup_{basis}", "Speedup, ×", 2, basis=basis))
+    base = {row.reranker: row for row in rows if row.rule == UNACCELERATED}
+    table = []
+    for row in rows:
+        values: list[float | None] = []
+        for basis in ("estimated", "live"):
+            seconds = row.seconds(basis)
+            whole = base[row.reranker].seconds(basis) if row.reranker in base else None
+            ratio = whole.total / seconds.total if whole and seconds and seconds.total else None
+            values += [seconds.generate, seconds.rerank, seconds.total, ratio] if seconds else [None] * 4
+        numbers = zip(values, columns[2:], strict=True)
+        cells = [Cell(value, paper=row.paper.get(column.key)) for value, column in numbers]
+        table.append((Cell(row.reranker or None), Cell(row.rule), *cells))
+    used, shown = columns_in_use(columns, table)
+    return Table("runtime", "Where the time goes", tuple(used), tuple(shown), (ESTIMATED_NOTE,))
+
+
+def _rule_table(
+    name: str,
+    title: str,
+    lead: Sequence[Lead],
+    rows: Sequence[RuleRow],
+    metrics: Sequence[MetricColumn],
+    notes: tuple[str, ...] = (),
+) -> Table:
+    first = [
+        _setting("dataset", "Test set", lambda row: row.dataset or None),
+        _setting("reranker", "Reranker", lambda row: row.reranker),
+        *lead,
+    ]
+    columns = [column for column, _ in first]
+    columns += [
+        Column("mean_n", "Mean N", 1, lower_is_better=True),
+        Column("full_percent", "Full, %", 1),
+        Column("speedup_estimated", "Speedup, ×", 2, basis="estimated"),
+        Column("speedup_live", "Speedup, ×", 2, basis="live"),
+    ]
+    for metric in metrics:
+        name_, decimals, lower = metric.name, metric.decimals, metric.lower_is_better
+        columns += [
+            Column(name_, metric.heading, decimals, lower),
+            Column(f"{name_}_minus_greedy", "− greedy", decimals, lower, signed=True),
+            Column(f"{name_}_minus_fixed", f"{metric.heading} − Fixed-N*", decimals, lower, signed=True),
         ]
-        fields += [(f"{column.key}_{what}", values) for what, values in beside if any(v != "" for v in values)]
-    text = StringIO()
-    lines = writer(text, lineterminator="\n")
-    lines.writerow([key for key, _ in fields])
-    lines.writerows([values[row] for _, values in fields] for row in range(len(table.rows)))
-    return text.getvalue()
+    columns += [Column("worse", "n↓", 0), Column("better", "n↑", 0)]
+    table = [_rule_cells(row, [cell(row) for _, cell in first], metrics) for row in rows]
+    used, shown = columns_in_use(columns, table)
+    keys = {column.key for column in used}
+    if any(cell.mark for row in shown for cell in row):
+        notes += (MARKS_NOTE,)
+    if any(key.endswith("_minus_fixed") for key in keys):
+        notes += (FIXED_NOTE,)
+    if any(key.endswith("_minus_greedy") for key in keys):
+        notes += (GREEDY_NOTE,)
+    if any(column.basis for column in used):
+        notes += (ESTIMATED_NOTE,)
+    return Table(name, title, tuple(used), tuple(shown), notes)
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": csv}
+def _rule_cells(row: RuleRow, lead: Sequence[Cell], metrics: Sequence[MetricColumn]) -> tuple[Cell, ...]:
+    def beside(key: str, value: float | None, mark: str = "") -> Cell:
+        printed = row.paper.get(key)
+        return Cell(value, mark, paper=printed.value, paper_mark=printed.mark) if printed else Cell(value, mark)
+
+    cells = [*lead, beside("mean_n", row.mean_size), beside("full_percent", 100 * row.full)]
+    cells += [beside("speedup_estimated", row.estimated), beside("speedup_live", row.live)]
+    for metric in metrics:
+        score = row.scores.get(metric.name)
+        cells.append(beside(metric.name, score.value, score.mark) if score else Cell(None))
+        for compared in (score.greedy, score.fixed) if score else (None, None):
+            cells.append(Cell(compared.difference, interval=compared.interval) if compared else Cell(None))
+    worse, better = row.worse_better or (None, None)
+    return (*cells, beside("worse", worse), beside("better", better))
 
 
-def write(table: Table, folder: Path) -> list[Path]:
-    """All formats, as NAME.md, NAME.tex and NAME.csv."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix, form in FORMATS.items():
-        path = folder / f"{table.name}.{suffix}"
-        path.write_text(form(table), "utf-8", newline="\n")
-        paths.append(path)
-    return paths
+def _setting(key: str, heading: str, value: Callable[[RuleRow], str | int | None]) -> Lead:
+    return Column(key, heading, 0), lambda row: Cell(value(row))
 
 
-def cell_text(cell: Cell, column: Column, escape: Callable[[str], str]) -> str:
-    """A cell as people read it: value, mark, interval, and the paper's value in parentheses."""
-    shown = escape(column.text(cell.value) + cell.mark)
-    if cell.interval is not None:
-        low, high = (escape(column.text(end)) for end in cell.interval)
-        shown += f" [{low}, {high}]"
-    if cell.paper is not None:
-        shown += f" ({escape(column.text(cell.paper) + cell.paper_mark)})"
-    return shown
+def equal_cost(found: Frontier, headings: Mapping[str, str], splits: int) -> Table | None:
+    """One row per rule and cost."""
+    if not found.costs:
+        return None
+    columns = [
+        Column("reranker", "Reranker"),
+        Column("rule", "Rule"),
+        Column("cost", "Cost", 0),
+        Column("threshold", "Threshold"),
+        Column("mean_n", "Mean N", 1),
+    ]
+    for measure in found.measures:
+        heading, decimals = _heading(measure, headings)
+        columns += [
+            Column(measure, heading, decimals, lower_is_better=True),
+            Column(f"{measure}_ratio", f"{heading}, × Fixed N", 2, lower_is_better=True),
+            Column(f"{measure}_better", "Better, %", 0),
+            Column(f"{measure}_minus_fixed", f"{heading} − Fixed-N*", decimals, lower_is_better=True, signed=True),
+        ]
+    notes = (
+        f"Each of {splits} random halves chooses the threshold whose mean N is nearest the cost. The other half judges "
+        "it beside a fixed N of exactly the same mean on the same segments (× Fixed N). In brackets: the 5th and 95th "
+        "percentile over splits, which share segments. Better: the share of splits in which less is lost.",
+        "− Fixed-N*: on all segments, with the threshold in the table, paired by segment, with its 95% interval. "
+        "QUIT's windows are taken as they are, without a choice.",
+        LOSSES_NOTE,
+        *_infinite(versus for row in found.costs for versus in row.lost.values()),
+    )
+    rows = tuple(_cost_cells(row, found.measures) for row in found.costs)
+    return Table("beyond_cost", "Beyond the window: at equal cost", tuple(columns), rows, notes)
 
 
-def markdown_text(text: str) -> str:
-    return "".join(f"\\{c}" if c in "\\|*_`<" else c for c in text.replace("\n", " "))
+def against_quit(found: Frontier, headings: Mapping[str, str], splits: int) -> Table | None:
+    """One row per rule and window."""
+    if not found.quits:
+        return None
+    columns = [
+        Column("reranker", "Reranker"),
+        Column("rule", "Rule"),
+        Column("quit", "Against"),
+        Column("mean_n_quit", "Its mean N", 1),
+        Column("mean_n", "Mean N", 1, lower_is_better=True),
+        Column("mean_n_ratio", "Mean N, ×", 2, lower_is_better=True),
+    ]
+    for measure in found.measures:
+        heading, _ = _heading(measure, headings)
+        columns.append(Column(f"{measure}_ratio", f"{heading}, ×", 2, lower_is_better=True))
+    notes = (
+        f"Each of {splits} random halves chooses the cheapest threshold that loses no more than QUIT there, by every "
+        "measure. The numbers are from the other half, as ratios to QUIT on the same segments. In brackets: the 5th "
+        "and 95th percentile over splits, which share segments. –: QUIT lost nothing there, so there is no ratio; the "
+        "table of the frontier shows what the rule lost.",
+        LOSSES_NOTE,
+        *_infinite(versus for row in found.quits for versus in row.lost.values()),
+    )
+    rows = tuple(_quit_cells(row, found.measures) for row in found.quits)
+    return Table("beyond_quit", "Beyond the window: against QUIT", tuple(columns), rows, notes)
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    "<": "$<$",
-    ">": "$>$",
-    "\n": " ",
-    "–": "--",
-    "−": "$-$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "±": r"$\pm$",
-    "≤": r"$\leq$",
-    "∞": r"$\infty$",
-    "α": r"$\alpha$",
-    "σ": r"$\sigma$",
-    "Δ": r"$\Delta$",
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "†": r"$^{\dagger}$",
-    "…": r"\ldots{}",
-}
+def curves(found: Frontier, headings: Mapping[str, str]) -> Table:
+    """Points of every curve, on all segments."""
+    columns = [Column("reranker", "Reranker"), Column("rule", "Rule"), Column("threshold", "Threshold")]
+    columns.append(Column("mean_n", "Mean N", 1))
+    columns += [Column(name, *_heading(name, headings), lower_is_better=True) for name in found.measures]
+    rows = []
+    for reranker, lines in found.lines.items():
+        for line in lines:
+            for place in line.places(POINTS):
+                threshold = Cell(_short(float(line.thresholds[place])))
+                lost = [Cell(float(line.lost[name][place])) for name in found.measures]
+                rows.append((Cell(reranker), Cell(line.rule), threshold, Cell(float(line.size[place])), *lost))
+    return Table("frontier", "How much every rule loses, at which cost", tuple(columns), tuple(rows), (LOSSES_NOTE,))
 
 
-def latex_text(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in text.replace("††", "\0")).replace("\0", r"$^{\dagger\dagger}$")
+def _cost_cells(row: CostRow, measures: Sequence[str]) -> tuple[Cell, ...]:
+    threshold = None if row.threshold is None else _short(row.threshold)
+    cells = [Cell(row.reranker), Cell(row.rule), Cell(row.cost), Cell(threshold), Cell(row.size)]
+    for measure in measures:
+        one, paired = row.lost[measure], row.paired[measure]
+        cells += [Cell(one.value), _ratio(one), Cell(100 * one.better)]
+        cells.append(Cell(paired.difference, interval=paired.interval))
+    return tuple(cells)
 
 
-def _latex_heading(title: str) -> str:
-    """On two lines where it has two parts: headings must not make a table wider than its numbers do."""
-    lines = [latex_text(line) for line in re.split(r" (?=− |\()", title)]
-    return lines[0] if len(lines) == 1 else r"\shortstack[r]{" + r" \\ ".join(lines) + "}"
+def _quit_cells(row: QuitRow, measures: Sequence[str]) -> tuple[Cell, ...]:
+    cells = [Cell(row.reranker), Cell(row.rule), Cell(row.quit), Cell(row.size.rival), Cell(row.size.value)]
+    return (*cells, _ratio(row.size), *(_ratio(row.lost[measure]) for measure in measures))
 
 
-def _exact(value: Value) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if math.isnan(value):
-        return ""
-    # Through float, since NumPy's numbers name their type in repr.
-    return repr(float(value)) if isinstance(value, float) else str(value)
+def _ratio(one: Versus) -> Cell:
+    return Cell(one.ratio, interval=one.span)
 
 
-def columns_in_use(
-    columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]]
-) -> tuple[list[Column], list[tuple[Cell, ...]]]:
-    """Without the columns in which no cell has a value: a study without live runs has no live columns."""
-    kept = [i for i in range(len(columns)) if any(row[i].value is not None for row in rows)]
-    return [columns[i] for i in kept], [tuple(row[i] for i in kept) for row in rows]
+def _infinite(found: Iterable[Versus]) -> list[str]:
+    """The note about ∞, if the table has one."""
+    return [INFINITE_NOTE] if any(one.span and math.isinf(one.span[1]) for one in found) else []
+
+
+def _heading(measure: str, headings: Mapping[str, str]) -> tuple[str, int]:
+    return ("Regret", 5) if measure == REGRET else (f"Δ {headings[measure]}, σ", 4)
+
+
+def _short(threshold: float) -> str:
+    return f"{threshold:.3g}" if math.isfinite(threshold) else NOTHING

@@ -1,21 +1,21 @@
-"""A study as its file says it, in TOML.
+"""Study files, in TOML.
 
-A field that does not exist is refused, so that a typing error never passes for a setting, and so is a number that no
-rule could be run with. Paths are relative to where quitmt is run.
+Unknown fields are refused, so that a typing error never passes for a setting. So are numbers that no rule could be run
+with. Paths are relative to the current directory.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quitmt import generate, stop
 from quitmt.errors import InputError, UsageError, unknown
 from quitmt.generate import anchors
-from quitmt.lab.study.functions import in_study
 from quitmt.lab.study.settings import (
     BaselineSettings,
     EvaluateSettings,
@@ -28,23 +28,12 @@ from quitmt.lab.study.settings import (
     Study,
     TestSetSettings,
 )
-from quitmt.names import refuse_functions
-from quitmt.plan import Recipe, RerankRecipe, files, resolve
+from quitmt.metrics.registry import EVALUATORS
+from quitmt.names import is_function, refuse_functions
+from quitmt.plan import Recipe, RerankRecipe, files
 from quitmt.plan.fields import fields_of, read, written
-
-MOST = {
-    "[model], budget": 1_000_000,
-    "[model], in_flight": 1_000_000,
-    "[rules], k": 1_000_000,
-    "[rules], windows": 1_000_000,
-    "[rules], alpha_windows": 1_000_000,
-    "[rules], steps": 1_000_000,
-    "[rules], costs": 1_000_000,
-    "[rules], splits": 100_000,
-    "[evaluate], resamples": 10_000_000,
-    "[live], windows": 1_000_000,
-}
-"""Numbers above these are typing errors: no pool is so large, and nothing could be computed."""
+from quitmt.plan.files import in_reranker
+from quitmt.plan.resolve import resolve
 
 SECTIONS: dict[str, type[Any]] = {
     "test_set": TestSetSettings,
@@ -56,14 +45,38 @@ SECTIONS: dict[str, type[Any]] = {
     "live": LiveSettings,
     "paper": PaperSettings,
 }
-
-
 SAMPLINGS = "samplings"
+
+RANGES: dict[tuple[str, str], tuple[int, float]] = {
+    ("test_set", "limit"): (1, math.inf),
+    ("model", "budget"): (1, 1_000_000),
+    ("model", "in_flight"): (1, 1_000_000),
+    ("rules", "k"): (1, 1_000_000),
+    ("rules", "alpha"): (0, math.inf),
+    ("rules", "windows"): (2, 1_000_000),
+    ("rules", "alphas"): (0, math.inf),
+    ("rules", "alpha_windows"): (2, 1_000_000),
+    ("rules", "steps"): (1, 1_000_000),
+    ("rules", "costs"): (1, 1_000_000),
+    ("rules", "splits"): (1, 100_000),
+    ("evaluate", "resamples"): (1, 10_000_000),
+    ("evaluate", "seed"): (0, math.inf),
+    ("live", "windows"): (2, 1_000_000),
+    ("live", "limit"): (1, math.inf),
+}
+"""The least and the largest value; larger numbers are typing errors, which would exhaust the memory."""
+NOT_EMPTY = {
+    ("rerank", "rerankers"),
+    ("rules", "windows"),
+    ("rules", "alphas"),
+    ("rules", "alpha_windows"),
+    ("rules", "steps"),
+}
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """What stands above the sections."""
+    """The fields above the sections."""
 
     title: str | None = None
     output: str | None = None
@@ -71,7 +84,7 @@ class _Texts:
 
 
 def load(path: str, *, allow_functions: bool = False) -> Study:
-    """One that names functions is refused, unless they are allowed."""
+    """A study that names functions is refused, unless they are allowed."""
     try:
         found = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
@@ -84,8 +97,18 @@ def load(path: str, *, allow_functions: bool = False) -> Study:
         raise InputError(f"{path} cannot be read: a number in it has too many digits") from None
     study = parse(found, path)
     if not allow_functions:
-        refuse_functions((f"{path}, {field}", spec) for field, spec in in_study(study))
+        refuse_functions((f"{path}, {field}", spec) for field, spec in functions_in(study))
     return study
+
+
+def functions_in(study: Study) -> Iterator[tuple[str, str]]:
+    """The user functions that a study names, each with its field; nothing is imported to find them."""
+    if study.model.pools is None and is_function(study.model.name, generate.BACKENDS):
+        yield "[model], name", study.model.name
+    yield from (("[rerank], rerankers", spec) for spec in study.rerank.rerankers if in_reranker(spec))
+    for field, specs in (("[rules], beyond", study.rules.beyond), ("[live], rules", study.live.rules)):
+        yield from ((field, spec) for spec in specs if is_function(spec, stop.RULES))
+    yield from (("[evaluate], metrics", spec) for spec in study.evaluate.metrics if is_function(spec, EVALUATORS))
 
 
 def parse(found: Mapping[str, Any], where: str) -> Study:
@@ -96,7 +119,7 @@ def parse(found: Mapping[str, Any], where: str) -> Study:
             raise InputError(f"{where}: {error.args[0]}", hint=error.hint)
     above = {name: value for name, value in found.items() if name in fields_of(_Texts)}
     texts = read(_Texts, above, _place(where), "a study")
-    given: dict[str, Any] = dict(written(texts))
+    settings: dict[str, Any] = dict(written(texts))
     defaults = _of_recipe(texts.recipe, where) if texts.recipe is not None else {}
     for name, kind in SECTIONS.items():
         value = found.get(name, {})
@@ -104,10 +127,10 @@ def parse(found: Mapping[str, Any], where: str) -> Study:
             raise InputError(f"{where}: [{name}] must be a section")
         if name in found or name in defaults:
             whole = {**defaults.get(name, {}), **value}
-            given[name] = read(kind, whole, _place(f"{where}, [{name}]"), f"[{name}]")
-    if "test_set" not in given:
+            settings[name] = read(kind, whole, _place(f"{where}, [{name}]"), f"[{name}]")
+    if "test_set" not in settings:
         raise InputError(f"{where} names no test set", hint="a section [test_set] with tsv, sources, name or jsonl")
-    study = Study(**given, samplings=_samplings(found.get(SAMPLINGS, []), where))
+    study = Study(**settings, samplings=_samplings(found.get(SAMPLINGS, []), where))
     chosen = [kind for kind in ("tsv", "sources", "name", "jsonl") if getattr(study.test_set, kind) is not None]
     if len(chosen) != 1:
         raise InputError(f"{where}, [test_set]: exactly one of tsv, sources, name and jsonl must be there")
@@ -128,13 +151,14 @@ def _samplings(found: Any, where: str) -> tuple[SamplingSettings, ...]:
 
 def _check_samplings(study: Study, where: str) -> None:
     try:
-        names = [arm.name for arm in study.arms()]
-        for arm in study.arms():
-            if arm.study.model.pools is None:  # of recorded ones the names are whatever they were recorded with
+        arms = study.arms()
+        for arm in arms:
+            if arm.study.model.pools is None:  # anchors of recorded pools are named by their recorded origins
                 anchors.parse(arm.study.model.anchors or anchors.NONE)
         anchors.parse(study.baselines.anchors)
     except UsageError as error:
         raise InputError(f"{where}: {error.args[0]}", hint=error.hint) from None
+    names = [arm.name for arm in arms]
     for name in study.live.samplings:
         if name not in names:
             stranger = unknown("sampling", name, names)
@@ -142,64 +166,34 @@ def _check_samplings(study: Study, where: str) -> None:
 
 
 def _check(study: Study, where: str) -> None:
-    """Refuse numbers out of range and lists that leave nothing to do."""
-    rules = study.rules
-    least = {
-        "[test_set], limit": (study.test_set.limit, 1),
-        "[model], budget": (study.model.budget, 1),
-        "[model], in_flight": (study.model.in_flight, 1),
-        "[rules], k": (rules.k, 1),
-        "[rules], alpha": (rules.alpha, 0),
-        "[rules], windows": (rules.windows, 2),
-        "[rules], alphas": (rules.alphas, 0),
-        "[rules], alpha_windows": (rules.alpha_windows, 2),
-        "[rules], steps": (rules.steps, 1),
-        "[rules], costs": (rules.costs, 1),
-        "[rules], splits": (rules.splits, 1),
-        "[evaluate], resamples": (study.evaluate.resamples, 1),
-        "[evaluate], seed": (study.evaluate.seed, 0),
-        "[live], windows": (study.live.windows, 2),
-        "[live], limit": (study.live.limit, 1),
-    }
-    for name, (value, lowest) in least.items():
-        for one in value if isinstance(value, tuple) else () if value is None else (value,):
-            if not (math.isfinite(one) and one >= lowest):
-                raise InputError(f"{where}, {name} must be {lowest} or more, not {one}")
-            if one > MOST.get(name, one):
-                raise InputError(f"{where}, {name} must be {MOST[name]:,} or less, not {one:,}")
-    lists: dict[str, tuple[object, ...]] = {
-        "[rerank], rerankers": study.rerank.rerankers,
-        "[rules], windows": rules.windows,
-        "[rules], alphas": rules.alphas,
-        "[rules], alpha_windows": rules.alpha_windows,
-        "[rules], steps": rules.steps,
-    }
-    for name, values in lists.items():
-        if not values:
-            raise InputError(f"{where}, {name} must not be empty")
-    may_be_empty: dict[str, tuple[object, ...]] = {
-        "[rerank], accelerated": study.rerank.accelerated,
-        "[rules], beyond": rules.beyond,
-        "[rules], costs": rules.costs,
-        "[evaluate], metrics": study.evaluate.metrics,
-        "[live], rules": study.live.rules,
-    }
-    for name, values in {**lists, **may_be_empty}.items():
-        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
-            raise InputError(f"{where}, {name} has {twice[0]!r} twice")
+    """Refuse numbers out of range, lists that leave nothing to do, and lists with repeated values."""
+    for section in SECTIONS:
+        for field, value in ((one, getattr(getattr(study, section), one)) for one in fields_of(SECTIONS[section])):
+            place = f"{where}, [{section}], {field}"
+            values = value if isinstance(value, tuple) else () if value is None else (value,)
+            if (section, field) in NOT_EMPTY and not values:
+                raise InputError(f"{place} must not be empty")
+            least, most = RANGES.get((section, field), (None, None))
+            for number, one in enumerate(values):
+                if least is not None and not (math.isfinite(one) and one >= least):
+                    raise InputError(f"{place} must be {least} or more, not {one}")
+                if most is not None and one > most:
+                    raise InputError(f"{place} must be {most:,} or less, not {one:,}")
+                if one in values[:number]:
+                    raise InputError(f"{place} has {one!r} twice")
 
 
 def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
-    """What a recipe says of a study, section by section."""
-    recipe = files.load(path, allow_functions=True)  # the study that it becomes a part of is checked as a whole
+    """A recipe's settings, section by section, as defaults of a study."""
+    recipe = files.load(path, allow_functions=True)  # functions are checked later, in the whole study
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
     scoring = {name: getattr(recipe.rerank, name) for name in ("support", "device", "dtype", "batch_tokens")}
-    # What the recipe leaves open is as a run of it would have it, which is not as in the paper.
+    # Settings that the recipe leaves open get the defaults of a run, not those of the paper.
     sampling = resolve(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support)), installed=False).recipe.model
-    own = {"temperature": sampling.temperature, "anchors": sampling.anchors}
-    model = {**dict(written(recipe.model)), **own, "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
+    defaults = {"temperature": sampling.temperature, "anchors": sampling.anchors}
+    model = {**dict(written(recipe.model)), **defaults, "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
     found = {
         "model": model,
         "rerank": {"rerankers": [recipe.rerank.name], **({"accelerated": faster} if faster else {}), **scoring},

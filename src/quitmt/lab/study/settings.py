@@ -1,7 +1,7 @@
-"""What a study is: what to sample, how to rerank, which rules to replay, what to evaluate by.
+"""The settings of a study: what to sample, how to rerank, which rules to replay, and which metrics to evaluate by.
 
-Every field has a default but the test set. The defaults are the paper's pool: samples at temperature 1.2 that are
-candidates and judges at once, and no anchors.
+Every field has a default except the test set. The defaults are the paper's pool: samples at temperature 1.2 that are
+candidates and judges at once, without anchors.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from quitmt.protocols import StoppingRule
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import TEXTS
 
-WINDOWS = (2, 4, 6, 8, 10, 12, 14, 16)
-ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+SAMPLED = ("temperature", "top_k", "top_p", "epsilon", "min_p", "seed")
+"""Settings of sampling; those of recorded pools can no longer be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestSetSettings:
     """One of ``tsv``, ``sources`` (with ``references``), ``name`` or ``jsonl``."""
 
-    __test__: ClassVar[bool] = False  # not for pytest, whatever its name
+    __test__: ClassVar[bool] = False  # its name looks like a test to pytest
 
     tsv: str | None = None
     sources: str | None = None
@@ -40,12 +40,12 @@ class TestSetSettings:
 
 @dataclass(frozen=True)
 class ModelSettings(ModelRecipe):
-    """Where candidates come from: a recipe's model, or ``pools`` that were recorded elsewhere."""
+    """The source of candidates: a recipe's model, or recorded ``pools``."""
 
     name: str = "embedded:en-pt"
     temperature: float | None = PAPER_TEMPERATURE
     anchors: str | None = NONE
-    """As in a recipe; of recorded pools, the origins of the anchors that are candidates."""
+    """As in a recipe; for recorded pools, the origins of the anchors that are candidates."""
     pools: str | None = None
     budget: int = BUDGET
     in_flight: int | None = None
@@ -54,17 +54,17 @@ class ModelSettings(ModelRecipe):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The anchors, each by its word."""
+        """The anchors, one word each."""
         words = tuple(word.strip() for word in (self.anchors or NONE).split(","))
         return () if words == (NONE,) else words
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """One more way to sample, beside that of ``[model]``; what it leaves out is as there."""
+    """A further sampling beside that of ``[model]``, which has the defaults of all fields."""
 
     name: str | None = None
-    """In tables and figures, and of its folder; made from the settings if absent."""
+    """In tables, figures and the folder's name; made from the settings if absent."""
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
@@ -76,26 +76,20 @@ class SamplingSettings:
     pools: str | None = None
 
 
-SAMPLED = ("temperature", "top_k", "top_p", "epsilon", "min_p", "seed")
-"""What recorded pools were sampled with, and what cannot be changed any more."""
-
-
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
     rerankers: tuple[str, ...] = ("mbr:chrf", "qe:likelihood")
     accelerated: tuple[str, ...] = ("prune", "lowrank")
-    """Kinds of MBR to run on the whole pools, for each mbr: reranker."""
-    keep_pairs: bool = False
-    """Keep the utilities of all pairs as well, for rules that want them."""
+    """Accelerated kinds of MBR to run on the whole pools, for each mbr: reranker."""
     support: str | None = None
-    """Who judges a candidate of MBR; without it all samples, as in the paper, and the others where there are anchors:
-    a sample's agreement with itself would hide them."""
+    """The judges of an MBR candidate. The default is all samples, as in the paper. With anchors it is the other
+    samples, because a sample's agreement with itself would hide the anchors."""
     device: str | None = None
     dtype: str | None = None
     batch_tokens: int | None = None
 
     def recipe(self, name: str, variant: str = "exact") -> RerankRecipe:
-        """Of one reranker; where scoring models run is only for those that are one."""
+        """The recipe of one reranker; only scoring models get the hardware settings."""
         recipe = RerankRecipe(name, variant, self.support if name.startswith("mbr:") else None)
         if not Reranking(name).neural:
             return recipe
@@ -106,14 +100,14 @@ class RerankSettings:
 class RuleSettings:
     k: int = STEP
     alpha: float = ALPHA
-    windows: tuple[int, ...] = WINDOWS
-    alphas: tuple[float, ...] = ALPHAS
+    windows: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 14, 16)
+    alphas: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     alpha_windows: tuple[int, ...] = (4, 8, 16)
     steps: tuple[int, ...] = (4, 8, 16)
     beyond: tuple[str, ...] = ("loss", "headroom")
-    """Rules with a threshold, without it: all thresholds are tried, with the rerankers that a rule fits."""
+    """Rules with a threshold, named without it: all thresholds are tried, with the rerankers that a rule fits."""
     costs: tuple[int, ...] = (64, 100, 150, 200, 250)
-    """Mean candidates a segment at which they are compared with a fixed size."""
+    """Mean candidates per segment at which these rules are compared with a fixed size."""
     splits: int = 200
     """Random halves, one to choose thresholds on and one to judge them by."""
 
@@ -127,15 +121,15 @@ class EvaluateSettings:
     dtype: str | None = None
     batch_tokens: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of a judge's engine, such as base_url."""
+    """Options of a judge's engine, such as base_url."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineSettings:
-    """What stands beside all rules though nothing is reranked."""
+    """Translations to compare with that need no reranking."""
 
     anchors: str = NONE
-    """Greedy and beam searches to decode once, besides those that are anchors of a sampling anyway."""
+    """Greedy and beam searches to decode once; anchors of a sampling are baselines anyway."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -146,7 +140,7 @@ class BaselineSettings:
 class LiveSettings:
     windows: tuple[int, ...] = (4, 8, 16)
     rules: tuple[str, ...] = ("loss:most=0.0005", "headroom:share=0.002")
-    """Rules with a threshold, each with the rerankers that it fits."""
+    """Rules with a threshold, each run with the rerankers that it fits."""
     limit: int | None = None
     """Segments to re-run, from the first; all if absent."""
     samplings: tuple[str, ...] = ()
@@ -155,7 +149,7 @@ class LiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class PaperSettings:
-    """Which of the paper's settings stands beside ours; nothing is looked up without."""
+    """The paper's data set and model whose numbers are shown beside ours, if any."""
 
     dataset: str | None = None
     model: str | None = None
@@ -174,36 +168,38 @@ class Study:
     live: LiveSettings = field(default_factory=LiveSettings)
     paper: PaperSettings = field(default_factory=PaperSettings)
     recipe: str | None = None
-    """The file of a recipe, whose fields are the defaults here."""
+    """A recipe file whose settings are the defaults here."""
     samplings: tuple[SamplingSettings, ...] = ()
 
     def arms(self) -> tuple[Arm, ...]:
-        """A study for each sampling, that of ``[model]`` first."""
-        found = [_arm(self, SamplingSettings())]
-        for one in self.samplings:
-            found.append(_arm(self, one))
-            if found[-1].name in [arm.name for arm in found[:-1]]:
-                raise UsageError(
-                    f"two samplings of the study are called {found[-1].name!r}",
-                    hint="give one of them another name, or other settings",
-                )
+        """One study per sampling, that of ``[model]`` first."""
+        found = [_arm(self, one) for one in (SamplingSettings(), *self.samplings)]
+        names = [arm.name for arm in found]
+        if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+            raise UsageError(
+                f"two samplings of the study are called {twice[0]!r}",
+                hint="give one of them another name, or other settings",
+            )
         return tuple(found)
 
-    def able(self, windows: Sequence[int], k: int | None = None) -> tuple[int, ...]:
-        """Of QUIT's windows, those that can stop before the budget is used up; the shortest if none can."""
-        found = tuple(w for w in windows if (k or self.rules.k) * w < self.model.budget)
+    def able(self, windows: Sequence[int]) -> tuple[int, ...]:
+        """The windows with which QUIT can stop before the budget is used up; the shortest if there are none."""
+        found = tuple(w for w in windows if self.rules.k * w < self.model.budget)
         return found or tuple(sorted(windows)[:1])
+
+    def shown_windows(self) -> tuple[int, ...]:
+        """The windows that figures and sentences are about: those of the other sweeps too, or all if there are none."""
+        return tuple(w for w in self.rules.windows if w in self.rules.alpha_windows) or self.rules.windows
 
     def rule(self, spec: str, *, w: int = WINDOW) -> StoppingRule:
         """A stopping rule with the study's k, α and budget."""
         return build_rule(StopRecipe(rule=spec, k=self.rules.k, n=self.model.budget, w=w, alpha=self.rules.alpha))
 
     def recipe_of(self, reranker: str, variant: str = "exact") -> Recipe:
-        """What a run of the study is made of that uses all candidates."""
+        """The recipe of a run with this study's settings that uses all candidates."""
         stop = StopRecipe(rule="full", k=self.rules.k, n=self.model.budget)
-        return Recipe(
-            self.model, self.rerank.recipe(reranker, variant), stop, RunRecipe(in_flight=self.model.in_flight)
-        )
+        run = RunRecipe(in_flight=self.model.in_flight)
+        return Recipe(self.model, self.rerank.recipe(reranker, variant), stop, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +208,7 @@ class Arm:
 
     name: str
     study: Study
-    """As if there were no other."""
+    """The study as if it had only this sampling."""
 
 
 def _arm(study: Study, own: SamplingSettings) -> Arm:
@@ -221,20 +217,24 @@ def _arm(study: Study, own: SamplingSettings) -> Arm:
     if changes and pools is not None:
         raise UsageError(
             f"the sampling {own.name or pools} sets {next(iter(changes))}, and recorded pools are sampled already",
-            hint="name the pools that were sampled so",
+            hint="name pools that were sampled with these settings",
         )
     anchors = study.model.anchors if own.anchors is None else own.anchors
     model = replace(study.model, **changes, anchors=anchors, pools=pools)
     support = own.support or study.rerank.support or ("others" if model.words else "all")
     if support == TEXTS:
-        raise UsageError("the support of a study cannot be given", hint="take anchor, others or all")
-    rerank = replace(study.rerank, support=support)
-    name = own.name or _described(model, support)
-    # A rule that cannot stop early is the whole pool under another name.
-    windows, others = study.able(study.rules.windows), study.able(study.rules.alpha_windows)
-    rules = replace(study.rules, windows=windows, alpha_windows=others)
-    live = replace(study.live, windows=study.able(study.live.windows)) if study.live.windows else study.live
-    return Arm(name, replace(study, model=model, rerank=rerank, rules=rules, live=live, samplings=()))
+        raise UsageError("a study cannot use given texts as support", hint="take anchor, others or all")
+    # A rule that cannot stop early would be the whole pool under another name.
+    windows, alpha_windows = study.able(study.rules.windows), study.able(study.rules.alpha_windows)
+    whole = replace(
+        study,
+        model=model,
+        rerank=replace(study.rerank, support=support),
+        rules=replace(study.rules, windows=windows, alpha_windows=alpha_windows),
+        live=replace(study.live, windows=study.able(study.live.windows)),
+        samplings=(),
+    )
+    return Arm(own.name or _described(model, support), whole)
 
 
 def _described(model: ModelSettings, support: str) -> str:

@@ -1,14 +1,14 @@
-"""Test sets: sources with their references, from plain files, tab-separated ones, sacrebleu's, and WMT25's JSONL.
+"""Test sets: sources with their references, from plain or tab-separated files, sacrebleu, or WMT25's JSONL.
 
-    sources = "news.en"                           a source a line; the files of references have as many lines
+    sources = "news.en"                           one source per line; files of references have as many lines
     tsv     = "news.tsv"                          source TAB reference [TAB reference …]
-    name    = "wmt24:en-de"                       what sacrebleu has, with its default references
-    jsonl   = "wmt25-genmt.jsonl:en-cs_CZ"        a pair of the WMT25 general release; a short en-cs will do
+    name    = "wmt24:en-de"                       a test set of sacrebleu, with its default references
+    jsonl   = "wmt25-genmt.jsonl:en-cs_CZ"        a pair of the WMT25 general release; en-cs is enough if it is unique
 
 Invariants:
-- Ids are unique and stable: the line number, as ``quitmt translate`` has it, or the id within the release. A part
-  keeps the ids of the whole, so what was sampled for it serves the whole too.
-- Every source is text, and every reference translation covers every segment.
+- Ids are unique and stable: the line number, as in ``quitmt translate``, or the id within the release. The first part
+  of a test set has the same ids, so its samples serve the whole test set too.
+- Every source has text, and every reference translation covers every segment.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PAIR = re.compile(r"[a-z]{2,3}(_\w+)?-[a-z]{2,3}(_\w+)?")
 
 @dataclass(frozen=True, slots=True)
 class StudyTestSet:
-    """Segments, with what their translations are judged by."""
+    """Segments with their references."""
 
-    __test__: ClassVar[bool] = False  # not for pytest, whatever its name
+    __test__: ClassVar[bool] = False  # its name looks like a test to pytest
 
     name: str
     segments: tuple[Segment, ...]
     references: tuple[tuple[str, ...], ...]
-    """One tuple for each reference translation, as in ``evaluate``; there may be none."""
+    """One tuple per reference translation, as in ``evaluate``; there may be none."""
 
     def __post_init__(self) -> None:
         if not self.segments:
@@ -53,7 +53,7 @@ class StudyTestSet:
                 raise InputError(f"the test set {self.name} has {len(self.segments)} segments, but {len(texts)} texts")
 
     def first(self, count: int) -> StudyTestSet:
-        """Its first segments, or all if there are not more."""
+        """The first segments, or all if there are fewer."""
         if count < 1:
             raise UsageError(f"there must be at least 1 segment, not {count}")
         if count >= len(self.segments):
@@ -64,7 +64,7 @@ class StudyTestSet:
 def load(settings: TestSetSettings) -> StudyTestSet:
     """The test set of a study."""
     if settings.references and settings.sources is None:
-        raise UsageError("only a plain file of sources has its references in files of their own")
+        raise UsageError("only a plain file of sources has its references in separate files")
     if settings.tsv is not None:
         whole = from_columns(settings.tsv)
     elif settings.sources is not None:
@@ -79,7 +79,7 @@ def load(settings: TestSetSettings) -> StudyTestSet:
 
 
 def from_files(path: str, references: Sequence[str] = ()) -> StudyTestSet:
-    """Files of a text a line; without references, for metrics that need none."""
+    """Files with one text per line; without references for metrics that need none."""
     sources, *translations = _aligned([path, *references])
     for name, lines in zip((path, *references), (sources, *translations), strict=True):
         _check_texts(name, lines)
@@ -87,7 +87,7 @@ def from_files(path: str, references: Sequence[str] = ()) -> StudyTestSet:
 
 
 def from_columns(path: str) -> StudyTestSet:
-    """A tab-separated file: source, reference, and more references if there are."""
+    """A tab-separated file: source, reference, and optional further references."""
     rows = [line.split("\t") for line in _lines(path)]
     for number, row in enumerate(rows, start=1):
         place = f"{path}, line {number}"
@@ -103,35 +103,35 @@ def from_columns(path: str) -> StudyTestSet:
 
 
 def from_sacrebleu(spec: str) -> StudyTestSet:
-    """A set of sacrebleu's and a language pair, ``wmt24:en-de``, downloaded if it is not here yet."""
+    """A test set of sacrebleu and a language pair, ``wmt24:en-de``, downloaded if necessary."""
     from sacrebleu.dataset import DATASETS
 
     name, _, pair = spec.rpartition(":")
     if not name:
         raise UsageError(f"the test set {spec!r} names no language pair", hint="write it as wmt24:en-de")
     if name not in DATASETS:
-        raise UsageError(f"there is no test set {name!r} for {pair}", hint="sacrebleu --list shows what there is")
+        raise UsageError(f"there is no test set {name!r} for {pair}", hint="sacrebleu --list shows all test sets")
     dataset: Any = DATASETS[name]
     if pair not in dataset.langpairs:
         raise unknown(f"language pair of {name}", pair, dataset.langpairs)
     try:
         fields = dict(zip(dataset.fieldnames(pair), dataset.get_files(pair), strict=True))
         references = dataset.get_reference_files(pair)
-    except (Exception, SystemExit) as error:  # sacrebleu leaves the program when a download is damaged
+    except (Exception, SystemExit) as error:  # sacrebleu exits when a download is damaged
         raise InputError(
-            f"the test set {spec} is not here and could not be downloaded: {error}",
+            f"the test set {spec} is not on this machine and could not be downloaded: {error}",
             hint=f"with a network, run sacrebleu -t {name} -l {pair} --echo src ref > /dev/null, or copy the folder "
             f"~/.sacrebleu/{name} ($SACREBLEU/{name}) from a machine that has it",
         ) from None
     sources, *others = _aligned([fields["src"], *references])
-    _check_texts(fields["src"], sources)  # references may be empty where sacrebleu has them so, or scores would differ
+    _check_texts(fields["src"], sources)  # sacrebleu's own empty references are kept, so that scores agree with it
     return StudyTestSet(spec, _numbered(sources), tuple(map(tuple, others)))
 
 
 def from_release(path: str, pair: str | None = None) -> StudyTestSet:
-    """A pair of the WMT25 general release, its documents split as its human evaluation did.
+    """A pair of the WMT25 general release, with documents split as in its human evaluation.
 
-    The references are those that every segment has; some pairs of the release have none.
+    Only references that every segment has are kept; some pairs of the release have none.
     """
     units = wmt25.read(path, _lines(path), pair)
     names = [name for name in units[0].references if all(unit.references.get(name, "").strip() for unit in units)]
@@ -143,7 +143,7 @@ def from_release(path: str, pair: str | None = None) -> StudyTestSet:
 
 
 def _split(spec: str) -> tuple[str, str | None]:
-    """A path, and the language pair after it if there is one."""
+    """A path, and the language pair after it, if any."""
     place, _, pair = spec.rpartition(":")
     return (place, pair) if place and _PAIR.fullmatch(pair) and not Path(spec).exists() else (spec, None)
 

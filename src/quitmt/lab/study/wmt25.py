@@ -1,17 +1,17 @@
-"""The WMT25 general release as JSONL, one document or one segment a line; all language pairs are in one file.
+"""The WMT25 general release as JSONL, one document or one segment per line; one file has all language pairs.
 
     wmt25-genmt.jsonl            documents: {"doc_id": "cs-de_DE_#_news_#_blesk.cz.112043", "src_lang": "cs",
                                  "tgt_lang": "de_DE", "src_text": "…\\n\\n…", "refs": {"refA": {"ref": "…\\n\\n…"}}, …}
     wmt25-genmt-humeval.jsonl    segments: {"doc_id": "cs-de_DE_#_news_#_blesk.cz.112043_#_0", "src_text": "…",
                                  "tgt_text": {"refA": "…", "Yolu": "…", …}, …}
 
-(github.com/wmt-conference/wmt25-general-mt.) Read are ``doc_id``, ``src_text``, the references (all of ``refs``, whose
-values may also be plain texts, or those of ``tgt_text`` named ref, refA, refB, …) and, where ``doc_id`` does not begin
-with the pair, ``src_lang`` and ``tgt_lang``; everything else is ignored. Texts may be lists of paragraphs.
+(github.com/wmt-conference/wmt25-general-mt.) We read ``doc_id``, ``src_text``, the references, and ``src_lang`` and
+``tgt_lang`` where ``doc_id`` does not begin with the pair. References are all of ``refs``, whose values may also be
+plain texts, or those of ``tgt_text`` named ref, refA, refB, … Texts may be lists of paragraphs.
 
 Documents are split at blank lines into paragraphs, the units of the human evaluation, and get its ids: ``doc_id``,
-``_#_`` and the number from 0. So both files give the same segments with the same ids. What has no source text is no
-segment; the others keep their numbers.
+``_#_`` and the number from 0. So both files give the same segments with the same ids. Paragraphs without text are left
+out; the others keep their numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAIR = re.compile(r"[a-z]{2,3}(_\w+?)?-[a-z]{2,3}(_\w+)?")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A segment, and where it stands."""
+    """A segment, and its place in the file for error messages."""
 
     id: str
     source: str
@@ -41,7 +41,7 @@ class Unit:
 
 
 def read(path: str, lines: Iterable[str], pair: str | None) -> list[Unit]:
-    """The segments of one pair; ``pair`` may be left out if the file has only one."""
+    """The segments of one pair; ``pair`` may be None if the file has only one."""
     by_pair: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -82,11 +82,11 @@ def _pair(fields: dict[str, Any], place: str) -> str:
         return first
     if isinstance(fields.get("src_lang"), str) and isinstance(fields.get("tgt_lang"), str):
         return f"{fields['src_lang']}-{fields['tgt_lang']}"
-    raise InputError(f'{place}: neither "doc_id" nor "src_lang" and "tgt_lang" say which languages these are')
+    raise InputError(f'{place}: neither "doc_id" nor "src_lang" and "tgt_lang" name the languages')
 
 
 def _choose(path: str, requested: str | None, pairs: list[str]) -> str:
-    """The pair itself, or the only one of these languages: en-cs is en-cs_CZ."""
+    """The pair itself, or the only pair with these languages: en-cs is en-cs_CZ."""
     if requested is None:
         if len(pairs) > 1:
             hint = f"add it, as in {path}:{sorted(pairs)[0]}"
@@ -118,7 +118,7 @@ def _units(fields: dict[str, Any], place: str) -> list[Unit]:
         if len(texts) != len(sources):
             raise InputError(
                 f"{place}: the source has {len(sources)} paragraphs, but {reference} has {len(texts)}",
-                hint="take the file of its human evaluation, where segments stand on lines of their own",
+                hint="take the file of its human evaluation, which has one segment per line",
             )
     return [
         Unit(f"{name}{SEPARATOR}{i}", text, {ref: texts[i] for ref, texts in split.items()}, place)

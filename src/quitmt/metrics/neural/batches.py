@@ -1,8 +1,8 @@
 """Batches of sequences for an encoder: sorted by tokens, as many as fit a budget of tokens, padding included.
 
 Sorting by tokens, and not by characters or by one of two texts, keeps the padding below a hundredth on real pools.
-The longest come first: if memory does not suffice, it fails at once and not at the end. Running out of memory halves
-the budget, for good.
+The longest come first: if memory runs out, it does so at the start. Running out of memory halves
+the budget permanently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGE_BATCH_TOKENS = 16384
 
 
 class Batcher:
-    """Runs sequences through ``compute`` in batches. ``tokens`` is the budget of one."""
+    """Runs sequences through ``compute`` in batches. ``tokens`` is the budget per batch."""
 
     def __init__(self, device: Any, tokens: int | None = None) -> None:
         self.tokens = tokens or BATCH_TOKENS.get(device.type, LARGE_BATCH_TOKENS)
@@ -40,7 +40,7 @@ class Batcher:
         compute: Callable[[list[int]], Any],
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yield (indices, what ``compute`` makes of them) until all sequences are done, each once."""
+        """Yield (indices, result of ``compute``) until each sequence has been computed once."""
         waiting = sorted(range(len(lengths)), key=lambda index: -lengths[index])
         while waiting:
             count = max(1, self.tokens // max(1, lengths[waiting[0]]))
@@ -68,5 +68,5 @@ class Batcher:
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 raise
-        devices.release_memory()  # outside of the handler, whose error holds on to the tensors of the failed batch
+        devices.release_memory()  # outside of the handler, because the error holds references to tensors
         return None

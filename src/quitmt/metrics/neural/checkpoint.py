@@ -1,7 +1,7 @@
 """COMET checkpoints as published: ``hparams.yaml`` and ``checkpoints/model.ckpt`` in a folder or on the hub.
 
-Weights are loaded as tensors only, never as code, and mapped from the file rather than copied. The settings are those
-saved with the weights, as the original has it; ``hparams.yaml`` says the class, and whether "sparsemax" was meant.
+Weights are loaded as tensors only, never as code, and mapped from the file rather than copied. As in the original, the
+settings come from the weights' file; ``hparams.yaml`` gives the class and corrects the "sparsemax" setting.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ CLASSES = {
     "unified_metric": "kiwi",
     "xcomet_metric": "xcomet",
 }
-"""The classes that quitmt runs, and the metric that takes each."""
+"""Checkpoint classes → the metrics that use them."""
 _SAMPLED_VALUES = 64
 _DECISIVE = (
     "encoder_model", "pool", "layer", "sent_layer", "word_layer", "layer_norm", "layer_transformation", "activations",
     "final_activation", "hidden_sizes", "input_segments",
 )  # fmt: skip
-"""The settings that change scores; others are about training, or say where files are."""
+"""Settings that change scores; others concern training or file names."""
 
 
 class Settings(dict[str, Any]):
-    """The hyper-parameters of a checkpoint; one that is needed and missing is the model's fault."""
+    """The hyper-parameters of a checkpoint; reading a missing one raises ModelError."""
 
     def __init__(self, model: str, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -55,17 +55,17 @@ class Checkpoint:
     weights: Mapping[str, Any]
 
     def part(self, prefix: str) -> dict[str, Any]:
-        """The weights below a prefix, by the rest of their names."""
+        """The weights whose names have a prefix, without it."""
         return {name.removeprefix(prefix): tensor for name, tensor in self.weights.items() if name.startswith(prefix)}
 
     def fingerprint(self, encoder: str) -> str:
-        """Of all that makes a score: weights, settings, and the files of the encoder, for which ``encoder`` stands."""
+        """Covers everything that changes a score: weights, settings, and the encoder's files by their digest."""
         settings = {name: self.settings.get(name) for name in _DECISIVE}
         return fingerprint(self.weights, json.dumps([settings, encoder], default=str))
 
     @property
     def pretrained(self) -> str:
-        """The model whose configuration and tokenizer the encoder has; a folder may bring them along."""
+        """The model with the encoder's configuration and tokenizer, or a subfolder of the checkpoint's folder."""
         name = str(self.settings["pretrained_model"])
         beside = Path(self.model).expanduser() / name
         return str(beside) if hub.is_folder(self.model) and beside.is_dir() else name
@@ -81,7 +81,7 @@ def load(model: str, wanted: str) -> Checkpoint:
         raise ModelError(f"{model} is a checkpoint of class {found}, and {title} needs {wanted}", hint=hint)
     saved = _weights(hub.file(model, "checkpoints/model.ckpt", purpose=title), model)
     settings = Settings(model, {**beside, **saved.get("hyper_parameters", {})})
-    if beside.get("layer_transformation") == "sparsemax_patch":  # what these were trained with was a softmax
+    if beside.get("layer_transformation") == "sparsemax_patch":  # these were trained with a softmax
         settings["layer_transformation"] = "softmax"
     return Checkpoint(model, settings, saved["state_dict"])
 
@@ -112,7 +112,7 @@ def _weights(path: Path, model: str) -> dict[str, Any]:
 
 
 def fingerprint(weights: Mapping[str, Any], said: str = "") -> str:
-    """Names weights by a sample of each; ``said`` is whatever else makes a difference."""
+    """A digest of a sample of each weight, and of ``said``, which holds all other settings that matter."""
     digest = hashlib.blake2b(said.encode(), digest_size=4)
     for name, weight in sorted(weights.items()):
         flat = weight.detach().reshape(-1)

@@ -1,4 +1,4 @@
-"""Texts that a scoring model read only in part, because they have more tokens than it takes."""
+"""Records texts that a scoring model truncated because they have too many tokens."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 REMEMBERED = 20_000
-"""The last ones: a server may meet many, and each is asked for soon after it was scored."""
+"""Maximum number of texts to remember. A server may meet many, and looks each one up soon after scoring."""
 
 
 @dataclass(slots=True)
 class Cuts:
-    """What was cut off, by text: a translation, or a source or reference that is encoded alone."""
+    """Truncated tokens per text: a translation, or a source or reference that is encoded alone."""
 
     limit: int | None
-    """Tokens that the model takes; None: any number."""
+    """Maximum tokens of the model; None means no limit."""
     _tokens: dict[str, int] = field(default_factory=dict)
 
     def note(self, text: str, tokens: int) -> None:
-        """Some tokens of a text, or of what it was read together with, were cut off."""
+        """Record that tokens of a text, or of the texts joined with it, were cut off."""
         if tokens <= 0:
             return
         self._tokens[text] = max(tokens, self._tokens.pop(text, 0))
@@ -26,5 +26,5 @@ class Cuts:
             del self._tokens[next(iter(self._tokens))]
 
     def among(self, texts: Iterable[str]) -> list[int]:
-        """How many tokens were cut off, of each of the texts of which some were."""
+        """The number of tokens cut off, for each truncated text among ``texts``."""
         return [self._tokens[text] for text in texts if text in self._tokens]

@@ -1,8 +1,8 @@
 """The encoder of a COMET checkpoint: XLM-R or XLM-R-XL, its tokenizer, and the mix of its layers.
 
 A sentence's vector is γ · Σ w_l · pool(h_l): the mix of the layers, then the mean over its tokens (regression) or the
-first token alone (unified). Pooling is linear, so each layer is pooled when it comes and is then forgotten: 25 layers
-of all tokens are never held at once. Layers above the last one that has a weight are not computed at all.
+first token alone (unified). Pooling is linear, so each layer is pooled at once and dropped; memory never holds the
+tokens of all 25 layers. Layers above the last one with a weight aren't computed.
 
 Invariants:
 - A text's vector depends on the text alone, up to rounding in batches of other shapes.
@@ -37,7 +37,7 @@ Ids = list[int]
 Then = Callable[[list[int], Tensor, Tensor | None], Any]
 SENTENCEPIECE = "sentencepiece.bpe.model"
 NETWORKS = {"XLM-RoBERTa": "XLMRoberta", "XLM-RoBERTa-XL": "XLMRobertaXL"}
-"""The encoders of published checkpoints, and what transformers calls them."""
+"""Encoders of published checkpoints → their names in transformers."""
 
 
 class Encoder:
@@ -46,7 +46,7 @@ class Encoder:
     def __init__(
         self, checkpoint: Checkpoint, hardware: Hardware, *, pool: str, layer: int | str, tagged: int = 0
     ) -> None:
-        """``layer`` is "mix" or a number; ``tagged`` is another layer whose states will be asked for."""
+        """``layer`` is "mix" or a number; ``tagged`` is a layer whose token states ``encode`` returns."""
         if pool not in POOLS:
             raise ModelError(f"{checkpoint.model} pools by {pool!r}", hint=f"quitmt has {', '.join(POOLS)}")
         self.device = devices.device(hardware.device)
@@ -54,9 +54,9 @@ class Encoder:
         config = _config(checkpoint)
         self._tokenizer = _tokenizer(checkpoint, int(config.max_position_embeddings) - 4)
         self.files = _digest(_config_file(checkpoint), _tokenizer_file(checkpoint))
-        """Stands for the contents of the encoder's own files, in fingerprints."""
+        """A digest of the encoder's own files, for fingerprints."""
         self.longest = int(config.max_position_embeddings) - 2
-        """Tokens that the network takes at most; a single text is cut two before that, as the original does."""
+        """Maximum tokens of the network; a single text is cut two tokens earlier, as in the original."""
         self.cuts = Cuts(self.longest)
         self.pad, self.end = int(config.pad_token_id), int(config.eos_token_id)
         self.width = int(config.hidden_size)
@@ -69,7 +69,7 @@ class Encoder:
         self._attach(max(tagged, *(index for index, weight in enumerate(self._weights) if weight)))
 
     def _attach(self, highest: int) -> None:
-        """Have each layer's output reported when it is there; do without those above the highest that is needed."""
+        """Report each layer's output as it is computed, and remove the layers above the highest needed one."""
         layers = self._network.encoder.layer
         for index, module in enumerate([self._network.embeddings, *layers[:-1]]):
             module.register_forward_hook(partial(self._report, index))
@@ -79,15 +79,15 @@ class Encoder:
         self._tap(index, output[0] if isinstance(output, tuple) else output)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
-        """The token ids of texts, cut to what the encoder takes, with start and end."""
+        """The token ids of texts, truncated to the encoder's limit, with start and end."""
         encodings = self._tokenizer.encode_batch(list(texts))
         for text, encoding in zip(texts, encodings, strict=True):
             self.cuts.note(text, overflow(encoding))
         return [encoding.ids for encoding in encodings]
 
     def join(self, first: Ids, *others: Ids, of: str) -> Ids:
-        """Several texts as one sequence: <s> a </s></s> b </s> …, without padding ids that a text spells out. What is
-        cut off counts as a cut ``of`` the text that is scored."""
+        """Several texts as one sequence: <s> a </s></s> b </s> …, without padding ids that a text spells out. Truncated
+        tokens count as a cut ``of`` the scored text."""
         joined = [token for token in first if token != self.pad]
         for ids in others:
             joined += [self.end, *(token for token in ids[1:] if token != self.pad)]
@@ -102,8 +102,8 @@ class Encoder:
         layer: int | None = None,
         then: Then = lambda batch, vectors, states: (vectors, states),
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yield batches: the numbers of some sequences, and (their vectors, their tokens' states of a layer if asked),
-        or what ``then`` makes of the three. If that runs out of memory, it is tried again with fewer sequences."""
+        """Yield batches: the indices of sequences with (vectors, token states of ``layer`` or None), or with the result
+        of ``then``. If a batch runs out of memory, it is retried with fewer sequences."""
 
         def compute(batch: list[int]) -> Any:
             return then(batch, *self._vectors([sequences[index] for index in batch], layer))
@@ -159,7 +159,7 @@ POOLS = {"avg": _mean, "cls": _first}
 
 
 def _normalised(hidden: Tensor, present: Tensor) -> Tensor:
-    """A layer's states less their mean and divided by their deviation, both over all of a text's tokens."""
+    """A layer's states, normalized to mean 0 and deviation 1 over all of a text's tokens."""
     mask = present[:, :, None].float()
     count = mask.sum(dim=(1, 2), keepdim=True) * hidden.shape[-1]
     centred = hidden.float() - (hidden.float() * mask).sum(dim=(1, 2), keepdim=True) / count
@@ -230,18 +230,18 @@ def _tokenizer(checkpoint: Checkpoint, longest: int) -> Any:
 def _network(checkpoint: Checkpoint, config: Any) -> Any:
     import transformers
 
-    with torch.device("meta"):  # no memory and no time for weights that are replaced at once
+    with torch.device("meta"):  # the weights are replaced at once
         kind = getattr(transformers, f"{NETWORKS[checkpoint.settings['encoder_model']]}Model")
         network = kind(config, add_pooling_layer=False)
     assign(network, checkpoint.part("encoder.model."), checkpoint.model)
     for name, buffer in (("position_ids", torch.arange), ("token_type_ids", torch.zeros)):
         length = config.max_position_embeddings
-        setattr(network.embeddings, name, buffer(length, dtype=torch.long)[None])  # not among the weights
+        setattr(network.embeddings, name, buffer(length, dtype=torch.long)[None])  # the weights don't have them
     return network
 
 
 def assign(module: Any, weights: Mapping[str, Tensor], model: str) -> None:
-    """Give a module its weights; more of them than it has are harmless (position ids, poolers)."""
+    """Load a module's weights; additional ones are ignored (position ids, poolers)."""
     try:
         missing, _ = module.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:

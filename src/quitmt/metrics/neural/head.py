@@ -1,9 +1,9 @@
-"""The estimators on top: a feed-forward network, and the same over pairs of texts with its first layer taken apart.
+"""The estimators on top of encoders: a feed-forward network, and a faster form of it for pairs of texts.
 
 COMET's features of (translation t, reference r, source s) are [t, r, t∘r, |t−r|, t∘s, |t−s|]. The first layer is
 linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same both ways
-round. The first two are computed once a text; the third once an unordered pair, for both of its scores:
-for 512 candidates 3.5 times fewer operations than one row of features an ordered pair.
+round. The first two are computed once per text, the third once per unordered pair for both of its scores. With 512
+candidates that takes 3.5 times fewer operations than one row of features per ordered pair.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def feed_forward(weights: Mapping[str, Tensor], settings: Mapping[str, Any], inp
     modules: list[nn.Module] = []
     with torch.device("meta"):
         for size, following in pairwise(sizes):
-            # the third is the place of a dropout, so that the numbers of the others are those of the checkpoint
+            # the third module stands for a dropout, so that the numbers match the checkpoint's
             modules += [nn.Linear(size, following), _activation(settings["activations"], model), nn.Identity()]
         modules.append(nn.Linear(sizes[-1], 1))
     if settings.get("final_activation"):
@@ -41,7 +41,7 @@ def feed_forward(weights: Mapping[str, Tensor], settings: Mapping[str, Any], inp
 def _activation(name: str, model: str) -> nn.Module:
     try:
         return getattr(nn, str(name).title())()  # type: ignore[no-any-return]
-    except (AttributeError, TypeError):  # there is none of this name, or it is no activation
+    except (AttributeError, TypeError):  # no such name, or not an activation
         raise ModelError(f"{model} has an unknown activation {name!r}") from None
 
 
@@ -69,7 +69,7 @@ class PairHead:
 
     @torch.inference_mode()
     def parts(self, texts: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-        """What the first layer makes of each text as translation and as reference."""
+        """Each text's part of the first layer, as translation and as reference."""
         features = torch.cat((texts, texts * source, (texts - source).abs()), dim=1)
         return (
             torch.addmm(self._bias, features, self._of_translation.T),
@@ -98,7 +98,7 @@ class PairHead:
 
     @torch.inference_mode()
     def grid(self, translations: Tensor, theirs: Tensor, references: Tensor, others: Tensor) -> Tensor:
-        """A matrix of scores, one way: ``theirs`` are the translations' parts, ``others`` those of the references."""
+        """A matrix of scores in one direction; ``theirs`` are the translations' parts, ``others`` the references'."""
         shape = len(translations), len(references)
         pair = self._of_pairs(translations[:, None], references[None])
         pair.view(*shape, -1).add_(theirs[:, None]).add_(others[None])
@@ -106,7 +106,7 @@ class PairHead:
 
     @torch.inference_mode()
     def rows(self, translations: Tensor, theirs: Tensor, references: Tensor, others: Tensor) -> Tensor:
-        """The same, row by row: the first with the first, the second with the second."""
+        """Scores row by row: the first translation with the first reference, the second with the second."""
         pair = self._of_pairs(translations, references).add_(theirs).add_(others)
         return self._rest(self._activation(pair))[:, 0]  # type: ignore[no-any-return]
 
@@ -115,8 +115,8 @@ class PairHead:
         return references @ self._of_reference.T
 
     def _of_pairs(self, one: Tensor, other: Tensor) -> Tensor:
-        """The symmetric part of the first layer, a row a pair."""
-        # broadcast into place: copies of the vectors of each pair cost a fifth of the whole
+        """The symmetric part of the first layer, one row per pair."""
+        # broadcast into place: copying the vectors of each pair would take a fifth of the time
         features = one.new_empty((*(one[..., :1] * other[..., :1]).shape[:-1], 2 * self._width))
         torch.mul(one, other, out=features[..., : self._width])
         torch.sub(one, other, out=features[..., self._width :]).abs_()
@@ -124,7 +124,7 @@ class PairHead:
 
     @torch.inference_mode()
     def direct(self, translations: Tensor, references: Tensor, sources: Tensor) -> Tensor:
-        """The scores of translations, a row each: as the original computes them."""
+        """The scores of translations as the original computes them, one row each."""
         features: Sequence[Tensor] = (
             translations,
             references,

@@ -1,8 +1,7 @@
 """Files of published models: from a folder, from the Hugging Face cache, or from the hub, in this order.
 
-What is cached is taken without asking the hub, so that a run offline and a run online have the same weights. Whether
-the hub can be reached is tried once and without noise; a download that has begun is resumed as often as the hub's own
-library likes, and shows its progress.
+Cached files are used without asking the hub, so that offline and online runs have the same weights. quitmt tries once,
+silently, whether the hub can be reached. After that the hub's library retries downloads and shows their progress.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from quitmt.errors import ModelError
 log = logging.getLogger(__name__)
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""What transformers calls them, the one it prefers first."""
+"""File names of transformers, in its order of preference."""
 NOISY = ("huggingface_hub", "httpx", "httpx2")
-"""Loggers that tell of every attempt; httpx2 is what newer versions of the hub's library speak with."""
+"""Loggers that report every attempt; newer versions of the hub's library use httpx2."""
 
 
 class Absent(ModelError):
-    """The model is there, and has no such file."""
+    """The model exists but lacks the file."""
 
 
 def is_folder(model: str) -> bool:
-    """Whether a model is meant as a folder: it is one, or it cannot be a name on the hub."""
+    """Whether ``model`` is a folder: it exists, or it can't be a name on the hub."""
     return Path(model).expanduser().is_dir() or model.startswith(("/", ".", "~")) or model.count("/") > 1
 
 
 def file(model: str, name: str, *, purpose: str) -> Path:
-    """A file of a model; ``purpose`` is for the error: "COMET", or a part of another model, "the encoder of …"."""
+    """A file of a model. Errors mention ``purpose``: "COMET", or a part of another model, "the encoder of …"."""
     if is_folder(model):
         path = Path(model).expanduser() / name
         hint = f"{purpose} takes a folder or a name on the hub"
@@ -47,7 +46,7 @@ def file(model: str, name: str, *, purpose: str) -> Path:
 
 
 def either(model: str, *names: str, purpose: str) -> Path:
-    """The first of several files that is at hand, or else the first that the hub has."""
+    """The first of several files on this machine, or else the first that the hub has."""
     for name in names:
         if has_file(model, name):
             return file(model, name, purpose=purpose)
@@ -62,7 +61,7 @@ def either(model: str, *names: str, purpose: str) -> Path:
 
 
 def weights(model: str, *, purpose: str) -> Path:
-    """The folder with a model's weights as transformers keeps them, in one file or in several that an index lists."""
+    """The folder with a model's weights, in one file of transformers or in several that an index lists."""
     path = either(model, *WEIGHTS, purpose=purpose)
     if path.suffix == ".json":
         try:
@@ -75,7 +74,7 @@ def weights(model: str, *, purpose: str) -> Path:
 
 
 def has_file(model: str, name: str) -> bool:
-    """Whether a file is at hand, without asking the hub."""
+    """Whether a file is on this machine; doesn't ask the hub."""
     if is_folder(model):
         return (Path(model).expanduser() / name).is_file()
     return _cached(model, name) is not None
@@ -89,12 +88,12 @@ def has_weights(model: str) -> bool:
     try:
         index = json.loads(file(model, found, purpose=model).read_text("utf-8"))
         return all(has_file(model, name) for name in set(index["weight_map"].values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # cut off, or no index
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # truncated, or not an index
         return False
 
 
 def require(model: str, *, purpose: str) -> None:
-    """Raise if the hub cannot be reached or does not have a model, for whoever lets its library download."""
+    """Raise if the hub can't be reached or lacks a model; for callers whose library downloads it."""
     with _explained(model, "config.json", purpose):
         _reach(model, "config.json")
 
@@ -120,7 +119,7 @@ def _downloaded(model: str, name: str, purpose: str) -> Path:
 
 @contextmanager
 def _explained(model: str, name: str, purpose: str) -> Iterator[None]:
-    """Errors of asking the hub for a file, in a sentence; without noise."""
+    """Turn the hub's errors into one sentence and silence its logs."""
     from huggingface_hub import errors
 
     page = f"https://huggingface.co/{model}"
@@ -136,9 +135,9 @@ def _explained(model: str, name: str, purpose: str) -> Iterator[None]:
         raise ModelError(f"there is no model {model} on the hub", hint=hint) from None
     except errors.EntryNotFoundError as error:
         if not isinstance(error, errors.LocalEntryNotFoundError):
-            raise Absent(f"{model} has no {name}", hint=f"it is not what {purpose} needs") from None
+            raise Absent(f"{model} has no {name}", hint=f"{purpose} needs it") from None
         reason: Exception = error
-    except Exception as error:  # the many ways in which a network fails
+    except Exception as error:  # a network fails in many ways
         reason = error
     log.debug("downloading failed", exc_info=reason)
     raise ModelError(f"{model} is not in the cache, and the hub cannot be reached", hint=_remedy(model, purpose))
@@ -146,27 +145,27 @@ def _explained(model: str, name: str, purpose: str) -> Iterator[None]:
 
 def _remedy(model: str, purpose: str) -> str:
     if not purpose.startswith("the "):
-        return f"download it where there is a network with `hf download {model}`, or name a folder that holds it"
-    # Of an encoder only the configuration and the tokenizer are needed, and its weights are many gigabytes.
+        return f"download it on a machine with a network with `hf download {model}`, or name a folder that holds it"
+    # Only the encoder's configuration and tokenizer are needed; its weights are many gigabytes.
     command = f"hf download {model} --include '*.json' --include '*.model'"
-    return f"it is {purpose}; download it where there is a network with `{command}`"
+    return f"it is {purpose}; download it on a machine with a network with `{command}`"
 
 
 def _reach(model: str, name: str) -> None:
-    """Ask for the file's size, once: the download itself would try for half a minute where there is no network."""
+    """Ask for the file's size once: without a network, the download itself would retry for half a minute."""
     from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
 
-    if constants.HF_HUB_OFFLINE:  # then downloading fails without an attempt
+    if constants.HF_HUB_OFFLINE:  # downloading then fails at once
         return
     try:
         get_hf_file_metadata(hf_hub_url(model, name), timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except errors.HfHubHTTPError as error:  # an answer: what to make of it, and whether to try again, is known below
+    except errors.HfHubHTTPError as error:  # the hub answered; the download handles the error
         log.debug("the hub said", exc_info=error)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the hub's library, except for its progress bars; not while we are being debugged."""
+    """Silence the hub's library, except for its progress bars and in debug mode."""
     loggers = [] if log.isEnabledFor(logging.DEBUG) else [logging.getLogger(name) for name in NOISY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Tokenizers of published models, as their own file says or from the SentencePiece model that it was made from."""
+"""Tokenizers of published models, from ``tokenizer.json`` or from the original SentencePiece model."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ FILE = "tokenizer.json"
 
 
 def file(model: str, sentencepiece: str, *, purpose: str) -> Path:
-    """The file that ``load`` takes."""
+    """The file that ``load`` reads."""
     return hub.either(model, FILE, sentencepiece, purpose=purpose)
 
 
 def overflow(encoding: Any) -> int:
-    """Tokens of a text that truncation left out, not counting its marks of start and end."""
+    """Tokens that truncation left out, without the marks of start and end."""
     return sum(len(part.ids) - sum(part.special_tokens_mask) for part in encoding.overflowing)
 
 
 def load(model: str, kind: str, sentencepiece: str, *, purpose: str, **settings: Any) -> Any:
-    """A ``tokenizers.Tokenizer`` that neither pads nor cuts.
+    """A ``tokenizers.Tokenizer`` without padding and truncation.
 
-    ``kind`` is what transformers calls it, and ``sentencepiece`` the name of its other file, with ``settings`` for it.
+    ``kind`` is the name in transformers, ``sentencepiece`` the alternative file, and ``settings`` belong to that file.
     """
     import tokenizers
     import transformers
 
     path = file(model, sentencepiece, purpose=purpose)
     try:
-        if path.name == FILE:  # by the library that wrote it: transformers 5 would build its own from the vocabulary
+        if path.name == FILE:  # transformers 5 would build another tokenizer from the vocabulary
             tokenizer = tokenizers.Tokenizer.from_file(str(path))
         else:
             made = getattr(transformers, f"{kind}Tokenizer").from_pretrained(path.parent, **settings)
             tokenizer = made.backend_tokenizer
-    except Exception as error:  # tokenizers has no class of its own for it
+    except Exception as error:  # tokenizers raises plain exceptions
         log.debug("loading the tokenizer failed", exc_info=error)
         raise ModelError(f"{path.name} of {model} cannot be read") from None
     tokenizer.no_padding()

@@ -1,30 +1,30 @@
-// The page: asks /api/translate for a stream and draws every moment. Texts are only ever set as text, never as markup.
+// Streams translations from /api/translate and draws every step. Texts are always set as text, never as markup.
 "use strict";
 
 const REASONS = {
   stable: "the best score stopped moving",
-  decided: "no more than allowed can be lost by stopping",
+  decided: "more candidates are unlikely to improve it enough",
   budget: "all candidates were used",
-  exhausted: "there were no more candidates",
-  deadline: "time was up: the best until then",
+  exhausted: "there are no more candidates",
+  deadline: "the time was up",
 };
-// From cheap to careful. The middle is what the server's recipe says.
-const CARES = [
-  { max_loss: 0.02, told: "cheapest" },
-  { max_loss: 0.005, told: "cheap" },
-  { max_loss: 0.002, told: "a little cheaper" },
-  { told: "as the server is set" },
-  { max_loss: 0.0005, told: "a little more careful" },
-  { max_loss: 0.0002, told: "careful" },
-  { max_loss: 0.0001, told: "most careful" },
+// From fast to thorough. The middle is the server's own setting.
+const EFFORTS = [
+  { max_loss: 0.02, label: "fastest" },
+  { max_loss: 0.005, label: "faster" },
+  { max_loss: 0.002, label: "a little faster" },
+  { label: "the server's setting" },
+  { max_loss: 0.0005, label: "a little more thorough" },
+  { max_loss: 0.0002, label: "more thorough" },
+  { max_loss: 0.0001, label: "most thorough" },
 ];
 const AUTO = "auto";
 const byId = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
 let pairs = [];
-let running = null; // the AbortController of the translation under way
-let cards = new Map(); // "text:sentence" → what is drawn of it
+let running = null; // the AbortController of the current translation
+let cards = new Map(); // "text:sentence" → its drawing
 
 function made(name, className, text) {
   const element = document.createElement(name);
@@ -63,50 +63,50 @@ function showTargets() {
 
 async function begin() {
   const answer = await fetch("api/languages", { headers: headers() }).catch(() => null);
-  if (!answer) return fail("The server does not answer.");
+  if (!answer) return fail("The server doesn't respond.");
   if (answer.status === 401) {
     byId("key-row").hidden = false;
-    return fail("This server needs a key.");
+    return fail("This server requires a key.");
   }
   if (!answer.ok) return fail(await reason(answer));
-  const told = await answer.json();
+  const served = await answer.json();
   fail("");
-  pairs = told.pairs;
+  pairs = served.pairs;
   const names = new Map(pairs.map((pair) => [pair.source, pair.source_name]));
-  options(byId("source"), [[AUTO, "Find out"], ...names], pairs.length === 1 ? pairs[0].source : AUTO);
+  options(byId("source"), [[AUTO, "Detect language"], ...names], pairs.length === 1 ? pairs[0].source : AUTO);
   showTargets();
-  const deadline = told.limits.deadline;
+  const deadline = served.limits.deadline;
   byId("deadline").value = deadline ?? "";
   if (deadline !== null) byId("deadline").max = deadline;
-  byId("nbest").max = told.limits.nbest;
-  byId("text").maxLength = told.limits.text_characters;
+  byId("nbest").max = served.limits.nbest;
+  byId("text").maxLength = served.limits.text_characters;
 }
 
 async function reason(answer) {
   try {
-    const told = (await answer.json()).error;
+    const error = (await answer.json()).error;
     const again = answer.headers.get("Retry-After");
-    return told.message[0].toUpperCase() + told.message.slice(1) + (again ? ` (in ${again} s).` : ".");
+    return error.message[0].toUpperCase() + error.message.slice(1) + (again ? ` (in ${again} s).` : ".");
   } catch {
-    return `The server answered ${answer.status}.`;
+    return `The server responded with status ${answer.status}.`;
   }
 }
 
 function request() {
-  const asked = {
+  const body = {
     text: byId("text").value,
     source: byId("source").value || AUTO,
     target: byId("target").value,
     nbest: Number(byId("nbest").value) || 1,
     stream: true,
   };
-  const care = CARES[Number(byId("care").value)];
-  if (care.max_loss) asked.max_loss = care.max_loss;
-  if (byId("deadline").value) asked.deadline = Number(byId("deadline").value);
-  return asked;
+  const effort = EFFORTS[Number(byId("effort").value)];
+  if (effort.max_loss) body.max_loss = effort.max_loss;
+  if (byId("deadline").value) body.deadline = Number(byId("deadline").value);
+  return body;
 }
 
-// Server-sent events of an answer to a POST, which EventSource cannot make.
+// Reads server-sent events from the response to a POST request, which EventSource cannot send.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
@@ -127,26 +127,26 @@ async function* events(body) {
 async function translate() {
   if (!byId("text").value.trim()) return byId("text").focus();
   if (running) running.abort();
-  const own = (running = new AbortController());
+  const controller = (running = new AbortController());
   fail("");
   busy(true);
   try {
     const answer = await fetch("api/translate", {
-      method: "POST", headers: headers(), body: JSON.stringify(request()), signal: own.signal,
+      method: "POST", headers: headers(), body: JSON.stringify(request()), signal: controller.signal,
     });
     if (answer.status === 401) byId("key-row").hidden = false;
     if (!answer.ok) return fail(await reason(answer));
     for await (const [name, data] of events(answer.body)) {
-      if (own.signal.aborted) return;
+      if (controller.signal.aborted) return;
       if (name === "begin") prepare(data.texts[0]);
       else if (name === "moment") step(data);
       else if (name === "done") finish(data.translation);
       else if (name === "error") fail(data.error.message);
     }
   } catch (error) {
-    if (error.name !== "AbortError") fail("The connection broke off.");
+    if (error.name !== "AbortError") fail("The connection was lost.");
   } finally {
-    if (running === own) {
+    if (running === controller) {
       running = null;
       busy(false);
     }
@@ -169,12 +169,12 @@ function prepare(text) {
     const item = made("li");
     const card = {
       budget: text.budget, points: [], text: "",
-      best: made("div", "best"), chart: drawing(), told: made("div", "told"), arriving: made("div", "arriving"),
+      best: made("div", "best"), chart: drawing(), status: made("div", "status"), arriving: made("div", "arriving"),
       used: made("div", "used"), bar: made("div"), why: made("span", "why"), size: made("span", "size"), score: made("span", "score"),
     };
     card.used.append(card.bar);
-    card.told.append(card.size, card.score, card.why);
-    item.append(made("div", "from", sentence.source), card.best, card.chart.svg, card.used, card.told, card.arriving);
+    card.status.append(card.size, card.score, card.why);
+    item.append(made("div", "from", sentence.source), card.best, card.chart.svg, card.used, card.status, card.arriving);
     card.item = item;
     cards.set(sentence.id, card);
     return item;
@@ -195,8 +195,8 @@ function drawing() {
   return { svg, unused, line, end };
 }
 
-// The best score after each step. Most sentences stop early, so the axis is as long as what was used, with some room
-// (shaded); the bar below it has the whole budget.
+// Draws the best score after each step. Most sentences stop early, so the axis only covers the used candidates plus some
+// shaded room. The bar below shows the whole budget.
 function draw(card, stopped) {
   const { svg, unused, line, end } = card.chart;
   const last = card.points[card.points.length - 1];
@@ -221,10 +221,10 @@ function step(data) {
   card.best.textContent = data.translation;
   card.size.textContent = `${data.size} of ${card.budget} candidates`;
   card.score.textContent = `score ${data.score.toFixed(4)}`;
-  card.arriving.textContent = data.new.length ? `arriving: ${data.new[data.new.length - 1]}` : "";
+  card.arriving.textContent = data.new.length ? `latest: ${data.new[data.new.length - 1]}` : "";
   if (data.stop_reason) card.why.textContent = `stopped: ${REASONS[data.stop_reason] ?? data.stop_reason}`;
   draw(card, Boolean(data.stop_reason));
-  // What is known so far, until the whole text is there.
+  // The translation so far.
   byId("translation").textContent = [...cards.values()].map((one) => one.text).filter(Boolean).join(" ");
 }
 
@@ -249,7 +249,7 @@ function finish(done) {
 function summarize(done) {
   const saved = done.budget ? Math.round(100 * (1 - done.candidates / done.budget)) : 0;
   const source = pairs.find((pair) => pair.source === done.source);
-  const parts = done.confidence === null ? [] : [`${source ? source.source_name : done.source}, it seems. `];
+  const parts = done.confidence === null ? [] : [`Detected: ${source ? source.source_name : done.source}. `];
   parts.push(`${done.candidates} of ${done.budget} candidates: `, made("strong", "", `${saved} % saved`), ".");
   byId("summary").replaceChildren(...parts);
 }
@@ -264,14 +264,14 @@ function listed(nbest) {
   const details = made("details");
   const list = made("ol");
   list.append(...nbest.map((one) => made("li", "", `${one.score.toFixed(4)}  ${one.text}`)));
-  details.append(made("summary", "", "the best of it"), list);
+  details.append(made("summary", "", "best translations"), list);
   return details;
 }
 
-function showCare() {
-  const told = CARES[Number(byId("care").value)].told;
-  byId("care-shown").textContent = told;
-  byId("care").setAttribute("aria-valuetext", told);
+function showEffort() {
+  const label = EFFORTS[Number(byId("effort").value)].label;
+  byId("effort-shown").textContent = label;
+  byId("effort").setAttribute("aria-valuetext", label);
 }
 
 function stop() {
@@ -295,7 +295,7 @@ async function copy() {
 
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); translate(); });
 byId("source").addEventListener("change", showTargets);
-byId("care").addEventListener("input", showCare);
+byId("effort").addEventListener("input", showEffort);
 byId("stop").addEventListener("click", stop);
 byId("swap").addEventListener("click", swap);
 byId("copy").addEventListener("click", copy);
@@ -305,5 +305,5 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); translate(); }
   if (event.key === "Escape") stop();
 });
-showCare();
+showEffort();
 begin();

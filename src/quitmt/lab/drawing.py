@@ -1,19 +1,20 @@
-"""One style for all figures, and how they are saved.
+"""One style for all figures, one colour per rule, and how figures are saved.
 
 Invariants:
-- Black and white is enough: series differ in marker and line style, bars in hatch, not in colour alone.
-- No global state: figures are made without pyplot, and the style is set only while one is drawn or saved.
-- The same arrays give the same bytes: no dates, and the ids within an SVG come from a fixed salt.
+- Figures work in black and white: series differ in marker and line style, bars in hatch, never in colour alone.
+- No global state: figures are made without pyplot, and the style is set only while a figure is drawn or saved.
+- The same arrays give the same bytes: files have no dates, and the ids within an SVG come from a fixed salt.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -43,7 +44,7 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 5,
     "pdf.fonttype": 42,
     "savefig.dpi": 160,
-    # Text stays text: it can be searched, read aloud, and set in the reader's own font.
+    # Text stays text, so readers can search it, have it read aloud, and see it in their own font.
     "svg.fonttype": "none",
     "svg.hashsalt": "quitmt",
     "xtick.labelsize": 8,
@@ -55,9 +56,31 @@ UNDATED: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
 }
+"""File formats, with the metadata that is left out."""
 
 PANEL_WIDTH, PANEL_HEIGHT = 3.2, 2.5
 """Inches."""
+
+MARKERS = "os^DvPX<>"
+LINES: tuple[Any, ...] = (
+    "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)), (0, (3, 3)),
+)  # fmt: skip
+"""As matplotlib names them, or dashes in points."""
+
+COLOURS = {
+    "Unaccelerated": "#000000",
+    "all": "#000000",
+    "Fixed": "#777777",
+    "QUIT": "#0072b2",
+    "loss": "#d55e00",
+    "headroom": "#cc79a7",
+    "PruneMBR": "#56b4e9",
+    "PMBR": "#b8860b",
+    "CentroidMBR": "#8c564b",
+    "Aggregate": "#5e3c99",
+}
+OTHERS = ("#a6761d", "#1f78b4", "#b2182b", "#4d9221", "#762a83", "#009e73")
+"""Colours of all other rules; a rule's name decides which one it gets."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,44 +88,44 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one series is told from the others."""
+    """The colour, marker and line of one series."""
 
     colour: str
     marker: str
-    line: str | tuple[int, tuple[int, ...]]
-    """As matplotlib names them, or its dashes in points."""
+    line: Any
 
     def of(self, label: str) -> dict[str, Any]:
-        """What a line with this label is drawn with."""
+        """The keywords for a line with this label."""
         return {"color": self.colour, "marker": self.marker, "linestyle": self.line, "label": label}
 
 
-_LOOKS = [
-    Look("#000000", "o", "-"),
-    Look("#0072b2", "s", "--"),
-    Look("#d55e00", "^", "-."),
-    Look("#009e73", "D", ":"),
-    Look("#cc79a7", "v", (0, (5, 1))),
-    Look("#7f7f7f", "P", (0, (3, 1, 1, 1))),
-    Look("#56b4e9", "X", (0, (1, 1))),
-    Look("#8c564b", "<", (0, (7, 2, 1, 2))),
-    Look("#5e3c99", ">", (0, (3, 3))),
-]
+def family(rule: str) -> str:
+    """A rule's name without its settings.
+
+    >>> [family(rule) for rule in ("QUIT w=8", "loss:most=0.0005", "Fixed-N* (w=4)", "Fixed N=16", "all 512")]
+    ['QUIT', 'loss', 'Fixed', 'Fixed', 'all']
+    """
+    return "Fixed" if rule.startswith("Fixed") else re.split("[ :,]", rule, maxsplit=1)[0]
 
 
-def looks(count: int) -> list[Look]:
-    """One for each series; they repeat after nine."""
-    return list(islice(cycle(_LOOKS), count))
+def colour(rule: str) -> str:
+    name = family(rule)
+    return COLOURS.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+
+
+def look(rule: str, variant: int = 0) -> Look:
+    """The rule's colour; ``variant`` distinguishes series of one rule by marker and line, which repeat after nine."""
+    return Look(colour(rule), MARKERS[variant % len(MARKERS)], LINES[variant % len(LINES)])
 
 
 def require() -> None:
-    """Raise if nothing can be drawn: for those who would otherwise find out after hours."""
+    """Raise an error if matplotlib is missing: callers check this before hours of work."""
     if find_spec("matplotlib") is None:
         raise MissingExtra("figures need matplotlib", hint="pip install 'quitmt[lab]'")
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Draw in our style, whatever the reader's own settings are."""
+    """Make a function draw in our style, whatever the user's own settings are."""
 
     @wraps(draw)
     def in_style(*args: P.args, **settings: P.kwargs) -> T:
@@ -128,7 +151,7 @@ def panels(
 
 
 def legend_below(figure: Figure, axes: list[Axes], columns: int = 4) -> None:
-    """One legend for all panels, each series once."""
+    """One legend for all panels, with each series once."""
     named: dict[str, Any] = {}
     for panel in axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -145,7 +168,7 @@ def encoded(figure: Figure, form: str) -> bytes:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """As NAME.svg, NAME.pdf and NAME.png."""
+    """Write NAME.svg, NAME.pdf and NAME.png."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for form in UNDATED:

@@ -15,7 +15,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.pipeline import check
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.trajectories import compute
-from quitmt.lab.replay import beyond
+from quitmt.lab.replay import rules
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.lab.study.testsets import StudyTestSet
@@ -53,8 +53,7 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
     [
         ("mbr:chrf", "loss:most=0.01,minimum=6"),
         ("mbr:chrf", "loss:most=0.03"),
-        ("mbr:chrf", "loss:most=0.05,new=0.2,minimum=8"),
-        ("mbr:chrf", "loss:scale=1,most=0.02"),
+        ("mbr:chrf", "loss:new=0.1,scale=1,minimum=8"),
         ("qe:recorded:q", "headroom:share=0.02,minimum=4"),
         ("qe:recorded:q", "headroom:share=0.05,top=2"),
     ],
@@ -66,9 +65,9 @@ def test_a_replay_is_the_run(
     study = study_of(budget, step, [rule], beyond=["loss", "headroom"])
     own = [FullPool(pool.segment, pool.candidates[:budget], 0.0) for pool in pools]
     one = compute(
-        reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=beyond.observed(study), step=step, budget=budget
+        reranker, own, RerankSettings(), ("en", "pt"), tmp_path, rules=rules.observed(study), step=step, budget=budget
     )
-    (replayed,) = beyond.replayed(study, one)
+    (replayed,) = rules.with_thresholds(study, one)
     generator = RecordedGenerator(pools)
     translator = Translator(generator, reranker=reranker, rule=rule, k=step, n=budget, support="all")
     outcomes = translator.translate([Segment(pool.segment.id, "x") for pool in pools])
@@ -83,36 +82,32 @@ def test_a_replay_is_the_run(
 
 def test_rules_that_see_the_same_are_observed_once() -> None:
     study = study_of(
-        64, 8, ["loss:most=0.01", "loss:new=0.2,most=0.5", "headroom"], beyond=["loss", "loss:new=0.2", "loss:scale=1"]
+        64, 8, ["loss:most=0.01", "loss:new=0.1,most=0.5", "headroom"], beyond=["loss", "loss:new=0.1", "loss:looks=3"]
     )
-    assert beyond.observed(study) == ("loss", "loss:new=0.2", "loss:scale=1", "headroom")
-    assert beyond.observed(study_of(64, 8, [], beyond=[])) == ()
+    assert rules.observed(study) == ("loss", "loss:new=0.1", "loss:looks=3", "headroom")
+    assert rules.observed(study_of(64, 8, [], beyond=[])) == ()
 
 
 def test_only_what_was_observed_is_replayed(pools: list[RecordedPool], tmp_path: Path) -> None:
     own = [FullPool(pool.segment, pool.candidates, 0.0) for pool in pools]
     one = compute("qe:recorded:q", own, RerankSettings(), ("en", "pt"), tmp_path)
-    assert beyond.replayed(study_of(512, 8, ["headroom", "loss"]), one) == ()
+    assert rules.with_thresholds(study_of(512, 8, ["headroom", "loss"]), one) == ()
 
 
 @pytest.mark.parametrize(
-    ("section", "rules", "message"),
+    ("section", "settings", "message"),
     [
-        (
-            "rules",
-            {"beyond": ["quit"]},
-            r"\[rules\], beyond: 'quit' is no rule with a threshold \(there is loss, headroom",
-        ),
+        ("rules", {"beyond": ["quit"]}, r"\[rules\], beyond: 'quit' is not a rule with a threshold \(there is loss"),
         (
             "rules",
             {"beyond": ["loss:most=1"]},
             r"all thresholds of 'loss:most=1' are tried.* \(leave out most\)",
         ),
-        ("live", {"rules": ["fixed:8"]}, r"\[live\], rules: 'fixed:8' is no rule with a threshold"),
+        ("live", {"rules": ["fixed:8"]}, r"\[live\], rules: 'fixed:8' is not a rule with a threshold"),
     ],
 )
-def test_what_cannot_be_is_refused(section: str, rules: dict[str, Any], message: str, tmp_path: Path) -> None:
-    study = recorded_study(tmp_path, **{section: rules})
+def test_what_cannot_be_is_refused(section: str, settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    study = recorded_study(tmp_path, **{section: settings})
     segments = (Segment("1", "x"),)
     with pytest.raises(UsageError, match=message):
         check(study, StudyTestSet("x", segments, (("r",),)), ("en", "pt"))
@@ -125,6 +120,6 @@ def test_a_rule_of_ones_own_is_studied(tmp_path: Path, monkeypatch: pytest.Monke
         "@dataclass(frozen=True)\nclass Eager(Headroom):\n    minimum: int = 2\n"
     )
     study = recorded_study(tmp_path, rules={"beyond": ["own_rule_to_study:Eager"], "k": 2})
-    beyond.check(study)
-    assert list(beyond.fitting(study, "qe:recorded:q", study.rules.beyond)) == ["own_rule_to_study:Eager"]
-    assert beyond.fitting(study, "mbr:chrf", study.rules.beyond) == {}
+    rules.check_thresholds(study)
+    assert list(rules.fitting(study, "qe:recorded:q", study.rules.beyond)) == ["own_rule_to_study:Eager"]
+    assert rules.fitting(study, "mbr:chrf", study.rules.beyond) == {}

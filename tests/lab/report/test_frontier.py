@@ -9,17 +9,16 @@ import pytest
 
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab import pipeline
-from quitmt.lab.replay.fixed import matched_fixed
-from quitmt.lab.report import frontier_facts, frontier_tables
-from quitmt.lab.report.facts import sentences
-from quitmt.lab.report.frontier_rows import Frontier, frontier_of
-from quitmt.lab.report.tables import csv, latex, markdown
+from quitmt.lab.replay.rules import matched_fixed
+from quitmt.lab.report import tables, text
+from quitmt.lab.report.formats import csv, latex, markdown
+from quitmt.lab.report.frontier import Frontier, frontier_of
 from quitmt.lab.results import Results
 from tests.lab.studies import Bars, recorded_study
 
 HEADINGS = {"chrfpp": "chrF++"}
 RULES = {
-    "beyond": ["loss:minimum=4", "loss:new=0.2,minimum=4", "headroom:minimum=4"],
+    "beyond": ["loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:minimum=4"],
     "costs": [8, 12, 24, 400],
     "splits": 20,
 }
@@ -38,7 +37,7 @@ def found(results: Results) -> Frontier:
 
 def test_every_rule_has_a_line_where_it_fits(found: Frontier) -> None:
     assert {spec: [line.rule for line in lines] for spec, lines in found.lines.items()} == {
-        "mbr:chrf": ["Fixed N", "loss:minimum=4", "loss:new=0.2,minimum=4"],
+        "mbr:chrf": ["Fixed N", "loss:minimum=4", "loss:new=0.1,minimum=4"],
         "qe:recorded:q": ["Fixed N", "headroom:minimum=4"],
     }
 
@@ -80,23 +79,23 @@ def test_every_rule_is_compared_with_every_window(found: Frontier) -> None:
 
 
 def test_tables_in_all_formats(found: Frontier) -> None:
-    cost = frontier_tables.equal_cost(found, HEADINGS, 20)
-    assert len(cost.rows) == len(found.costs)
-    against = frontier_tables.against_quit(found, HEADINGS, 20)
-    assert len(against.rows) == len(found.quits) == 10
-    points = frontier_tables.curves(found, HEADINGS)
+    cost = tables.equal_cost(found, HEADINGS, 20)
+    assert cost is not None and len(cost.rows) == len(found.costs)
+    against = tables.against_quit(found, HEADINGS, 20)
+    assert against is not None and len(against.rows) == len(found.quits) == 10
+    points = tables.curves(found, HEADINGS)
     assert {str(row[1].value) for row in points.rows} == {
-        "Fixed N", "loss:minimum=4", "loss:new=0.2,minimum=4", "headroom:minimum=4",
+        "Fixed N", "loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:minimum=4",
     }  # fmt: skip
     for table in (cost, against, points):
         for form in (markdown, latex, csv):
-            text = form(table)
-            assert "headroom:minimum=4" in text and "nan" not in text
+            shown = form(table)
+            assert "headroom:minimum=4" in shown and "nan" not in shown
     assert "Each of 20 random halves" in markdown(cost)
 
 
 def test_sentences_are_about_rules_with_a_threshold(found: Frontier) -> None:
-    said = sentences(frontier_facts.facts(found, HEADINGS, 20))
+    said = list(text.about_frontier(found, HEADINGS, 20))
     assert said and not any("Fixed N," in one for one in said)
     costs = [row for row in found.costs if row.rule == "headroom:minimum=4"]
     ratios = [ratio for row in costs if (ratio := row.lost["regret"].ratio) is not None]
@@ -109,4 +108,4 @@ def test_nothing_to_compare_leaves_fixed_sizes(sections: dict[str, dict[str, obj
     found = frontier_of(pipeline.run(recorded_study(tmp_path, **sections), Bars()), {})
     assert (found.costs, found.quits) == ((), ())
     assert all(lines[0].rule == "Fixed N" and len(lines[0].size) == 16 for lines in found.lines.values())
-    assert np.isfinite(frontier_tables.curves(found, {}).rows[0][3].value)  # type: ignore[arg-type]
+    assert np.isfinite(tables.curves(found, {}).rows[0][3].value)  # type: ignore[arg-type]

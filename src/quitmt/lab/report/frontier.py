@@ -1,8 +1,8 @@
-"""From results to the rows of the frontier: every rule at equal cost with a fixed size, and at equal quality with QUIT.
+"""The rows of the frontier: every rule at equal cost with a fixed size, and at equal quality with QUIT.
 
-Thresholds are chosen on one half of the segments and judged on the other (``frontier``). Paired intervals are of all
-segments, on the same resamples for all rules of a reranker, with the threshold whose mean size on all segments is
-nearest the cost: a cost, unlike a quality, leaves a threshold little to be lucky with.
+Thresholds are chosen on one half of the segments and judged on the other (``replay.frontier``). Paired intervals are of
+all segments, on the same resamples for all rules of a reranker. They take the threshold whose mean size on all segments
+is nearest the cost, because choosing a threshold by its cost, unlike by its quality, leaves little room for luck.
 """
 
 from __future__ import annotations
@@ -14,29 +14,26 @@ from functools import cached_property
 import numpy as np
 
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
-from quitmt.lab.frames import Floats, Ints, QualityScores, Replayed, Trajectories
-from quitmt.lab.replay import beyond, frontier
+from quitmt.lab.frames import Floats, Ints, QualityScores, Trajectories
+from quitmt.lab.replay import frontier
 from quitmt.lab.replay import rules as replay
-from quitmt.lab.replay.fixed import matched_fixed
 from quitmt.lab.replay.frontier import Curve, Halved, HeldOut, Losses, Versus
 from quitmt.lab.results import Results
-
-FIXED = "Fixed N"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve over all segments: what figures show."""
+    """A curve's means over all segments, as figures show it."""
 
     rule: str
     thresholds: Floats
     """[T]"""
     size: Floats
-    """[T]: means."""
+    """[T]"""
     lost: Mapping[str, Floats]
-    """By measure, [T]: means."""
+    """By measure, [T]"""
     quality: Mapping[str, Floats]
-    """By metric, and ``rerank`` for the score on the whole pool, [T]: means."""
+    """By metric, and ``rerank`` for the score on the whole pool, [T]"""
 
     def places(self, count: int) -> list[int]:
         """Some points, about evenly spaced in the logarithm of the mean size."""
@@ -53,7 +50,7 @@ class CostRow:
     reranker: str
     rule: str
     threshold: float | None
-    """On all segments; QUIT's windows have none to choose."""
+    """On all segments; None for QUIT's windows, which have no threshold to choose."""
     cost: float | None
     """The mean size that the threshold was chosen for."""
     size: float
@@ -65,7 +62,7 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True)
 class QuitRow:
-    """The cheapest rule that loses no more than QUIT on the choosing half, on the judging one."""
+    """The cheapest rule that loses no more than QUIT on the choosing half, with its numbers on the judging half."""
 
     reranker: str
     rule: str
@@ -76,7 +73,7 @@ class QuitRow:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Of all rerankers."""
+    """The frontiers of all rerankers."""
 
     measures: tuple[str, ...]
     """``regret``, and the keys of metrics."""
@@ -85,11 +82,11 @@ class Frontier:
     costs: tuple[CostRow, ...] = ()
     quits: tuple[QuitRow, ...] = ()
     curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
-    """By reranker, as the lines are."""
+    """By reranker, in the order of ``lines``."""
 
 
 def frontier_of(results: Results, qualities: Mapping[str, QualityScores]) -> Frontier:
-    """``qualities`` by the keys that tables use."""
+    """``qualities`` have the keys that tables use."""
     lines, curves, costs, quits = {}, {}, list[CostRow](), list[QuitRow]()
     for spec in results.trajectories:
         ground = Ground(results, spec, qualities)
@@ -109,16 +106,16 @@ class Ground:
         self.trajectories: Trajectories = results.trajectories[spec]
         self._study, self._qualities = study, qualities
         self._losses: Losses = frontier.losses(self.trajectories, qualities, study.model.budget)
-        self.curves: list[Curve] = [frontier.fixed_curve(self._losses, FIXED)]
-        for name, rule in beyond.fitting(study, spec, study.rules.beyond).items():
-            signals = beyond.signals(study, self.trajectories, rule)
+        self.curves: list[Curve] = [frontier.fixed_curve(self._losses)]
+        for name, rule in replay.fitting(study, spec, study.rules.beyond).items():
+            signals = replay.signals(study, self.trajectories, rule)
             if signals is not None:
                 self.curves.append(frontier.threshold_curve(name, rule, signals, self._losses))
         self._quits = [self._quit(w) for w in study.rules.alpha_windows]
 
     def line(self, curve: Curve) -> Line:
         rows = np.arange(curve.size.shape[1])
-        # Row by row: all winners of all thresholds at once would be as large as all losses.
+        # One threshold at a time: the winners of all of them would take as much memory as all losses.
         index = [self.trajectories.best[rows, size - 1] for size in curve.size]
         quality = {"rerank": np.array([self.trajectories.final[rows, one].mean() for one in index])}
         for name, own in self._qualities.items():
@@ -127,7 +124,7 @@ class Ground:
         return Line(curve.rule, curve.thresholds, curve.size.mean(axis=1), lost, quality)
 
     def at_costs(self) -> list[CostRow]:
-        """Every rule with a threshold at every cost below the budget; QUIT's windows at their own."""
+        """Every rule with a threshold at every cost below the budget, and QUIT's windows at their own cost."""
         study, (fixed, *others) = self._study, self.curves
         budget = study.model.budget
         below = [float(cost) for cost in study.rules.costs if cost < budget] or [budget / 4, budget / 2]
@@ -153,7 +150,7 @@ class Ground:
         ]
 
     def against_quit(self) -> list[QuitRow]:
-        """Every rule, fixed sizes last, with each of QUIT's windows."""
+        """Every rule, fixed sizes last, against each of QUIT's windows."""
         found = []
         for curve in (*self.curves[1:], self.curves[0]):
             for rival in self._quits:
@@ -183,11 +180,11 @@ class Ground:
         return frontier.single(rule.name, rule.size, self._losses, rules.alpha)
 
     def _paired(self, sizes: list[Ints]) -> list[dict[str, Comparison]]:
-        """Rules that use so many candidates − Fixed-N*, by each measure."""
+        """Rules that use these numbers of candidates − Fixed-N*, by each measure."""
         budget, evaluate = self._study.model.budget, self._study.evaluate
         pairs = []
         for size in sizes:
-            rival: Replayed = matched_fixed(self.trajectories, float(size.mean()), budget)
+            rival = replay.matched_fixed(self.trajectories, float(size.mean()), budget)
             for base, other in zip(self._losses.at(rival.size), self._losses.at(size), strict=True):
                 pairs.append(Pair(base.astype(np.float64), other.astype(np.float64), lower_is_better=True))
         found = iter(compare(pairs, resamples=evaluate.resamples, rng=evaluate.seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.report.facts import EqualCost, Kept, Pools, RiskRanking, Saving, facts, listed, sentences
+from quitmt.lab.report import text
 from quitmt.lab.rows import MetricColumn, Prr, RuleRow, Score
 
 CHRF = MetricColumn("chrfpp", "chrF++")
@@ -21,23 +21,23 @@ def row(scores: dict[str, Score] | None = None, rule: str = "QUIT w=8", **speedu
 
 
 def test_a_saving_names_live_and_estimated_speedups_apart() -> None:
-    said = Saving(row(live=3.5, estimated=3.75), 512).sentence()
+    said = text.saving(row(live=3.5, estimated=3.75), 512)
     assert said == (
-        "mbr:chrf: QUIT w=8 draws 128.0 of 512 candidates a segment on average (75% fewer); 12.5% of the segments use "
-        "the whole budget. Speedup over Unaccelerated: 3.50× measured live, 3.75× estimated from the replay."
+        "mbr:chrf: QUIT w=8 draws 128.0 of 512 candidates per segment on average (75% fewer); 12.5% of the segments "
+        "use the whole budget. Speedup over Unaccelerated: 3.50× measured live, 3.75× estimated from the replay."
     )
-    assert "live" not in Saving(row(estimated=3.75), 512).sentence()
-    assert Saving(row(), 512).sentence().endswith("budget.")
+    assert "live" not in text.saving(row(estimated=3.75), 512)
+    assert text.saving(row(), 512).endswith("budget.")
 
 
 def test_equivalence_is_said_by_margin() -> None:
     scores = {"chrfpp": Score(50, compared(-0.01, 0.01)), "metricx": Score(5, compared(-0.3, 0.1))}
-    assert Kept(row(scores), [CHRF, METRICX]).sentence() == (
+    assert text.kept(row(scores), [CHRF, METRICX]) == (
         "Its choices are equivalent to the whole pool's within 0.02σ by chrF++; not shown to be equivalent within "
         "0.05σ by MetricX."
     )
     wider = {"chrfpp": Score(50, compared(-0.04, 0.01))}
-    assert "within 0.05σ by chrF++." in Kept(row(wider), [CHRF]).sentence()
+    assert "within 0.05σ by chrF++." in text.kept(row(wider), [CHRF])
 
 
 @pytest.mark.parametrize(
@@ -53,27 +53,22 @@ def test_equivalence_is_said_by_margin() -> None:
 def test_a_difference_at_equal_cost_has_its_direction(
     metric: MetricColumn, ends: tuple[float, float], stop_reason: str
 ) -> None:
-    said = EqualCost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric]).sentence()
+    said = text.at_equal_cost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric])
     assert said == f"Against a fixed number of candidates at equal mean cost, {stop_reason}."
 
 
 def test_an_undefined_prr_is_said() -> None:
-    assert "a PRR of −0.125 (" in RiskRanking(Prr("qe", 8, "proxy", -0.125), "proxy").sentence()
-    assert "undefined PRR" in RiskRanking(Prr("qe", 8, "proxy", None), "proxy").sentence()
+    assert "a PRR of −0.125 (" in text.risk_ranking(Prr("qe", 8, "proxy", -0.125), "proxy")
+    assert "undefined PRR" in text.risk_ranking(Prr("qe", 8, "proxy", None), "proxy")
 
 
-def test_facts_are_about_quit_unless_others_are_named() -> None:
+def test_sentences_are_about_the_named_rules() -> None:
     rows = [row(rule=rule) for rule in ("Unaccelerated", "QUIT w=4", "Fixed-N* (w=4)", "PruneMBR")]
-    said = sentences(facts(rows, [CHRF], budget=512))
-    assert len(said) == 1
-    assert "QUIT w=4" in said[0]
-    (named,) = sentences(facts(rows, [CHRF], budget=512, rules=["PruneMBR"]))
-    assert "PruneMBR" in named
+    (named,) = text.about_rules(rows, [CHRF], budget=512, rules=["PruneMBR"])
+    assert "PruneMBR" in named and named.endswith("budget.")
 
 
-def test_facts_without_anything_to_say_are_left_out() -> None:
-    assert sentences([Kept(row(), [CHRF]), EqualCost(row(), [CHRF])]) == ()
-    assert sentences([Pools(1997, 512, "bergamot")]) == (
-        "1,997 segments, up to 512 candidates each, sampled from bergamot.",
-    )
-    assert [listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+def test_nothing_is_said_without_comparisons() -> None:
+    assert text.kept(row(), [CHRF]) == text.at_equal_cost(row(), [CHRF]) == ""
+    assert text.pools(1997, 512, "bergamot") == "1,997 segments, up to 512 candidates each, sampled from bergamot."
+    assert [text.listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
