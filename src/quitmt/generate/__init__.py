@@ -1,4 +1,4 @@
-"""Generators: one file a backend, and the names they go by."""
+"""Generators: one file per backend, and their names."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Languages = tuple[str | None, str | None]
 
 OPTIONS = {
     "base_url": Option(
-        TEXTS, None, "where the server is, such as http://localhost:8000/v1; several share the work", "URL"
+        TEXTS, None, "the server's address, such as http://localhost:8000/v1; several servers share the work", "URL"
     ),
-    "api": Option(TEXT, "chat", "which of the server's interfaces", choices=("chat", "completions")),
-    "concurrency": Option(INT, 256, "requests in flight at most, at each server", "N"),
-    "timeout": Option(FLOAT, 120.0, "for one request", "SECONDS"),
-    "patience": Option(FLOAT, 300.0, "how long a request that fails is tried again", "SECONDS"),
-    "prompt": Option(TEXT, None, "of chat models: a template by name or file (follows the model)", "NAME"),
-    "logprobs": Option(FLAG, False, "ask for log-probabilities, for kept pools"),
-    "clean": Option(FLAG, True, "clean the answers of chat models"),
-    "device": Option(TEXT, None, "cpu, cuda, mps (the best there is)"),
-    "dtype": Option(TEXT, None, "float32, bfloat16, … (what is fast there)"),
+    "api": Option(TEXT, "chat", "the server's interface", choices=("chat", "completions")),
+    "concurrency": Option(INT, 256, "maximum requests in flight per server", "N"),
+    "timeout": Option(FLOAT, 120.0, "timeout per request", "SECONDS"),
+    "patience": Option(FLOAT, 300.0, "how long to retry a failing request", "SECONDS"),
+    "prompt": Option(TEXT, None, "prompt template for chat models, by name or file (chosen by the model)", "NAME"),
+    "logprobs": Option(FLAG, False, "request log-probabilities, for kept pools"),
+    "clean": Option(FLAG, True, "remove everything around the translation in a chat model's answer"),
+    "device": Option(TEXT, None, "cpu, cuda, mps (the fastest available)"),
+    "dtype": Option(TEXT, None, "float32, bfloat16, … (chosen by the device)"),
     "compute_type": Option(TEXT, None, "int8, float16, … (as the model was converted)", "TYPE"),
-    "batch": Option(INT, None, "candidates decoded together (as memory allows)", "N"),
-    "max_tokens": Option(INT, None, "of a candidate, at most (as the model allows)", "N"),
-    "engine_args": Option(TABLE, None, "passed on to the engine, such as '{\"tensor_parallel_size\": 2}'", "JSON"),
+    "batch": Option(INT, None, "maximum candidates decoded together (as memory allows)", "N"),
+    "max_tokens": Option(INT, None, "maximum tokens per candidate (as the model allows)", "N"),
+    "engine_args": Option(TABLE, None, "arguments for the engine, such as '{\"tensor_parallel_size\": 2}'", "JSON"),
 }
-"""Every option of our backends; each backend says which it takes."""
+"""The options of all backends; each backend lists those it takes."""
 _PROMPTED = ("prompt", "clean", "max_tokens")
 
 
@@ -46,24 +46,24 @@ class Backend(Name):
     """A kind of model."""
 
     takes: tuple[str, ...] = ()
-    """Which of the options are its own."""
+    """Names of the options that it takes."""
     lacks: tuple[str, ...] = ()
-    """Settings of sampling that the engine does not have."""
+    """Sampling settings that the engine lacks."""
     temperature: float = 0.7
-    """What is safe where nothing else is said: at 1.0 a full-size model already samples from a long tail of wrong
-    tokens (docs/anchors.md)."""
+    """Default temperature: at 1.0 a full-size model already samples from a long tail of wrong tokens
+    (docs/anchors.md)."""
     anchors: str = "greedy"
-    """What its pools begin with where nothing else is said."""
+    """Default anchors."""
     in_flight: int = 64
-    """Segments to work on at a time by default: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
+    """Default number of segments in flight: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
-    """The models there are, where that is known."""
+    """Known models."""
     others: Callable[[str], None] | None = None
-    """For a name that is not among the examples: raises if there is no such model. Without it there are no others."""
+    """Raises for a name outside ``examples`` if there is no such model. If it is None, only the examples are valid."""
     whole_name: bool = False
-    """Its factory takes the whole name, and no languages."""
+    """Whether the factory takes the whole name and no languages."""
     own_options: Mapping[str, Option] = field(default_factory=dict)
-    """Of a plug-in: what its factory takes."""
+    """Options that a plug-in's factory takes."""
 
     def usage(self, name: str) -> str:
         return ", ".join(self.examples) or f"{name}:{self.argument}"
@@ -74,13 +74,13 @@ class Backend(Name):
 
     @property
     def prompted(self) -> bool:
-        """Whether it is told what to do in a prompt, which may show what came before."""
+        """Whether the model gets a prompt, which may include preceding sentences."""
         return "prompt" in self.takes
 
 
 def _plug_in(found: Any, name: str) -> Backend:
-    """A factory ``make(model, sampling, languages=…, **options)`` of an installed package."""
-    meaning = (inspect.getdoc(found) or f"of an installed package: {name}").splitlines()[0]
+    """The backend of a factory ``make(model, sampling, languages=…, **options)`` in an installed package."""
+    meaning = (inspect.getdoc(found) or f"{name}, from an installed package").splitlines()[0]
     options = names.options_of(found, without=("model", "sampling", "languages"))
     return Backend(meaning, found, argument="MODEL", own_options=options, anchors=NONE)
 
@@ -150,12 +150,12 @@ BACKENDS = Names(
     group="quitmt.generators",
     plug_in=_plug_in,
 )
-OWN = {"MODULE:NAME": "a function of yours, sample(source, start, stop), or a Generator object"}
+OWN = {"MODULE:NAME": "your function sample(source, start, stop), or your Generator object"}
 
 
 def resolve(model: str | None, source: str | None, target: str | None) -> tuple[str, str | None, str | None]:
-    """Fill in what is not given: the languages from the model, or the embedded model from the languages. A language
-    alone goes with English, and English with Portuguese, which is always there. Embedded models know no regions.
+    """Fill in missing languages from the model, or a missing model from the languages. A single language is paired with
+    English, and English with Portuguese, which is always installed. Embedded models ignore regions.
 
     >>> resolve(None, "pt", None), resolve(None, "en-US", "de")
     (('embedded:pt-en', 'pt', 'en'), ('embedded:en-de', 'en', 'de'))
@@ -219,8 +219,8 @@ class Model:
         """Refuse anchors that the engine cannot make, as far as that is known without loading it."""
         for anchor in anchors:
             if self.backend is None and not hasattr(names.attribute(self.spec), "resampled"):
-                hint = f"give {setting('model.anchors', 'none')}, or translations of your own"
-                raise UsageError(f"{self.spec} makes no anchors: how it samples is its own business", hint=hint)
+                hint = f"give {setting('model.anchors', 'none')}, or supply your own translations"
+                raise UsageError(f"{self.spec} cannot make anchors, because it has no resampled()", hint=hint)
             if anchor.beam is not None and self.backend is not None and "beam" in self.backend.lacks:
                 raise UsageError(
                     f"{self.kind}: has no beam search for {setting('model.anchors', anchor.text)}",
