@@ -29,7 +29,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -38,12 +38,11 @@ import numpy as np
 from quitmt.errors import GenerationError, ModelError
 from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.translator import TranslatorModel
-from quitmt.generate.worker import Batches, Piece, Worker, failed
+from quitmt.generate.worker import Batches, Piece, ThreadedGenerator, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.streams import stream
-from quitmt.types import Candidate, Draw, Request, Segment
-from quitmt.warnings import unknown_characters
+from quitmt.types import Candidate, Draw, Segment
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ def bounds(number: int) -> range:
     return range(start, start + CHUNK)
 
 
-class CTranslate2Generator:
+class CTranslate2Generator(ThreadedGenerator):
     """Samples with CTranslate2. ``compute_type`` is one of its names, such as int8 [default: the model's]."""
 
     def __init__(
@@ -114,18 +113,6 @@ class CTranslate2Generator:
         other.signature = "|".join([*self._fields, sampling.signature])
         other._worker = self._worker.beside(Batches(_Engine(self._model, sampling)))
         return other
-
-    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the requested candidates: those of one request in order, in one or several draws."""
-        return self._worker.draw(requests)
-
-    def unknown(self, source: str) -> str:
-        """The characters that the vocabulary lacks."""
-        return unknown_characters(source, self._lacks)
-
-    def close(self, segment: Segment) -> None:
-        """Abort the segment's requests and forget its chunks."""
-        self._worker.close(segment)
 
 
 class _Engine:

@@ -14,22 +14,20 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.generate.decoding.hypotheses import HypothesisSampler
 from quitmt.generate.decoding.rounds import Openings, RoundSampler
 from quitmt.generate.prompts import template
-from quitmt.generate.worker import Batches, Worker
+from quitmt.generate.worker import Batches, ThreadedGenerator, Worker
 from quitmt.loops.faults import first_line
 from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
-from quitmt.types import Draw, Request, Segment
-from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ SENTENCE_LEVEL = frozenset({"marian", "m2m_100", "mbart", "nllb-moe", "fsmt"})
 """Families trained on sentence pairs. NLLB's dense models have the type m2m_100. MADLAD was trained on longer texts."""
 
 
-class HuggingFaceGenerator:
+class HuggingFaceGenerator(ThreadedGenerator):
     """Samples with transformers. ``batch`` is the maximum number of candidates computed at once [default: by the free
     memory]; it is halved whenever memory runs out."""
 
@@ -86,7 +84,7 @@ class HuggingFaceGenerator:
         self.traits = GeneratorTraits(
             sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates, takes_seeds=True
         )
-        self._tokenizer = tokenizer
+        self._lacks = _lacking(tokenizer)
         fields += [f"max:{max_tokens}"] if max_tokens else []
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
         self._openings = Openings(decoder, bytes_kept=BYTES_KEPT)
@@ -108,21 +106,10 @@ class HuggingFaceGenerator:
         other._worker = self._worker.beside(Batches(other._sampler))
         return other
 
-    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the requested candidates: those of one request in order, in one or several draws."""
-        return self._worker.draw(requests)
 
-    def unknown(self, source: str) -> str:
-        """The characters that the vocabulary lacks."""
-        return unknown_characters(source, self._lacks)
-
-    def _lacks(self, text: str) -> bool:
-        unknown = self._tokenizer.unk_token_id
-        return unknown is not None and unknown in self._tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    def close(self, segment: Segment) -> None:
-        """Abort the segment's requests and free its encoded source or prompt."""
-        self._worker.close(segment)
+def _lacking(tokenizer: Any) -> Callable[[str], bool]:
+    unknown = tokenizer.unk_token_id
+    return lambda text: unknown is not None and unknown in tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def _transformers() -> Any:

@@ -21,6 +21,7 @@ from quitmt.errors import GenerationError, QuitmtError, UsageError
 from quitmt.loops.faults import first_line
 from quitmt.loops.mailbox import Mailbox
 from quitmt.types import Draw, Request, Segment
+from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,26 @@ class Worker:
         self._abort(segment)  # includes orders that were still in the mail
         self._thread.drop_unwanted()
         self._engine.forget(segment)
+
+
+class ThreadedGenerator:
+    """The base class of generators that draw in a worker's thread."""
+
+    _worker: Worker
+    _lacks: Callable[[str], bool]
+    """Whether the vocabulary lacks a character of a text."""
+
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        """Yield the requested candidates: those of one request in order, in one or several draws."""
+        return self._worker.draw(requests)
+
+    def unknown(self, source: str) -> str:
+        """The characters that the vocabulary lacks."""
+        return unknown_characters(source, self._lacks)
+
+    def close(self, segment: Segment) -> None:
+        """Abort the segment's requests and free what is kept for it."""
+        self._worker.close(segment)
 
 
 class _Thread:
