@@ -11,7 +11,7 @@ from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.metrics.recorded import RecordedScores
-from quitmt.metrics.ter import Ter
+from quitmt.metrics.words import Ter
 from quitmt.metrics.vote import Vote
 from quitmt.metrics.words import Bleu, ChrfPlus
 from quitmt.protocols import Reranker, Utility

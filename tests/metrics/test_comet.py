@@ -20,6 +20,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.kiwi import Kiwi
 from quitmt.metrics.scorer import Example
 from quitmt.metrics.xcomet import LABELS, Xcomet, span_points
+from quitmt.rerank import specs
 from quitmt.types import Candidate, Segment
 
 CPU = Hardware(device="cpu")
@@ -385,17 +386,4 @@ def test_a_reference_is_needed(comet, xcomet):
 def test_a_scorer_by_its_name(tmp_path):
     folder = make_folder(tmp_path, "regression")
     assert isinstance(scorer.load(f"comet:{folder}", CPU), Comet)
-    assert isinstance(scorer.utility(f"comet:{folder}", CPU), CometUtility)
-
-
-@pytest.mark.parametrize(
-    ("make", "spec", "said"),
-    [
-        (scorer.utility, "kiwi", r"CometKiwi scores without a reference .* \(take qe:kiwi\)"),
-        (scorer.estimator, "comet", r"COMET needs a reference \(mbr:comet"),
-        (scorer.load, "comte", r"unknown metric 'comte' \(did you mean 'comet'\?\)"),
-    ],
-)
-def test_a_metric_in_the_wrong_place(make, spec, said):
-    with pytest.raises(UsageError, match=said):
-        make(spec, CPU)
+    assert isinstance(specs.parse(f"mbr:comet:{folder}").utility(CPU), CometUtility)

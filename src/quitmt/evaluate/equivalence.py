@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from quitmt.compiled import kernel
 from quitmt.errors import InputError, UsageError
-from quitmt.evaluate.report import LARGEST
+from quitmt.evaluate.metrics import LARGEST
 
 Floats = npt.NDArray[np.float64]
 Drawn = npt.NDArray[np.uint32]

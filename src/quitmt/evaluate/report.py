@@ -18,11 +18,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from quitmt.errors import InputError
-from quitmt.evaluate.metrics import Metric, Scores
+from quitmt.evaluate.metrics import LARGEST, Metric, Scores
 
 HOW = "quitmt score --format json --segments -o FILE writes them"
-LARGEST = 1e100
-"""Largest absolute score, so that sums and squares of scores stay finite."""
 
 
 @dataclass(frozen=True, slots=True)

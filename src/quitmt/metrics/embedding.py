@@ -23,10 +23,10 @@ import numpy.typing as npt
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import devices
 from quitmt.metrics.devices import Hardware
-from quitmt.metrics.neural import hub, pretrained
+from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import fingerprint
-from quitmt.metrics.neural.cuts import Cuts
+from quitmt.metrics.neural.tokenization import Cuts
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
@@ -116,7 +116,7 @@ class Embedding:
 
 def _load(model: str, device: Any, dtype: Any) -> Any:
     """The model as sentence-transformers has it, from a folder, the cache or the hub."""
-    with hub.quiet(), pretrained.quiet() as told:
+    with hub.quiet(), hub.quiet_loading() as messages:
         from sentence_transformers import SentenceTransformer
 
         try:
@@ -126,7 +126,7 @@ def _load(model: str, device: Any, dtype: Any) -> Any:
         # A cached model is taken as a folder: nothing asks the hub, so offline and online runs are the same.
         path = str(found.parent) if hub.is_folder(model) or hub.has_weights(model) else model
         loaded: Any = SentenceTransformer(path, device=str(device), model_kwargs={"dtype": dtype})
-    for name in MISSING.findall("\n".join(told)):  # transformers would make them up
+    for name in MISSING.findall("\n".join(messages)):  # transformers would make them up
         if not name.startswith("pooler."):
             raise ModelError(f"{model} lacks weights of its network, such as {name}")
     network = loaded.transformers_model

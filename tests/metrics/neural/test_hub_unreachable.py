@@ -127,8 +127,8 @@ def test_one_line_on_the_command_line(quitmt: Quitmt, away: list[str]) -> None:
         ran = quitmt("score", "-s", "src", "-t", "out", "-m", metric)
         assert (ran.code, ran.out, len(away)) == (2, "", 1)
         assert ran.err == (
-            f"quitmt: {model} is not in the cache, and the hub cannot be reached (download it where there is a "
-            f"network with `hf download {model}`, or name a folder that holds it)\n"
+            f"quitmt: {model} is not in the cache, and the hub cannot be reached (download it on a machine with "
+            f"a network with `hf download {model}`, or name a folder that holds it)\n"
         )
 
 
