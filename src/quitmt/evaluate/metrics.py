@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import InputError, RerankError, UsageError, said, unknown
+from quitmt.errors import InputError, RerankError, UsageError, unknown
 from quitmt.metrics import scorer as scorers
 from quitmt.metrics.function import code, takes_source
 from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, MetricEntry, located
@@ -151,7 +151,7 @@ class ScorerMetric:
         texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
         if cuts := cut(self._scorer, texts):
             read = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
-            log.warning(said(f"{self.name} {read} (split them into sentences)"))
+            log.warning(f"{self.name} {read} (split them into sentences)")
 
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]
