@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.rerank import specs
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Utility
+from quitmt.rerank import specs
 from tests.comet.folders import make_folder
 from tests.contract.rerankers import AnchoredContract, CloseContract, FailingContract, Make
 from tests.contract.utilities import UtilityContract

@@ -184,8 +184,11 @@ def _parameters(function: Callable[..., float]) -> inspect.Signature | None:
 
 
 def takes_source(function: Callable[..., float], wanted: str) -> bool:
-    """Whether a function takes (source, hypothesis, reference) rather than (hypothesis, reference); raises UsageError if
-    it takes neither. A third parameter with a default is the reference only if the first is ``source`` or ``src``."""
+    """Whether a function takes (source, hypothesis, reference) rather than (hypothesis, reference).
+
+    A third parameter with a default is the reference only if the first is ``source`` or ``src``. Raises UsageError for
+    functions that take neither.
+    """
     signature = _parameters(function)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     texts = [one for one in signature.parameters.values() if one.kind in kinds] if signature else []
