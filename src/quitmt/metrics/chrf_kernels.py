@@ -8,8 +8,8 @@ Invariants:
 - N-grams are compared exactly: a node stores its prefix and its code point, and its hash is only a place in the table.
 - A feature that only one text has takes no bit. A second text with it sets a bit in its row and in the first text's.
 - All bits of a word belong to one order, so that matches can be counted per order.
-- ``bits`` is word-major, ``bits[word, text]``: a text's zero words (about 40% in real pools) are skipped for all columns
-  at once, and the loop over the columns is contiguous and becomes vector instructions.
+- ``bits`` is word-major, ``bits[word, text]``: a text's zero words (about 40% in real pools) are skipped for all
+  columns at once, and the loop over the columns is contiguous and becomes vector instructions.
 - A pair's scores depend on that pair's counts alone, in sacrebleu's order of operations.
 - The caller makes room: ``add_texts`` stops before the first text that might not fit.
 

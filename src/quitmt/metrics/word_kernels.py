@@ -76,7 +76,7 @@ def chrf_plus(
     forward: Floats,
     backward: Floats,
 ) -> None:
-    """chrF with word n-grams as further orders; ``matches`` and ``word_matches`` are scratch memory, orders × columns."""
+    """chrF with word n-grams as further orders. ``matches`` and ``word_matches`` are scratch, of orders × columns."""
     height, width = forward.shape
     for i in range(height):
         row = top + i
