@@ -187,13 +187,13 @@ def test_bad_scores(content: str, message: str, quitmt: Quitmt) -> None:
     [
         (["full", "full", "-r", "ref"], "the file full is named twice"),
         (["full", "quit", "-r", "ref", "--base", "qit"], "unknown system 'qit' (did you mean 'quit'?)"),
-        (["full", "quit", "-r", "ref", "--resamples", "0"], "--resamples must be 1 or more, not 0"),
+        (["full", "quit", "-r", "ref", "--resamples", "0"], "there must be 1 to 10,000,000 resamples, not 0"),
         (
             ["full", "quit", "-r", "nowhere", "--resamples", "1000000000000"],
-            "--resamples must be 10,000,000 or fewer, not 1,000,000,000,000",
+            "there must be 1 to 10,000,000 resamples, not 1,000,000,000,000",
         ),
         (["full", "quit", "-r", "ref", "--seed", "-1"], "--seed must be 0 or more, not -1"),
-        (["full", "quit", "-r", "ref", "--margins", "nan"], "--margins must be positive numbers, not nan"),
+        (["full", "quit", "-r", "ref", "--margins", "nan"], "a margin must be a positive number, not nan"),
         (["full", "quit", "-r", "ref", "-o", "quit"], "quit is an input of this run"),
         (["good.json", "-r", "ref"], "-r goes with translations; good.json has its scores already"),
         *(

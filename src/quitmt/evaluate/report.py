@@ -52,7 +52,7 @@ class Report:
     columns: dict[str, MetricScores] = field(default_factory=dict)
 
     def add(self, metric: Metric, references: int, scores: list[Scores]) -> None:
-        """Add a metric's scores, with so many references per segment."""
+        """Add a metric's scores of the systems; ``references`` is the number of references per segment."""
         self.columns[metric.name] = MetricScores(
             metric.signature_for(references), metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
         )
@@ -65,8 +65,8 @@ class Report:
         """A warning for each system that lacks scores by a metric."""
         for system, scores in self.columns[metric].scores.items():
             if scores.left_out:
-                told = f"{scores.left_out} of {len(scores.segments)} answers"
-                yield f"{metric}, {system}: {told} could not be read and are left out"
+                answers = f"{scores.left_out} of {len(scores.segments)} answers"
+                yield f"{metric}, {system}: {answers} could not be read and are left out"
 
 
 def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
@@ -75,14 +75,18 @@ def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
         return {"system": scores.system} | ({"segments": numbers(scores)} if segments else {}) | left_out
 
     return {
-        "metrics": {
-            name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
-            for name, column in report.columns.items()
-        },
+        "metrics": metric_fields(report),
         "systems": {
             system: {name: fields(column.scores[system]) for name, column in report.columns.items()}
             for system in report.systems
         },
+    }
+
+
+def metric_fields(report: Report) -> dict[str, Any]:
+    return {
+        name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
+        for name, column in report.columns.items()
     }
 
 
@@ -97,7 +101,7 @@ def parse(text: str, path: str) -> Report:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, InputError) else "it is not JSON"
-        raise InputError(f"{path} has no scores that can be read: {reason}", hint=HOW) from None
+        raise InputError(f"the scores in {path} cannot be read: {reason}", hint=HOW) from None
     metrics, systems = (_object(found, name, path) for name in ("metrics", "systems"))
     report = Report(tuple(systems))
     for name in metrics:
@@ -131,7 +135,7 @@ def _scores(found: Any, where: str) -> Scores:
                 f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a number within ±{LARGEST:g}"
             )
     if all(score is None for score in segments):
-        raise InputError(f"{where}: not one segment has a score")
+        raise InputError(f"{where}: no segment has a score")
     return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]  # None becomes NaN
 
 
