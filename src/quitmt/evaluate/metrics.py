@@ -72,7 +72,7 @@ class Metric(Protocol):
         ...
 
     def signature_for(self, references: int) -> str:
-        """Everything that its numbers depend on, with so many references per segment."""
+        """Names everything that the scores depend on, including the number of references per segment."""
         ...
 
     @property
@@ -214,7 +214,7 @@ class FunctionMetric:
 
 
 def several(references: int) -> str:
-    """The part of a signature about several references, for metrics that compare with one at a time."""
+    """The signature's part about several references, for metrics that compare with one reference at a time."""
     return f"|refs:{references},mean" if references > 1 else ""
 
 
@@ -231,7 +231,7 @@ def _scored(name: str, model: str, setup: Setup) -> Metric:
 
 
 def judge(model: str, setup: Setup) -> Metric:
-    """GEMBA-MQM with ENGINE:MODEL. Settings that its engine doesn't take are for the run's other metrics."""
+    """GEMBA-MQM with ENGINE:MODEL. Hardware settings that its engine doesn't take are for the run's other metrics."""
     from quitmt.evaluate.judge.engines import gemba
     from quitmt.generate import BACKENDS
 
@@ -244,7 +244,7 @@ def judge(model: str, setup: Setup) -> Metric:
 
 
 METRICS = {name: entry.evaluation for name, entry in EVALUATORS.items()} | {
-    "module:attribute": "any function (translation, reference) or (source, translation, reference) of yours",
+    "module:attribute": "your own function (translation, reference) or (source, translation, reference)",
 }
 """Names and their meanings, for help texts."""
 

@@ -116,7 +116,7 @@ class Tiles:
 
 
 class CometArena:
-    """One segment's texts: their vectors and their parts of the head's first layer."""
+    """The vectors of one segment's texts, and their parts of the head's first layer."""
 
     __slots__ = ("parts", "segment", "source", "vectors")
 
@@ -159,10 +159,10 @@ class CometUtility:
         made = []
         for arena, texts in wanted.items():
             source = vectors[number[arena.segment.source]].clone() if arena.source is None else arena.source
-            own = vectors[[number[text] for text in texts]]
-            made.append((arena, source, arena.with_more(own, self._comet.head.parts(own, source))))
-        for arena, source, (own, parts) in made:  # nothing can fail any more
-            arena.source, arena.vectors, arena.parts = source, own, parts
+            new = vectors[[number[text] for text in texts]]
+            made.append((arena, source, arena.with_more(new, self._comet.head.parts(new, source))))
+        for arena, source, (together, parts) in made:  # nothing can fail from here on
+            arena.source, arena.vectors, arena.parts = source, together, parts
 
     def compare(self, arena: CometArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         assert arena.vectors is not None and arena.parts is not None

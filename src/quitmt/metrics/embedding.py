@@ -58,10 +58,10 @@ class Embedding:
         settings = self._model.config.to_json_string() if self._model.config else ""
         weights = fingerprint(self._model.state_dict(), json.dumps([*said, settings]))
         self.signature = f"embedding|{model}|w:{weights}|tokens:{self.cuts.limit or 'any'}|{dtype}"
-        self.embed({self.tokenize(["a"])[0]: "a"})  # fails now if the parts don't fit each other
+        self.embed({self.tokenize(["a"])[0]: "a"})  # fails here if the parts don't fit each other
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """The tokens that the model reads of each text."""
+        """The tokens of each text, truncated to what the model reads."""
         if not texts:
             return []
         features = self._model.preprocess(list(texts), prompt=self._prompt)
@@ -101,7 +101,7 @@ class Embedding:
         pairs: list[tuple[int, int]] = []
         for example in examples:
             if example.reference is None:
-                raise UsageError("an embedding is compared with a reference's, and there is none")
+                raise UsageError("the metric embedding needs a reference")
             both = example.translation, example.reference
             pairs.append((texts.setdefault(both[0], len(texts)), texts.setdefault(both[1], len(texts))))
         if not pairs:
@@ -178,7 +178,7 @@ class EmbeddingUtility:
             if tokens not in arena.known
         }
         vectors = dict(zip(new, self._embedding.embed(new), strict=True))
-        for arena, _, sequences in tokenized:  # nothing can fail any more
+        for arena, _, sequences in tokenized:  # nothing can fail from here on
             arena.add(sequences, vectors)
 
     def compare(self, arena: EmbeddingArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:

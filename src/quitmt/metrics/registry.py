@@ -254,9 +254,9 @@ _ENTRIES = (
         "Embedding",
         "quitmt.metrics.embedding:Embedding",
         "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-        meaning="… by the cosine of sentence embeddings of a small multilingual model, or any that "
-        "sentence-transformers publishes",
-        evaluation="the cosine of sentence embeddings: a small multilingual model, or any of sentence-transformers",
+        meaning="… by the cosine of sentence embeddings, of a small multilingual model or another one of "
+        "sentence-transformers",
+        evaluation="the cosine of sentence embeddings, of a small multilingual model or another one",
         needs_reference=True,
         needs_source=False,
         extra="embedding",
@@ -265,8 +265,8 @@ _ENTRIES = (
         scale=2.0,
     ),
     MetricEntry(
-        "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
-        "function of yours, answer(text)",
+        "… by the answers they give: the last one marked as an answer, or the last number, or the whole text; or by "
+        "your own function answer(text)",
         "quitmt.metrics.vote:by_name",
         name="vote",
         title="vote",
@@ -290,7 +290,7 @@ _ENTRIES = (
         name="gemba",
         title="GEMBA-MQM",
         evaluation="GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
-        "must be told the languages, and needs no reference",
+        "needs the languages, but no reference",
         evaluator="quitmt.evaluate.metrics:judge",
         needs_source=True,
         is_judge=True,

@@ -32,17 +32,17 @@ Progress = Callable[[int], object]
 
 def scaled(progress: Progress | None, steps: int, examples: int) -> Progress | None:
     """Convert progress in ``steps`` into progress in ``examples``."""
-    done = told = 0
+    done = reported = 0
 
-    def tell(count: int) -> None:
-        nonlocal done, told
+    def report(count: int) -> None:
+        nonlocal done, reported
         done += count
         reached = examples * done // steps
-        if progress and reached > told:
-            progress(reached - told)
-        told = reached
+        if progress and reached > reported:
+            progress(reached - reported)
+        reported = reached
 
-    return tell if progress else None
+    return report if progress else None
 
 
 def score_once(

@@ -23,8 +23,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.metrics.combination import BY_POOL, Method, terms
 from quitmt.protocols import Reranker, RerankerTraits, Update, ranked, traits_of
-from quitmt.rerank.anchors import best_of, precedence
-from quitmt.rerank.ranked import best_first
+from quitmt.rerank.anchors import best_first, best_of, precedence
 from quitmt.signature import field
 from quitmt.types import Candidate, Segment, Snapshot
 

@@ -33,10 +33,9 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
-from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, divided, field, over_judges
+from quitmt.rerank.anchors import SAMPLES, Support, best_first, check_first, check_support, divided, field, over_judges
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.qe import Quality, Scored
-from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 

@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
+from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, best_first, check_first, check_support, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
-from quitmt.rerank.ranked import best_first
 from quitmt.rerank.sums import add_up, leader, means, rivals, sample_scores, walk
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 

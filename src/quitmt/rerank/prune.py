@@ -80,7 +80,7 @@ class Prune:
         """Return each row's mean in each resample, or its sum if all rows have the same judges; NaN without a judge."""
         of_texts, of_samples = self._resampled(cells, seen, utilities.shape[1])
         sums: Floats = utilities @ of_texts.astype(np.float64).T
-        own = cells.own(rows, seen)
+        own = cells.own_copies(rows, seen)
         (places,) = np.nonzero(own >= 0)
         if not len(places):
             return sums
