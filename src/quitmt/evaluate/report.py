@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -98,60 +98,23 @@ def numbers(scores: Scores) -> list[float | None]:
 def parse(text: str, path: str) -> Report:
     """Read a report with segment scores from JSON; errors mention ``path``."""
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else "it is not JSON"
-        raise InputError(f"the scores in {path} cannot be read: {reason}", hint=HOW) from None
-    metrics, systems = (_object(found, name, path) for name in ("metrics", "systems"))
-    report = Report(tuple(systems))
-    for name in metrics:
-        facts = _object(metrics, name, path)
-        scores = {
-            system: _scores(_object(systems, system, path).get(name), f"{path}, {system}, {name}") for system in systems
-        }
-        report.columns[name] = MetricScores(
-            str(facts.get("signature", "")), facts.get("lower_is_better") is True, scores
-        )
-    _check_sizes(report, path)
+        fields = json.loads(text)
+        report = Report(tuple(fields["systems"]))
+        for name, facts in fields["metrics"].items():
+            scores = {system: _scores(by_metric[name]) for system, by_metric in fields["systems"].items()}
+            report.columns[name] = MetricScores(str(facts["signature"]), facts["lower_is_better"] is True, scores)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise InputError(f"{path} isn't a file with the scores of systems and their segments", hint=HOW) from None
+    sizes = {len(scores.segments) for column in report.columns.values() for scores in column.scores.values()}
+    if len(sizes) != 1:
+        raise InputError(f"{path}: all systems must have scores for the same number of segments")
     return report
 
 
-def _object(found: Any, name: str, path: str) -> dict[str, Any]:
-    inner = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(inner, dict) or not inner:
-        raise InputError(f"{path} is not a file of scores: it has no {name!r}", hint=HOW)
-    return inner
-
-
-def _scores(found: Any, where: str) -> Scores:
-    system, segments = (found.get("system"), found.get("segments")) if isinstance(found, dict) else (None, None)
-    if not _number(system):
-        raise InputError(f"{where}: there is no score of the system", hint=HOW)
-    if not isinstance(segments, list) or not segments:
-        raise InputError(f"{where}: there are no scores of segments", hint=HOW)
-    for number, score in enumerate(segments, start=1):
-        if score is not None and not _number(score):
-            raise InputError(
-                f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a number within ±{LARGEST:g}"
-            )
-    if all(score is None for score in segments):
-        raise InputError(f"{where}: no segment has a score")
-    return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]  # None becomes NaN
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST
-
-
-def _check_sizes(report: Report, path: str) -> None:
-    first: tuple[str, int] | None = None
-    for name, column in report.columns.items():
-        for system, scores in column.scores.items():
-            here, size = f"{system} by {name}", len(scores.segments)
-            first = first or (here, size)
-            if size != first[1]:
-                raise InputError(f"{path}: {here} has {size} segments, but {first[0]} has {first[1]}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InputError(f"a score is {name}, not a finite number")
+def _scores(fields: Any) -> Scores:
+    segments = np.array(fields["segments"], np.float64)  # None becomes NaN
+    system = float(fields["system"])
+    scored = segments[~np.isnan(segments)]
+    if segments.ndim != 1 or not scored.size or not (np.abs([system, *scored]) <= LARGEST).all():
+        raise ValueError("no scores, or one beyond the largest")
+    return Scores(segments, system)

@@ -88,7 +88,7 @@ def levels() -> list[int]:
 
 def test_a_hub_that_is_away_is_asked_once(away: list[str], caplog: pytest.LogCaptureFixture) -> None:
     before = levels()
-    with pytest.raises(ModelError, match=r"a/b is not in the cache, and the hub cannot be reached \(download it where"):
+    with pytest.raises(ModelError, match=r"a/b is not in the cache, and the hub cannot be reached \(download it on"):
         hub.file("a/b", "hparams.yaml", purpose="COMET")
     assert len(away) == 1
     assert caplog.records == [] and levels() == before
