@@ -127,8 +127,8 @@ def _network(model: str) -> Any:
 
 
 def _tokenizer(model: str) -> Any:
-    own = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
-    name = model if own else TOKENIZER
+    inside = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
+    name = model if inside else TOKENIZER
     # mT5's sentinels are part of its vocabulary, so there are no extra ids.
     tokenizer = tokenization.load(name, "T5", SENTENCEPIECE, purpose="the tokenizer of MetricX", extra_ids=0)
     tokenizer.enable_truncation(LONGEST)

@@ -99,7 +99,7 @@ def chrf_plus(
 def _sums(
     matches: Ints, column: int, length: int, reference: int, precision: float, recall: float, effective: int
 ) -> tuple[float, float, int]:
-    """Add the precisions, the recalls and the number of the orders that both texts have to the given sums."""
+    """Add the precisions and recalls of the orders that both texts have, and their number, to the sums."""
     for n in range(min(len(matches), length, reference)):
         precision += matches[n, column] / (length - n)
         recall += matches[n, column] / (reference - n)

@@ -172,16 +172,16 @@ class Cells(Texts[Arena]):
     def over_means(self, utilities: Floats, members: Floats) -> tuple[Floats, Floats]:
         """Sum utilities [text, mean] over the samples of each mean except the text's own copy, and count these samples.
 
-        ``members`` are the samples of each text in each mean, [mean, text]. A mean without one copy would be a
-        reference of its own for each sample. Instead we treat the utility as linear in the reference: with m samples
-        in the mean, u(h, mean) stands for m utilities, and u(h, h) is one of them.
+        ``members`` counts the samples of each text in each mean, [mean, text]. Leaving one copy out would make a
+        different mean for each sample. Instead we treat the utility as linear in the reference: with m samples in the
+        mean, u(h, mean) counts as m utilities, and u(h, h) is one of them.
         """
         judges = np.tile(members.sum(axis=1), (len(utilities), 1))
         sums = utilities * judges
         (samples,) = np.nonzero(members.any(axis=0))
-        own = members[:, samples].argmax(axis=0)  # copies of a text are all in one mean
-        sums[samples, own] -= self.pairs(samples, samples)
-        judges[samples, own] -= 1
+        place = members[:, samples].argmax(axis=0)  # copies of a text are all in one mean
+        sums[samples, place] -= self.pairs(samples, samples)
+        judges[samples, place] -= 1
         return sums, judges
 
     def random(self, seed: int, *more: int) -> np.random.Generator:

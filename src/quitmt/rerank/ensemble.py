@@ -61,16 +61,16 @@ class Members:
 
 
 class Ensemble:
-    """Rerankers of one kind that score every candidate (exact MBR, QE), combined as ``way`` says."""
+    """Rerankers of one kind that score every candidate (exact MBR, QE), combined by a ``method``."""
 
-    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Method) -> None:
-        if way not in BY_POOL:
-            raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {way!r}")
-        self._terms, self._way = terms(rerankers, weights), way
+    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], method: Method) -> None:
+        if method not in BY_POOL:
+            raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {method!r}")
+        self._terms, self._method = terms(rerankers, weights), method
         self.scores_with = tuple(rerankers)
         self.traits = self.traits_with([traits_of(one, RerankerTraits) for one in rerankers])
         names = [f"{field(weight)}*{one.signature}" for one, weight in self._terms]
-        self.signature = f"{self.traits.kind}:{way}:{'+'.join(names)}"
+        self.signature = f"{self.traits.kind}:{method}:{'+'.join(names)}"
 
     @staticmethod
     def traits_with(members: Sequence[RerankerTraits]) -> RerankerTraits:
@@ -127,7 +127,7 @@ class Ensemble:
         total: Floats = np.zeros(len(index))
         for (reranker, weight), part in zip(self._terms, state.states, strict=True):
             scores = _scores(index, ranked(reranker, part))
-            total += weight * (_ranks(scores, copies) if self._way == "rank" else _scaled(scores, copies))
+            total += weight * (_ranks(scores, copies) if self._method == "rank" else _scaled(scores, copies))
         state.scored = list(zip(index.tolist(), total.tolist(), strict=True))
         best = best_of(total, precedence(index, state.anchors))
         return Snapshot(state.size, int(index[best]), float(total[best]))

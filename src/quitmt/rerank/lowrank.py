@@ -150,12 +150,12 @@ def solve_rows(starts: Ints, columns: Ints, values: Floats, factors: Floats, pen
                 system[i, j] = 0.0
             system[i, i] = penalty
         for place in range(starts[row], starts[row + 1]):
-            own, value = factors[columns[place]], values[place]
+            factor, value = factors[columns[place]], values[place]
             for i in range(rank):
-                weight = own[i]
+                weight = factor[i]
                 x[i] += value * weight
                 for j in range(i + 1):
-                    system[i, j] += weight * own[j]
+                    system[i, j] += weight * factor[j]
         _solve(system, penalty, x)
 
 

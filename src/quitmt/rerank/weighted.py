@@ -43,21 +43,21 @@ class Weighted:
 
     def compare(self, arena: Arenas, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         forward, backward = np.zeros((2, len(rows), len(columns)))
-        for own, (utility, weight) in zip(arena, self._terms, strict=True):
-            there, back = utility.compare(own, rows, columns)
+        for part, (utility, weight) in self._zipped(arena):
+            there, back = utility.compare(part, rows, columns)
             forward += weight * np.asarray(there, np.float64)
             backward += weight * np.asarray(back, np.float64)
         return forward, backward
 
     def block(self, arena: Arenas, rows: Ints, columns: range) -> Matrix:
         return sum(
-            (weight * cells.block(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            (weight * cells.block(utility, part, rows, columns) for part, (utility, weight) in self._zipped(arena)),
             np.zeros((len(rows), len(columns))),
         )
 
     def pairs(self, arena: Arenas, rows: Ints, columns: Ints) -> Matrix:
         return sum(
-            (weight * cells.pairs(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            (weight * cells.pairs(utility, part, rows, columns) for part, (utility, weight) in self._zipped(arena)),
             np.zeros(len(rows)),
         )
 

@@ -1,8 +1,8 @@
 """The estimators on top of encoders: a feed-forward network, and a faster form of it for pairs of texts.
 
 COMET's features of (translation t, reference r, source s) are [t, r, t∘r, |t−r|, t∘s, |t−s|]. The first layer is
-linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same both ways
-round. The first two are computed once per text, the third once per unordered pair for both of its scores. With 512
+linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same in both
+directions. The first two are computed once per text, the third once per unordered pair for both of its scores. With 512
 candidates that takes 3.5 times fewer operations than one row of features per ordered pair.
 
 On CPUs, tanh is computed in one pass with the sums of its arguments. The head needs a billion of them for 512
@@ -85,7 +85,7 @@ class PairHead:
 
     @torch.inference_mode()
     def both(self, texts: Tensor, parts: tuple[Tensor, Tensor], rows: range, columns: range) -> tuple[Tensor, Tensor]:
-        """Two matrices of scores: rows as translations and columns as references, and the other way round."""
+        """Two matrices of scores: rows as translations of columns as references, and the reverse."""
         row, column = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
         pair = self._of_pairs(texts[row, None], texts[None, column])
         first = self._first_layer(pair, [part[row] for part in parts], [part[column] for part in parts])
@@ -93,7 +93,7 @@ class PairHead:
         return scores[0], scores[1]
 
     def _first_layer(self, pair: Tensor, row_parts: list[Tensor], column_parts: list[Tensor]) -> Tensor:
-        """The activations of the first layer of all pairs, both ways round."""
+        """The first layer's activations for all pairs in both directions."""
         first = pair.new_empty((2, *pair.shape))
         if self._compiled:
             _tanh_of_sums(pair.numpy(), _arrays(row_parts), _arrays(column_parts), first[0].numpy(), first[1].numpy())
