@@ -199,7 +199,7 @@ def _left(table: Sequence[list[str]], column: int) -> list[list[str]]:
 
 def _legend(result: Compared) -> Iterator[str]:
     marks = [f"{DAGGER * count} within {m:g}σ" for count, m in enumerate(result.settings["margins"], start=1)]
-    yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies within the margin"
+    yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference is within it"
     fewest = min((row.segments for row in result.rows), default=LEAST)
     if fewest < LEAST:
         yield f"{fewest} segments are too few to decide about equivalence: a mark needs {LEAST} or more"
