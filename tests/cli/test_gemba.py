@@ -122,7 +122,7 @@ def test_a_comparison_leaves_out_what_either_lacks(quitmt: Quitmt, server: Serve
 
     text = quitmt(*judged(server, "compare", "odd", "clear", "odder")).out
     assert f"{NAME}, clear: 1 of 4 segments lack a score of one of the two, and only base and other count" in text
-    assert f"{NAME}, odder: 3 of 4 segments have no score" in text and "whole corpora" not in text
+    assert f"{NAME}, odder: 3 of 4 segments lack a score" in text and "whole corpora" not in text
 
 
 @pytest.mark.usefixtures("here")
