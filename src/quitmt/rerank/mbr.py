@@ -83,7 +83,7 @@ class Pool(Generic[Arena]):
 
     def scores(self, size: int, texts: int) -> Floats:
         """Return the scores of the first ``texts`` after ``size`` samples; −inf without a judge."""
-        judges = size - (self._others & (self.index[:texts] >= 0)) + self._votes
+        judges = np.asarray(size - (self._others & (self.index[:texts] >= 0)) + self._votes, np.float64)
         return divided(self.sums[:texts], judges)
 
     def _catch_up(self) -> None:
