@@ -23,7 +23,7 @@ from quitmt.plan.recipe import Recipe
 from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.rerank.anchors import TEXTS
-from quitmt.rerank.ranked import score_name
+from quitmt.rerank.specs import score_name
 from quitmt.types import Begun, Finished
 
 KEEP_SECONDS = 5.0
