@@ -63,10 +63,6 @@ def test_from_references_to_a_run_that_keeps_the_guarantee(quitmt: Quitmt, pools
         (["--equivalent", "0.1sd", "-r", "ref.pt", "--confidence", "none"], "--confidence none goes with --max-loss"),
         (["--max-loss", "0.1", "-r", "ref.pt"], "--references goes with --equivalent and --not-worse"),
         (["--max-loss", "0.1", "-m", "bleu"], "--metric goes with --equivalent and --not-worse"),
-        (
-            ["--equivalent", "0.1sd", "-m", "comet", "-r", "ref.pt", "--test", "bounded"],
-            "--test bounded needs a metric",
-        ),
         (["--equivalent", "0.1sd", "-r", "ref.pt", "-o", "ref.pt"], "ref.pt is an input of this run and would be"),
     ],
 )
@@ -109,7 +105,7 @@ def test_of_rules_that_cost_about_the_same_the_one_that_is_easiest_to_prove_is_n
             ("x", 24, 200),
         )
     ]
-    guarantee = QualityGuarantee(0.02, False, 0.95, 100, "t", {"chrF++": 15.0}, {"chrF++": "s"})
+    guarantee = QualityGuarantee(0.02, False, 0.95, 100, {"chrF++": 15.0}, {"chrF++": "s"})
     profile = Profile("fixed:64", 8, 512, "g", "r", None, None, guarantee, 1.0, tuple(points))
     last = guarantees.lines(profile, guarantee, points, points[0])[-1]
     assert last == "With more segments: loss:most=1 could be proven with about 300, and takes 17 candidates."

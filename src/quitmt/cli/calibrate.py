@@ -132,7 +132,7 @@ def act(args: argparse.Namespace) -> int:
     if args.plot:
         profile_figure.check(args.plot)
     _check_outputs(args)
-    judging = guarantees.prepare(args, recipe, requested) if isinstance(requested, quality.QualityRequest) else None
+    judging = guarantees.prepare(args, recipe) if isinstance(requested, quality.QualityRequest) else None
     for rule in _thresholds(requested):
         stop.check_fits(rule, plan.traits, recipe.rerank.name)
     reranker = plan.reranking.load(whole.model.languages, plan.hardware)
@@ -173,7 +173,8 @@ def _requested(
         return guarantees.request_of(args, _confidence(args.confidence, guarantees.CONFIDENCE), (step, budget), rules)
     loss_in(args.max_loss, 1.0)  # raises errors before any work
     risk = 0.1 if args.risk is None else args.risk
-    return LossRequest(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
+    confidence = _confidence(args.confidence, 0.9)
+    return LossRequest(1.0, risk, confidence, step=step, budget=budget, rules=rules)
 
 
 def _thresholds(requested: LossRequest | quality.QualityRequest) -> list[Threshold]:

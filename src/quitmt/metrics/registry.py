@@ -71,8 +71,6 @@ class MetricEntry(Name):
     """Difference between the best and the worst score of a candidate, if known: 1 for scores from 0 to 1."""
     top: float | None = None
     """Highest score that the headroom rule should expect of a QE metric; None if unknown."""
-    evaluation_range: float | None = None
-    """Largest difference between two evaluation scores; None if the scale has no ends or they are unknown."""
     support: str | None = None
     """Who judges a candidate by default, if not as for other utilities."""
     check: str | Callable[[str], object] | None = None
@@ -143,7 +141,6 @@ _ENTRIES = (
         needs_reference=True,
         reranker="mbr:chrf",
         scale=1.0,
-        evaluation_range=100.0,
     ),
     MetricEntry(
         "… by chrF++: chrF with n-grams of words too (exact)",
@@ -155,7 +152,6 @@ _ENTRIES = (
         needs_reference=True,
         reranker="mbr:chrf++",
         scale=1.0,
-        evaluation_range=100.0,
     ),
     MetricEntry(
         "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)",
@@ -167,7 +163,6 @@ _ENTRIES = (
         needs_reference=True,
         reranker="mbr:bleu",
         scale=1.0,
-        evaluation_range=100.0,
     ),
     MetricEntry(
         "… by 1 − TER; slow: some thousand pairs of candidates per second",
@@ -236,7 +231,6 @@ _ENTRIES = (
         needs_reference=True,
         lower_is_better=True,
         scale=25.0,
-        evaluation_range=25.0,
     ),
     _model(
         "metricx-qe",
@@ -297,7 +291,6 @@ _ENTRIES = (
         evaluator="quitmt.evaluate.metrics:judge",
         needs_source=True,
         is_judge=True,
-        evaluation_range=25.0,
     ),
 )
 
