@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
 from quitmt.lab.paper import values as paper
@@ -88,16 +87,7 @@ def pair_of(base: Replayed, other: Replayed, quality: QualityScores | None) -> P
 
 
 def scores_of(replayed: Replayed, quality: QualityScores | None) -> Floats:
-    if quality is None:
-        return replayed.score
-    found = quality.of(replayed)
-    for row in np.flatnonzero(~np.isfinite(found)):
-        raise InputError(
-            f"segment {row + 1}: candidate {replayed.index[row] + 1}, which {replayed.name} chose, has no score "
-            f"by {quality.metric}",
-            hint="every translation that is compared must be evaluated first",
-        )
-    return found
+    return replayed.score if quality is None else quality.of(replayed)
 
 
 class RerankerRows:
