@@ -16,7 +16,7 @@ from pathlib import Path
 
 from quitmt import calibrate, rerank
 from quitmt.calibrate import choose, profile
-from quitmt.calibrate.choose import LossRequest, Source
+from quitmt.calibrate.choose import LossRequest, PoolOrigin
 from quitmt.calibrate.observe import observe
 from quitmt.defaults import AUTO_BUDGET, AUTO_STEP
 from quitmt.files.pools import read_pools
@@ -44,7 +44,7 @@ def main() -> None:
     seen = [one.without_snapshots(rules) for p in pools for one in observe(scored, [p])]
     max_loss = loss_in(MAX_LOSS[args.rerank], choose.spread(seen))
     signature = rerank.load(args.rerank, languages=("en", "pt"), support=support).signature
-    source = Source(pools[0].generator, signature, "en", "pt")
+    source = PoolOrigin(pools[0].generator, signature, "en", "pt")
     found = choose.calibrate(seen, replace(requested, max_loss=max_loss), source)
     profile.write(found, str(FOLDER / KNOWN[args.rerank]))
     print(found.rule, found.guarantee, found.spread, len(found.curve))

@@ -75,8 +75,8 @@ def replay(segments: int) -> None:
     test_set = StudyTestSet("made up", places, (("r",) * segments,))
     none = tuple(FullPool(segment, (), 1.0) for segment in places)
     results = Results(study, test_set, none, all_of, replays, quality, {})
-    judges = [assemble.Judge("rerank", "Rerank", None)]
-    judges += [assemble.Judge(name, name, one) for name, one in quality.items()]
+    judges = [assemble.Criterion("rerank", "Rerank", None)]
+    judges += [assemble.Criterion(name, name, one) for name, one in quality.items()]
     for spec in all_of:
         kind = spec.partition(":")[0].upper()
         with timed(f"all comparisons of {kind}, {study.evaluate.resamples:,} resamples") as told:

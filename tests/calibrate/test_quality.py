@@ -12,7 +12,7 @@ import pytest
 
 from quitmt import rerank
 from quitmt.calibrate import choose, profile, quality
-from quitmt.calibrate.choose import Source, TooSmall
+from quitmt.calibrate.choose import PoolOrigin, TooSmall
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.quality import QualityRequest
 from quitmt.calibrate.winners import JudgedRules, in_order_of, winners
@@ -24,7 +24,7 @@ from quitmt.protocols import RerankerTraits
 from quitmt.types import Candidate, RecordedPool, Segment
 
 REQUEST = QualityRequest(0.1, step=4, budget=16, rules=("fixed",))
-SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
+SOURCE = PoolOrigin("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 
 
 class Counting:

@@ -35,7 +35,7 @@ def default_rules(reranker: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RulesRequest:
     """The rules to try, for either kind of guarantee."""
 
     step: int = STEP
@@ -60,7 +60,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class LossRequest(Request):
+class LossRequest(RulesRequest):
     """A requested guarantee about losses; ``max_loss`` is in units of the score."""
 
     max_loss: float
@@ -68,7 +68,7 @@ class LossRequest(Request):
     confidence: float | None
 
     def __post_init__(self) -> None:
-        Request.__post_init__(self)
+        RulesRequest.__post_init__(self)
         if not (math.isfinite(self.max_loss) and self.max_loss > 0):
             raise UsageError(f"{setting('max_loss')} must be a number above 0, not {self.max_loss}")
         for name, share in (("risk", self.risk), ("confidence", self.confidence)):
@@ -94,7 +94,7 @@ def doublings(unit: float, low: int, high: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PoolOrigin:
     """The origin of the pools."""
 
     generator: str
@@ -108,7 +108,7 @@ class TooSmall(UsageError):
     """Too few segments to prove the guarantee for any rule."""
 
 
-def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source) -> Profile:
+def calibrate(observed: Sequence[Observed], request: LossRequest, source: PoolOrigin) -> Profile:
     """The cheapest rule that keeps the guarantee, or ``TooSmall``."""
     found = replayed(observed, request)
     losses = families.losses(observed)
@@ -124,8 +124,8 @@ def profile_of(
     curve: Sequence[Point],
     guarantee: Guarantee | QualityGuarantee,
     observed: Sequence[Observed],
-    request: Request,
-    source: Source,
+    request: RulesRequest,
+    source: PoolOrigin,
 ) -> Profile:
     """The profile with the cheapest accepted rule."""
     return Profile(
@@ -150,7 +150,7 @@ def spread(observed: Sequence[Observed]) -> float:
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
-def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
+def replayed(observed: Sequence[Observed], request: RulesRequest) -> list[Family]:
     """All rules of a request on all pools."""
     pools = np.array([len(one.best) for one in observed], np.int64)
     found = []

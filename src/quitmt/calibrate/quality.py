@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quitmt.calibrate import choose, families, tost
-from quitmt.calibrate.choose import Request, Source, TooSmall
+from quitmt.calibrate.choose import PoolOrigin, RulesRequest, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
@@ -33,7 +33,7 @@ SAVES = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class QualityRequest(Request):
+class QualityRequest(RulesRequest):
     """A requested guarantee about quality."""
 
     margin: float
@@ -43,7 +43,7 @@ class QualityRequest(Request):
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        Request.__post_init__(self)
+        RulesRequest.__post_init__(self)
         choose.check_share("confidence", self.confidence)
 
     @property
@@ -106,7 +106,7 @@ def calibrate(
     found: Sequence[Family],
     judged: Sequence[JudgedRules],
     request: QualityRequest,
-    source: Source,
+    source: PoolOrigin,
 ) -> Profile:
     """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that some metric could not score are left
     out."""

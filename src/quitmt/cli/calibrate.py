@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from quitmt import generate, stop
 from quitmt.calibrate import choose, observe, profile, quality
-from quitmt.calibrate.choose import LossRequest, Source
+from quitmt.calibrate.choose import LossRequest, PoolOrigin
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
 from quitmt.cli import guarantees, options
@@ -141,7 +141,7 @@ def act(args: argparse.Namespace) -> int:
     if judging is not None:
         judging.check(pools)
     observed = _observed(reranker, pools, _thresholds(requested), quiet=args.quiet)
-    source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
+    source = PoolOrigin(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     if isinstance(requested, quality.QualityRequest):
         assert judging is not None
         found = guarantees.calibrated(judging, requested, observed, pools, source, quiet=args.quiet)

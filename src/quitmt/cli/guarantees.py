@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from quitmt.calibrate import choose, quality, tost, winners
-from quitmt.calibrate.choose import Source
+from quitmt.calibrate.choose import PoolOrigin
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
 from quitmt.calibrate.quality import QualityRequest
@@ -115,7 +115,7 @@ def calibrated(
     request: QualityRequest,
     observed: Sequence[Observed],
     pools: Sequence[RecordedPool],
-    source: Source,
+    source: PoolOrigin,
     *,
     quiet: bool,
 ) -> Profile:

@@ -44,8 +44,8 @@ class Assembled:
 
 
 def assemble(results: Results) -> Assembled:
-    judges = [Judge(RERANK, "Rerank score", None)]
-    judges += [Judge(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
+    judges = [Criterion(RERANK, "Rerank score", None)]
+    judges += [Criterion(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
     by_reranker = [RerankerRows(results, spec, judges) for spec in results.trajectories]
     return Assembled(
         tuple(judge.shown(results) for judge in judges),
@@ -60,7 +60,7 @@ def assemble(results: Results) -> Assembled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judge:
+class Criterion:
     """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
 
     name: str
@@ -93,7 +93,7 @@ def scores_of(replayed: Replayed, quality: QualityScores | None) -> Floats:
 class RerankerRows:
     """The rows of one reranker."""
 
-    def __init__(self, results: Results, spec: str, judges: Sequence[Judge]) -> None:
+    def __init__(self, results: Results, spec: str, judges: Sequence[Criterion]) -> None:
         self._results, self._spec, self._judges = results, spec, judges
         self._replays = results.replays[spec]
         self._trajectories = results.trajectories[spec]
@@ -162,7 +162,7 @@ class RerankerRows:
         found = compare(scored, resamples=settings.resamples, rng=settings.seed)
         return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
 
-    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Judge], Pair]:
+    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Criterion], Pair]:
         """By the key of a rule and a judge; empty if greedy decoding is not among the baselines."""
         column = next((at for at, one in enumerate(self._results.baselines) if one.name == GREEDY), None)
         if column is None:

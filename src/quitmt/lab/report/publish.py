@@ -53,7 +53,7 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Recommendation:
     """What to use, among some samplings."""
 
     sentences: tuple[str, ...]
@@ -154,7 +154,7 @@ def folder_name(sampling: str) -> str:
     return re.sub(r"[^\w.]+", "-", sampling).strip("-.") or "sampling"
 
 
-def _opening(arms: Sequence[Chapter]) -> Opening:
+def _opening(arms: Sequence[Chapter]) -> Recommendation:
     first = replace(arms[0].results, others=tuple(arm.results for arm in arms[1:]))
     frontiers = [arm.frontier for arm in arms]
     options = configurations_of(first, frontiers, first.study.shown_windows())
@@ -165,10 +165,10 @@ def _opening(arms: Sequence[Chapter]) -> Opening:
     if found:
         shown = advice.choices_table(found), guaranteed.table(proven, metrics), advice.options_table(found)
     said = (*advice.sentences(found), *guaranteed.sentences(proven))
-    return Opening(said, shown, series_of(first, frontiers), options, found)
+    return Recommendation(said, shown, series_of(first, frontiers), options, found)
 
 
-def _write(arm: Chapter, opening: Opening, folder: Path, links: dict[str, str]) -> Path:
+def _write(arm: Chapter, opening: Recommendation, folder: Path, links: dict[str, str]) -> Path:
     results, baselines = arm.results, opening.baseline_rows(arm.results)
     shown = []
     for table in opening.tables:
