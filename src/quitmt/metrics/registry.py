@@ -67,8 +67,6 @@ class MetricEntry(Name):
     """Difference between the best and the worst score of a candidate; None if unknown."""
     top: float | None = None
     """Highest score of a QE metric that the headroom rule expects; None if unknown."""
-    evaluation_range: float | None = None
-    """Largest difference between two evaluation scores; None if unlimited or unknown."""
     support: str | None = None
     """Who judges a candidate by default; None means the default of all utilities."""
     check: str = ""
@@ -121,7 +119,6 @@ def _text(name: str, title: str, meaning: str, make: str, evaluation: str, evalu
         evaluator=evaluator,
         needs_reference=True,
         scale=1.0,
-        evaluation_range=100.0,
     )
 
 
@@ -236,7 +233,6 @@ _ENTRIES = (
         needs_reference=True,
         lower_is_better=True,
         scale=25.0,
-        evaluation_range=25.0,
     ),
     _model(
         "metricx-qe",
@@ -294,7 +290,6 @@ _ENTRIES = (
         evaluator="quitmt.evaluate.metrics:judge",
         needs_source=True,
         is_judge=True,
-        evaluation_range=25.0,
     ),
 )
 

@@ -135,7 +135,7 @@ def _fill(
     for start in range(0, len(missing), POOLS_AT_ONCE):
         batch = missing[start : start + POOLS_AT_ONCE]
         began = time.perf_counter()
-        observed = observe(reranker, [pool for _, pool in batch])
+        observed = observe(reranker, [pool.recorded for _, pool in batch])
         seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for _, pool in batch)
         for (key, pool), one in zip(batch, observed, strict=True):
             best = one.best.astype(np.int32)
