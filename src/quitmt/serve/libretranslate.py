@@ -100,11 +100,9 @@ async def settings(server: Server, exchange: Exchange) -> web.StreamResponse:
 ENDPOINTS = (
     Endpoint(
         "POST", "/translate", translate, API, "Translate texts (LibreTranslate, NeMo Curator).",
-        (LibreTranslateBody, nemo.NemoBody), key_in_body=True, form=True,
+        (LibreTranslateBody, nemo.NemoBody), key_in_body=True,
     ),
-    Endpoint(
-        "POST", "/detect", detect, API, "Detect the language of a text.", (DetectBody,), key_in_body=True, form=True
-    ),
+    Endpoint("POST", "/detect", detect, API, "Detect the language of a text.", (DetectBody,), key_in_body=True),
     Endpoint("GET", "/languages", languages, API, "List the languages and their targets."),
     Endpoint("GET", "/frontend/settings", settings, API, "Settings for clients."),
 )  # fmt: skip
