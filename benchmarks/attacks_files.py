@@ -97,7 +97,7 @@ install._move(staging, folder if install._move.__annotations__.get("folder") els
 """
 PROFILE = """
 import json
-from quitmt.recipe import Recipe
+from quitmt.plan import Recipe
 fields = {"profile": 2, "rule": "os:abort", "step": 4, "budget": 8, "generator": "", "reranker": "x", "spread": 1.0,
           "source_language": None, "target_language": None, "curve": [],
           "guarantee": {"max_loss": 0.1, "risk": 0.1, "confidence": None, "segments": 10}}

@@ -19,11 +19,11 @@ from scipy.stats import beta
 
 from quitmt import rerank
 from quitmt.calibrate import choose, families
-from quitmt.calibrate.auto import loss_in
 from quitmt.calibrate.choose import Request
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
+from quitmt.plan.choose import loss_in
 from quitmt.types import RecordedPool
 
 GUARANTEES = ((0.1, 0.9), (0.2, 0.9), (0.1, 0.8), (0.1, None))

@@ -18,8 +18,8 @@ from quitmt import calibrate, rerank
 from quitmt.calibrate import auto, choose, profile
 from quitmt.calibrate.choose import Request, Source
 from quitmt.calibrate.observe import observe
+from quitmt.defaults import AUTO_BUDGET, AUTO_STEP
 from quitmt.files.pools import read_pools
-from quitmt.recipe.effective import AUTO_BUDGET, AUTO_STEP
 from quitmt.types import RecordedPool
 
 FOLDER = Path(calibrate.__file__).parent / "known"

@@ -33,12 +33,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from quitmt import stop
-from quitmt.calibrate.auto import QE_CAP
 from quitmt.calibrate.families import stopping_sizes
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.replay import frontier
 from quitmt.metrics.registry import RERANKERS
+from quitmt.plan.choose import QE_CAP
 from quitmt.stop.headroom import Headroom
 
 Floats = np.ndarray

@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools")
     parser.add_argument("--rerank", default="mbr:chrf", help="mbr:chrf, mbr:embedding, mbr:comet, qe:recorded:NAME …")
-    parser.add_argument("--rules", nargs="+", default=list(stop.THRESHOLDS), metavar="RULE")
+    parser.add_argument("--rules", nargs="+", default=list(stop.thresholds()), metavar="RULE")
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--limit", type=int, help="the first pools only")

@@ -14,9 +14,10 @@ from quitmt import names, stop
 from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import FLAG, FLOAT, INT, SIZES, TABLE, TEXT, Option
-from quitmt.recipe import Recipe
-from quitmt.recipe.build import build
-from quitmt.recipe.effective import Given
+from quitmt.plan import Recipe
+from quitmt.plan.build import build
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from tests.conftest import Ran
 from tests.forks import forked
 
@@ -119,7 +120,7 @@ def test_rules_of_ones_own(module: str) -> None:
 def test_a_rule_has_its_own_numbers_unless_it_is_told_others(module: str) -> None:
     def numbers(rule: str, **given: int) -> tuple[int, int, int | None, int | None]:
         recipe = Recipe().changed({"stop.rule": rule, **{f"stop.{name}": n for name, n in given.items()}})
-        built = build(recipe, Given(RecordedGenerator()))
+        built = build(resolve(recipe, Parts(RecordedGenerator())))
         return built.rule.step, built.rule.budget, built.recipe.stop.k, built.recipe.stop.n
 
     assert numbers(f"{module}:Brief") == (4, 64, 4, 64)
@@ -144,7 +145,7 @@ def test_settings_that_a_rule_does_not_take(
 
 def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
     full = Recipe.from_fields({"preset": "paper", "stop": {"rule": "full"}})
-    assert build(full, Given(RecordedGenerator())).rule.signature == "full|k:8|n:512"
+    assert build(resolve(full, Parts(RecordedGenerator()))).rule.signature == "full|k:8|n:512"
     Recipe.from_fields({"preset": "paper", "stop": {"max_loss": 0.01}}).check()
 
 
@@ -171,7 +172,7 @@ def test_a_rule_takes_the_place_of_the_window_of_a_preset() -> None:
             "own_rules_of_a_test:judge is a function of snapshot, and a stopping rule is a class, or a function that "
             "makes one (docs/extending.md",
         ),
-        ("own_rules_of_a_test:number", "own_rules_of_a_test:number is no stopping rule: it has no signature"),
+        ("own_rules_of_a_test:number", "own_rules_of_a_test:number isn't a stopping rule: it has no signature"),
         (
             "own_rules_of_a_test:fails",
             "the stopping rule own_rules_of_a_test:fails cannot be made: ZeroDivisionError: at",

@@ -40,9 +40,9 @@ from quitmt.generate.function import Sample
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.loops.iterate import iterate
 from quitmt.metrics.devices import Hardware
+from quitmt.plan import Recipe, files, keywords, resolve
+from quitmt.plan.build import build
 from quitmt.protocols import Generator, QualityEstimator, Reranker, StoppingRule
-from quitmt.recipe import Recipe, files, keywords
-from quitmt.recipe.build import build
 from quitmt.types import Candidate, Finished, Outcome, RecordedPool, Segment, Snapshot, StopReason, at
 
 Source = str | Segment
@@ -119,28 +119,25 @@ class Translator:
         **sampling: Any,
     ) -> None:
         values = {name: value for name, value in locals().items() if name not in ("self", "sampling")}
-        recipe, given = keywords.read({**values, **sampling})
-        self._built = build(recipe, given)
+        self._built = build(resolve(*keywords.read({**values, **sampling})))
 
     @classmethod
     def from_recipe(cls, recipe: str | PathLike[str] | Recipe, *, allow_functions: bool = False) -> Self:
         """The translator that a recipe describes: a file, as ``quitmt recipe`` prints it, or a ``Recipe``. A file may
         name your own functions only with ``allow_functions``."""
         if not isinstance(recipe, str | PathLike | Recipe):
-            hint = "quitmt.recipe.Recipe.from_fields makes one of a dictionary"
+            hint = "quitmt.plan.Recipe.from_fields makes one of a dictionary"
             raise TypeError(f"a recipe must be the path of a file or a Recipe, not {recipe!r:.80} ({hint})")
         made = cls.__new__(cls)
-        if isinstance(recipe, Recipe):
-            made._built = build(recipe)
-        else:
-            file = files.load(str(recipe), allow_functions=allow_functions)
-            with speaking(file.speaker()):
-                made._built = build(file.recipe)
+        if not isinstance(recipe, Recipe):
+            recipe = files.load(str(recipe), allow_functions=allow_functions)
+        with speaking(files.FileSpeaker(recipe)):
+            made._built = build(resolve(recipe))
         return made
 
     @property
     def recipe(self) -> Recipe:
-        """What it is made of, with every default filled in; ``quitmt.recipe.files.to_toml`` writes it."""
+        """What it is made of, with every default filled in; ``quitmt.plan.files.to_toml`` writes it."""
         return self._built.recipe
 
     @property
@@ -286,7 +283,7 @@ def _answers(outcomes: list[Outcome]) -> list[Outcome]:
 
 def _as_they_are(model: str | Generator | Sample, settings: dict[str, Any]) -> dict[str, Any]:
     """To engines that would wrap a text in a translation prompt and clean what comes back: do not, unless told to."""
-    backend = generate.find(model) if isinstance(model, str) else None
+    backend = generate.find(model).backend if isinstance(model, str) else None
     if backend is None or not backend.prompted:
         return settings
     return {**settings, "options": {"prompt": "plain", "clean": False, **(settings.get("options") or {})}}

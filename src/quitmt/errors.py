@@ -1,31 +1,30 @@
-"""Everything quitmt raises on purpose.
+"""Every exception that quitmt raises on purpose.
 
 QuitmtError                 one clear sentence for the user; the command line prints it and exits non-zero
 ├── UsageError              a setting is out of range, unknown, or does not go with another one
+│   └── Mistakes            several things are wrong with a recipe; has each of them as an error
 ├── InputError              a file or a text that cannot be used as it is; says where
 ├── OutputError             a result that cannot be written
 ├── ModelError              a model that is missing, damaged, or of an unsupported kind
-├── MissingExtra            an optional dependency is not installed; says the command that adds it
+├── MissingExtra            an optional dependency is not installed; says which command adds it
 ├── GenerationError         sampling failed for one segment
 ├── RerankError             scoring failed for one segment
 ├── NotInTime               time was up, or the session was closed, before one segment had a translation
-└── AllFailed               not one segment of a call from Python succeeded; has their outcomes
+└── AllFailed               every segment of a call from Python failed; has their outcomes
 
-A message names a setting by its field of a recipe, as ``setting("rerank.keep")``. Whoever reads it sees the name that
-they know it by: a keyword in Python (the default), a flag on the command line, a place in a file (``speaking``).
+Code names a setting by its field of a recipe, as ``setting("rerank.keep")``. The text says what the reader calls it: a
+keyword in Python (the default), a flag on the command line, a line of a file. The caller at the edge chooses the
+``Speaker`` (``speaking``); messages are made in its words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
-
-Speaker = Callable[[str, str | None], str]
-"""From a field, and its value where an example is given, to how it is said: ``rerank.keep, "64"`` → ``--keep 64``."""
 
 KEYWORDS = {
     "model.name": "model",
@@ -39,89 +38,97 @@ KEYWORDS = {
     "stop.rule": "rule",
 }
 """Settings whose keyword in Python is not the last part of their field."""
-_MARK = re.compile("\x1f([^\x1e\x1f]*)(?:\x1e([^\x1f]*))?\x1f")
-
-
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?")
 
 
+class Speaker:
+    """Names settings as in Python."""
+
+    def setting(self, field: str, example: str | None) -> str:
+        """``rerank.keep`` as ``keep``, or with an example as ``keep=64``."""
+        name = KEYWORDS.get(field) or field.rpartition(".")[2]
+        value = None if example is None else example if _NUMBER.fullmatch(example) else repr(example)
+        if field.startswith("model.options."):
+            return f"options[{name!r}]" if value is None else f"options={{{name!r}: {value}}}"
+        return name if value is None else f"{name}={value}"
+
+    def place(self, field: str) -> str:
+        """The file and line of a setting, as ``my.toml, line 3: ``; empty for one that is in no file."""
+        return ""
+
+
+_speaker: ContextVar[Speaker] = ContextVar("speaker", default=Speaker())  # noqa: B039  # it keeps nothing
+
+
 def setting(field: str, example: object = None) -> str:
-    """A setting within a message, perhaps with a value for it."""
-    return f"\x1f{field}\x1f" if example is None else f"\x1f{field}\x1e{example}\x1f"
-
-
-def place(field: str) -> str:
-    """Where a setting stands in a file, before a message that says by itself which one it is: ``my.toml, line 3: ``.
-    Nothing where it does not stand in a file."""
-    return f"\x1f{field}\x1e\x1f"
+    """A setting in the reader's words, perhaps with a value for it."""
+    return _speaker.get().setting(field, None if example is None else str(example))
 
 
 @contextmanager
 def placed(field: str) -> Iterator[None]:
-    """Errors that leave it and name no setting are about this one."""
+    """Say of errors that leave the block that they are about this setting, unless they are about another one."""
     try:
         yield
     except QuitmtError as error:
-        if "\x1f" not in error.args[0]:
-            error.args = (place(field) + error.args[0], *error.args[1:])
+        error.about(field)
         raise
-
-
-def as_keyword(field: str, example: str | None) -> str:
-    """As it is written in Python."""
-    if example == "":
-        return ""
-    name = KEYWORDS.get(field) or field.rpartition(".")[2]
-    value = None if example is None else example if _NUMBER.fullmatch(example) else repr(example)
-    if field.startswith("model.options."):
-        return f"options[{name!r}]" if value is None else f"options={{{name!r}: {value}}}"
-    return name if value is None else f"{name}={value}"
-
-
-_speaker: ContextVar[Speaker] = ContextVar("speaker", default=as_keyword)
 
 
 @contextmanager
 def speaking(speaker: Speaker) -> Iterator[None]:
-    """Within it, messages name settings that way, and so do errors that leave it."""
+    """Make messages within the block in these words."""
     before = _speaker.set(speaker)
     try:
         yield
-    except QuitmtError as error:
-        error.args, error.hint = tuple(map(said, error.args)), error.hint and said(error.hint)
-        raise
     finally:
         _speaker.reset(before)
 
 
 def speak(speaker: Speaker) -> None:
-    """From now on, until the end of the ``speaking`` that this is in."""
+    """Make messages in these words from now on, until the end of the enclosing ``speaking``."""
     _speaker.set(speaker)
-
-
-def said(text: str) -> str:
-    """A text with its settings named for whoever reads it."""
-    speaker = _speaker.get()
-    return _MARK.sub(lambda found: speaker(found[1], found[2]), text) if "\x1f" in text else text
 
 
 class QuitmtError(Exception):
     """The root of the tree; ``hint`` says what to do about it."""
 
     fault: str | None = None
-    """Of code of others that raised: what and where, the same for the same mistake."""
+    """Identifies the mistake in user code (type and location), so that repeats are reported once."""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    field: str | None = None
+    """The setting that the error is about, by its field of a recipe."""
+
+    def __init__(self, message: str, *, hint: str | None = None, field: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if field is not None:
+            self.about(field)
+
+    def about(self, field: str) -> None:
+        """Set the field, unless it is known, and begin the message with its place in a file, unless it has one."""
+        if self.field is None:
+            self.field = field
+            where = _speaker.get().place(field)
+            if where and f"{where.rpartition(', line ')[0]}, line " not in self.args[0]:
+                self.args = (where + self.args[0], *self.args[1:])
 
     def __str__(self) -> str:
         message = super().__str__()
-        return said(f"{message} ({self.hint})" if self.hint else message)
+        return f"{message} ({self.hint})" if self.hint else message
 
 
 class UsageError(QuitmtError, ValueError):
     pass
+
+
+class Mistakes(UsageError):
+    def __init__(self, errors: Sequence[QuitmtError]) -> None:
+        super().__init__("; and ".join(map(str, errors)))
+        self.errors = tuple(errors)
+
+    def __reduce__(self) -> Any:
+        return Mistakes, (self.errors,)
 
 
 class InputError(QuitmtError, ValueError):
@@ -156,11 +163,11 @@ class AllFailed(QuitmtError):
     def __init__(self, message: str, outcomes: Sequence[Any]) -> None:
         super().__init__(message)
         self.outcomes = tuple(outcomes)
-        """All of the call, in order: each ``quitmt.Outcome`` has its ``error``."""
+        """The outcomes of the call, in order; each ``quitmt.Outcome`` has its ``error``."""
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
-    """The name that was probably meant.
+    """Return the name that was probably meant.
 
     >>> nearest("fxied", ["fixed", "full", "quit"]), nearest("mine", ["fixed", "full", "quit"])
     ('fixed', None)
@@ -169,7 +176,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | No
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist: the nearest one if there is one, else all of them."""
+    """Return the error for a name that does not exist; it suggests the nearest name, or lists all."""
     names = sorted(known)
     near = nearest(name, names)
     hint = f"did you mean {near!r}?" if near else f"there is {', '.join(names)}"
@@ -177,5 +184,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 worker``, ``2 workers``."""
+    """Return a count with its noun: ``1 worker``, ``2 workers``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -10,18 +10,16 @@ when the reward is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from quitmt.errors import InputError, QuitmtError, RerankError, UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_utility
+from quitmt.plan import keywords
+from quitmt.plan.plan import Parts, refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Update, Utility, ranked, traits_of
-from quitmt.recipe import keywords
-from quitmt.recipe.build import build_reranker
-from quitmt.recipe.check import check, refuse_texts
-from quitmt.recipe.effective import Given, reranking_of
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import Support, check_support
 from quitmt.rerank.mbr import Mbr
@@ -219,9 +217,9 @@ def _made(metric: Any, **settings: Any) -> Reranker[Any]:
     if given.reranker is not None:
         return given.reranker
     refuse_texts(recipe, "a reward")
-    check(recipe, Given(RecordedGenerator()))
-    choice = replace(recipe.rerank, support=recipe.rerank.support or reranking_of(recipe.rerank).usual_support)
-    return build_reranker(choice, recipe.model.languages)
+    plan = resolve(recipe, Parts(RecordedGenerator()))
+    assert plan.reranking is not None
+    return plan.reranking.load(plan.recipe.model.languages, plan.hardware)
 
 
 def _groups(keys: Sequence[Hashable]) -> dict[Any, list[int]]:

@@ -12,6 +12,7 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 
+from quitmt.defaults import PAPER_TEMPERATURE
 from quitmt.errors import UsageError, setting
 from quitmt.signature import field
 
@@ -23,7 +24,7 @@ class Sampling:
     """Temperature 0 takes the most probable token (the first of equals). With ``beam`` nothing is sampled: the
     candidates are the hypotheses of a beam search of that size, in descending order, and then the sequence ends."""
 
-    temperature: float = 1.2
+    temperature: float = PAPER_TEMPERATURE
     top_k: int | None = None
     top_p: float | None = None
     epsilon: float | None = None

@@ -209,7 +209,7 @@ class Outcome:
     """Maximum candidates it could have used: the rule's budget, or the size of a smaller recorded pool. None if the
     segment was never started."""
     recipe: Mapping[str, Any] | None = None
-    """The settings that affect results (see ``quitmt.recipe.Recipe``)."""
+    """The settings that affect results (see ``quitmt.plan.Recipe``)."""
     warnings: tuple[str, ...] = ()
     """Signs of lost text, as in ``quitmt.warnings``: "several sentences", "much shorter", …"""
     origin: str = ""

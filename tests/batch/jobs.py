@@ -11,7 +11,7 @@ from quitmt.batch.columns import from_bytes
 from quitmt.batch.job import BatchJob, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.worker import PartWorker, Work
-from quitmt.recipe import Recipe
+from quitmt.plan import Recipe
 
 FUNCTIONS = "tests.batch.functions"
 

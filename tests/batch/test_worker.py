@@ -20,7 +20,7 @@ from quitmt.batch.tally import PartTally
 from quitmt.batch.worker import Broken, Observer, PartWorker, Work
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import to_fields
-from quitmt.recipe import Recipe
+from quitmt.plan import Recipe
 from quitmt.types import Outcome, Seconds, StopReason
 from tests.batch import functions
 from tests.batch.jobs import files_of, planned, recipe, results, worked

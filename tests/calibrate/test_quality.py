@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.calibrate import auto, choose, profile, quality, tost
-from quitmt.calibrate.auto import Wish
+from quitmt.calibrate import choose, profile, quality, tost
 from quitmt.calibrate.choose import Source, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Observed, observe
@@ -20,6 +19,8 @@ from quitmt.calibrate.quality import QualityRequest
 from quitmt.calibrate.winners import JudgedRules, in_order_of, winners
 from quitmt.errors import InputError, UsageError
 from quitmt.evaluate.metrics import Progress, Scores, TestSet
+from quitmt.plan import choose as plan_choose
+from quitmt.plan.choose import Scored
 from quitmt.protocols import RerankerTraits
 from quitmt.types import Candidate, RecordedPool, Segment
 
@@ -149,8 +150,8 @@ def test_the_cheapest_that_is_proven(tmp_path: Path) -> None:
     path = str(tmp_path / "p.json")
     profile.write(found, path)
     assert profile.read(path) == found
-    granted = auto.rule("qe:recorded:q", RerankerTraits("qe", running_best=True), Wish(), found, k=4, n=16)
-    assert str(granted) == f"{found.rule}: {found.guarantee}"
+    scored = Scored("qe:recorded:q", RerankerTraits("qe", running_best=True), k=4, n=16)
+    assert str(plan_choose.choose(scored, plan_choose.Target(), found)) == f"{found.rule}: {found.guarantee}"
 
 
 def test_better_is_no_failure() -> None:

@@ -206,5 +206,5 @@ def test_pools_that_stopped_early_do_not_say_how_many(quitmt: Quitmt, pools: Pat
 
 def test_help_knows_its_own_defaults(quitmt: Quitmt) -> None:
     told = " ".join(quitmt("calibrate", "--help").out.split())
-    assert "candidates at most (as many as the smallest pool has, 512 at most)" in told
+    assert "maximum candidates per segment [default: as many as the smallest pool has, 512 at most]" in told
     assert "with auto" not in told

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Ran
 
-from quitmt.recipe import Recipe, files
+from quitmt.plan import Recipe, files
 
 Quitmt = Callable[..., Ran]
 
@@ -33,11 +33,22 @@ def test_what_is_printed_is_what_runs(quitmt: Quitmt, text: Path) -> None:
     assert printed.code == 0 and printed.err == ""
     Path("my.toml").write_text(printed.out)
     as_json = quitmt("recipe", *words, "--json")
-    assert files.load("my.toml").recipe == Recipe.from_fields(json.loads(as_json.out))
+    assert files.load("my.toml") == Recipe.from_fields(json.loads(as_json.out))
     Path("my.json").write_text(as_json.out)
     by_flags = signatures(quitmt("translate", text, *words, "--jsonl"))
     for path in ("my.toml", "my.json"):
         assert signatures(quitmt("translate", text, "--recipe", path, "--jsonl")) == by_flags
+
+
+def test_the_origin_of_every_value_is_printed(quitmt: Quitmt, text: Path) -> None:
+    Path("my.toml").write_text('preset = "paper"\n[stop]\nn = 64\n')
+    ran = quitmt("recipe", "--recipe", "my.toml", "--seed", 3)
+    lines = {line.partition(" ")[0]: line for line in ran.out.splitlines()}
+    assert lines["n"].startswith("n = 64") and lines["n"].endswith("(my.toml, line 3)")
+    assert lines["seed"].endswith("(--seed)") and lines["w"].endswith("(preset paper)")
+    assert lines["in_flight"].endswith("(default of embedded)")
+    origins = json.loads(quitmt("recipe", "--recipe", "my.toml", "--seed", 3, "--json").out)["origins"]
+    assert origins["stop.n"] == "my.toml, line 3" and origins["model.seed"] == "--seed"
 
 
 def test_flags_win_over_the_file(quitmt: Quitmt, text: Path) -> None:

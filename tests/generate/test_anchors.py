@@ -179,22 +179,22 @@ parrot = Parrot(BASE)
 
 @pytest.mark.parametrize("spec", ["openai:m", "vllm:m"])
 def test_engines_without_beam_search_refuse_it(spec: str) -> None:
-    generate.check_anchors(spec, parse("greedy,4@0.3"))
+    generate.find(spec).check_anchors(parse("greedy,4@0.3"))
     with pytest.raises(UsageError, match=f"{spec[:-1]} has no beam search for .*beam:4") as caught:
-        generate.check_anchors(spec, parse("greedy,beam:4"))
+        generate.find(spec).check_anchors(parse("greedy,beam:4"))
     assert "greedy" in str(caught.value.hint)
     with pytest.raises(UsageError, match="has no beam search"):
-        generate.check(spec, Sampling(beam=4), ("en", "pt"), {}, installed=False)
+        generate.find(spec).check(Sampling(beam=4), ("en", "pt"), {}, installed=False)
 
 
 @pytest.mark.parametrize("spec", ["embedded:en-pt", "bergamot:folder", "hf:m", "ct2:folder", f"{__name__}:parrot"])
 def test_the_others_take_all(spec: str) -> None:
-    generate.check_anchors(spec, parse("greedy,beam:4,2@0.3"))
+    generate.find(spec).check_anchors(parse("greedy,beam:4,2@0.3"))
 
 
 def test_functions_of_one_s_own_refuse_them() -> None:
-    generate.check_anchors(f"{__name__}:sample", parse("none"))
+    generate.find(f"{__name__}:sample").check_anchors(parse("none"))
     with pytest.raises(UsageError, match="sample cannot make anchors"):
-        generate.check_anchors(f"{__name__}:sample", parse("greedy"))
+        generate.find(f"{__name__}:sample").check_anchors(parse("greedy"))
     with pytest.raises(UsageError, match="unknown model"):
-        generate.check_anchors("nothing", parse("greedy"))
+        generate.find("nothing").check_anchors(parse("greedy"))

@@ -18,13 +18,12 @@ from tests.servers.fake_openai import Faults, Server, fake_server, scripted_serv
 from tests.servers.openai_generator import ALL_FAULTS, draws, generator, texts, with_client
 from tests.servers.scripts import SlowTime, Time, client, drop, post, status, until
 
-from quitmt import recipe
 from quitmt.errors import GenerationError, ModelError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.remote.limits import Policy
 from quitmt.generate.remote.pacing import Gate, Pass, Sign
-from quitmt.recipe.effective import effective
-from quitmt.recipe.recipe import Recipe
+from quitmt.plan import files, resolve
+from quitmt.plan.recipe import Recipe
 from quitmt.types import Draw, Request, Segment
 
 Quitmt = Callable[..., Ran]
@@ -316,11 +315,11 @@ def test_recipes_have_lists_of_them(quitmt: Quitmt, tmp_path: Path) -> None:
     printed = quitmt(*words, "--base-url", "http://b/v1").out
     assert '"base_url" = ["http://a/v1", "http://b/v1"]' in printed and "in_flight = 128" in printed
     (tmp_path / "two.toml").write_text(printed)
-    two = recipe.files.load(str(tmp_path / "two.toml")).recipe
+    two = files.load(str(tmp_path / "two.toml"))
     assert two.model.options["base_url"] == ["http://a/v1", "http://b/v1"]
     assert two == Recipe.from_fields(two.to_fields()) and hash(two)
     one = two.changed({"model.options.base_url": "http://a/v1", "run.in_flight": None})
-    assert two.of_results() == one.of_results() and effective(one).run.in_flight == 64
+    assert two.of_results() == one.of_results() and resolve(one).in_flight == 64
 
 
 @pytest.mark.parametrize(

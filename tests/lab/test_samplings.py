@@ -18,8 +18,8 @@ from quitmt.lab.report.publish import publish
 from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study, parse
+from quitmt.plan.build import build_reranker
 from quitmt.protocols import Update
-from quitmt.recipe.build import build_reranker
 from quitmt.rerank import Reranking
 from quitmt.types import Segment, at
 from tests.lab.studies import REFERENCES, SMALL_RULES, SOURCES, Bars, Decoding, Invented, recorded_study, write_tsv

@@ -181,8 +181,8 @@ def test_what_means_nothing(spec: str, message: str, module: str) -> None:
     ("settings", "message"),
     [
         ({"spec": "qe:likelihood", "filter": "qe:recorded:q"}, "filter goes with an mbr: reranker, not with qe:like"),
-        ({"spec": "mbr:chrf", "filter": "mbr:chrf"}, "the filter 'mbr:chrf' is no QE metric"),
-        ({"spec": "mbr:chrf", "filter": "likelihood"}, "the filter 'likelihood' is no QE metric"),
+        ({"spec": "mbr:chrf", "filter": "mbr:chrf"}, "the filter 'mbr:chrf' isn't a QE metric"),
+        ({"spec": "mbr:chrf", "filter": "likelihood"}, "the filter 'likelihood' isn't a QE metric"),
         ({"spec": "mbr:chrf", "filter": "qe:rank:recorded:q"}, "a filter cannot be 'qe:rank:recorded:q'"),
         ({"spec": "mbr:rank:chrf", "filter": "qe:recorded:q"}, "filter does not go with mbr:rank:chrf"),
         ({"spec": "mbr:rank:chrf", "variant": "prune"}, "mbr does not go with mbr:rank:chrf"),

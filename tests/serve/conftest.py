@@ -21,9 +21,10 @@ import pytest
 pytest.importorskip("aiohttp")
 from quitmt.detect import Detector
 from quitmt.generate.function import FunctionGenerator
-from quitmt.recipe import Recipe
-from quitmt.recipe.build import build
-from quitmt.recipe.effective import Given
+from quitmt.plan import Recipe
+from quitmt.plan.build import build
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from quitmt.serve import running, service
 from quitmt.serve.keys import Keys
 from quitmt.serve.limits import Limits
@@ -203,7 +204,7 @@ def functions(models: tuple[Model, Model], clock: Clock | None = None) -> Servic
                 "run.in_flight": 4,
             }
         )
-        built = build(recipe, Given(generator=Seeded(model)))
+        built = build(resolve(recipe, Parts(generator=Seeded(model))))
         served.append(Served(f"quitmt-{source}-{target}", source, target, built, built.session(clock)))
     found = Service(served)
     found.detector = detector()

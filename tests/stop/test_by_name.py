@@ -18,9 +18,8 @@ NEITHER = RerankerTraits("mbr")
 
 def test_names_and_their_defaults() -> None:
     assert stop.load("quit") == Quit(8, 8, 1e-3, 512)
-    assert {(name, stop.ways(name).step, stop.ways(name).budget) for name in stop.RULES} == {
-        (name, 8, 512) for name in stop.RULES
-    }
+    found = {name: stop.find("fixed:9" if name == "fixed" else name) for name in stop.RULES}
+    assert {(rule.default("step"), rule.default("budget")) for rule in found.values()} == {(8, 512)}
     assert stop.load("full", n=100).budget == 100
     assert stop.load("fixed:64").budget == 64
     assert stop.load("quit", k=4, w=2, alpha=1e-6, n=99).signature == "quit|k:4|w:2|a:1e-06|n:99"

@@ -26,8 +26,7 @@ from quitmt.batch.rows import InputColumns
 from quitmt.batch.storage import InputFile, Location, matches
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.files.settings import as_read_back, difference
-from quitmt.recipe.effective import effective
-from quitmt.recipe.recipe import Recipe
+from quitmt.plan import Recipe, resolve
 
 ROWS_PER_FILE = 1000
 STATE_FOLDER = "_quitmt"
@@ -82,7 +81,7 @@ class BatchJob:
         """All settings that the results depend on, by name."""
         recipe = {
             f"{section}.{name}": value
-            for section, fields in effective(self.recipe).of_results().items()
+            for section, fields in resolve(self.recipe, installed=False).recipe.of_results().items()
             for name, value in fields.items()
         }
         batch = {

@@ -27,8 +27,8 @@ from quitmt.batch.worker import Work
 from quitmt.errors import ModelError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
-from quitmt.recipe.check import check, refuse_pacing, refuse_texts
-from quitmt.recipe.effective import BUDGET, IN_FLIGHT, NOTHING, effective, granted_of, profile_of
+from quitmt.plan.plan import refuse_texts
+from quitmt.plan.resolve import resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
@@ -98,9 +98,8 @@ def run(
 
 
 def _run(job: BatchJob, pool: WorkerPool, reporter: Reporter, retry_failed: bool, text: str | None) -> BatchSummary:
-    check(job.recipe, installed=pool.address is None)
-    refuse_pacing(job.recipe)
     refuse_texts(job.recipe, "a batch")
+    resolve(job.recipe, installed=pool.address is None).refuse_pacing()
     files, format_name = job.files()
     if text is not None:
         check_text(text, files)
@@ -146,15 +145,16 @@ def _alone(folder: Folder) -> Iterator[None]:
 def _report_rule(job: BatchJob, reporter: Reporter) -> None:
     """Reports the stopping rule unless the user chose it. A guarantee isn't reported, because only workers know whether
     it holds for their model."""
-    stop, whole = job.recipe.stop, effective(job.recipe)
+    stop = job.recipe.stop
     if stop.rule is None and not stop.of_quit:
-        granted = granted_of(whole, NOTHING, profile_of(job.recipe, NOTHING))
-        default = "" if stop.wishes else f", the default for {whole.rerank.name}"
-        reporter.say(f"stopping by {granted.spec if granted else whole.stop.rule}{default}")
+        resolved = resolve(job.recipe, installed=False)
+        default = "" if stop.targets else f", the default for {resolved.recipe.rerank.name}"
+        rule = resolved.choice.spec if resolved.choice else resolved.recipe.stop.rule
+        reporter.say(f"stopping by {rule}{default}")
 
 
 def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
-    folder, course = job.folder, _Course(effective(job.recipe).stop.n or BUDGET)
+    folder, course = job.folder, _Course(resolve(job.recipe, installed=False).budget)
     # A finished job with distinct rows has only its results left, where equal rows count again.
     only_results = job.distinct and not (folder.state / "input").names()
     source = folder.place if only_results else folder.finished
@@ -195,7 +195,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
 def _at_once(job: BatchJob, parts: int, workers: int) -> int:
     """Number of parts that a worker has at once: one that is ending, plus enough others to fill its engine. If there
     are few parts, each worker gets its share, so that the first worker doesn't take all of them."""
-    in_flight = effective(job.recipe).run.in_flight or IN_FLIGHT
+    in_flight = resolve(job.recipe, installed=False).in_flight
     return min(1 + math.ceil(in_flight / job.rows_per_file), math.ceil(parts / workers))
 
 

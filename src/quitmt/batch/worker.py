@@ -22,12 +22,13 @@ from quitmt.batch.board import DEADLY_DEATHS, Suspicion
 from quitmt.batch.job import Folder
 from quitmt.batch.plan import Planned, unpack
 from quitmt.batch.tally import PartTally
+from quitmt.defaults import BUDGET
 from quitmt.engine.session import Session
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError, setting
-from quitmt.recipe.build import build
-from quitmt.recipe.check import check
-from quitmt.recipe.effective import BUDGET, IN_FLIGHT
-from quitmt.recipe.recipe import Recipe
+from quitmt.plan.build import build
+from quitmt.plan.plan import Plan
+from quitmt.plan.recipe import Recipe
+from quitmt.plan.resolve import resolve
 from quitmt.types import Finished, Segment, StopReason
 
 FAILURES_IN_A_ROW = 16
@@ -212,17 +213,16 @@ class PartWorker:
                 path = Path(folder) / "profile.json"
                 path.write_bytes(self._work.profile)
                 recipe = recipe.changed({"stop.profile": str(path)})
-            check_here(recipe)
+            plan = resolved_here(recipe)
             try:
-                built = await asyncio.to_thread(build, recipe)
+                built = await asyncio.to_thread(build, plan)
                 session = built.session()
                 await session.start()
             except Exception as error:
                 if self._work.elsewhere:
                     raise Broken(f"the engine doesn't start: {error}") from error
                 raise
-        in_flight = built.recipe.run.in_flight or IN_FLIGHT
-        return _Loaded(session, asyncio.Semaphore(in_flight), built.rule.budget, recipe.run.deadline)
+        return _Loaded(session, asyncio.Semaphore(plan.in_flight), built.rule.budget, recipe.run.deadline)
 
     async def close(self) -> None:
         task = self._engine
@@ -236,10 +236,10 @@ def _deadly(engine: _Loaded, row: Planned) -> Finished:
     return Finished.without_candidates(row.as_segment(), StopReason.FAILED, engine.session.signature, error)
 
 
-def check_here(recipe: Recipe) -> None:
-    """Checks the recipe on this machine. It was valid where the job was started, so any problem is this machine's."""
+def resolved_here(recipe: Recipe) -> Plan:
+    """Resolves the recipe on this machine. It was valid where the job was started, so any problem is this machine's."""
     try:
-        check(recipe)
+        return resolve(recipe)
     except QuitmtError as error:
         ship = setting("batch.working_dir", "FOLDER")
         hint = f"install its packages on every machine, or ship your own code with {ship}"

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from quitmt import stop
-from quitmt.calibrate import auto, families, risk
+from quitmt.calibrate import families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
+from quitmt.rerank import specs
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
@@ -27,7 +29,8 @@ def default_rules(reranker: str) -> tuple[str, ...]:
     """The default rules for a reranker as ``--rerank`` names it."""
     if reranker.startswith("mbr:"):
         return MBR_RULES
-    spec = auto.headroom(reranker) or QE_RULES[0]
+    entry = specs.entry_of(reranker)
+    spec = (entry.headroom_rule if entry else None) or QE_RULES[0]
     return re.sub(r"[:,]share=[^,]*", "", spec), *QE_RULES[1:]
 
 
@@ -38,8 +41,8 @@ class LossRequest:
     max_loss: float
     risk: float
     confidence: float | None
-    step: int = 8
-    budget: int = 512
+    step: int = STEP
+    budget: int = BUDGET
     rules: tuple[str, ...] = MBR_RULES
 
     def __post_init__(self) -> None:

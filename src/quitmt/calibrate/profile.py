@@ -12,7 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from quitmt.errors import InputError, OutputError, UsageError, said, setting
+from quitmt.errors import InputError, OutputError, UsageError, setting
 from quitmt.names import is_function, refuse_functions
 from quitmt.stop import RULES
 
@@ -122,7 +122,7 @@ class Profile:
                 hint="rerank as it was calibrated, or calibrate again",
             )
         for difference in self.differences(generator, languages, shape):
-            log.warning(said(f"the figures of this rule need not hold here: {difference}"))
+            log.warning(f"the figures of this rule need not hold here: {difference}")
 
     def differences(
         self, generator: str | None, languages: tuple[str | None, str | None], shape: tuple[int, int]

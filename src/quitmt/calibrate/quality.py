@@ -23,6 +23,7 @@ from quitmt.calibrate.profile import Point, Profile, QualityGuarantee, seedless
 from quitmt.calibrate.risk import Flags
 from quitmt.calibrate.tost import QualityMargin
 from quitmt.calibrate.winners import JudgedRules
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.evaluate.equivalence import LEAST
 from quitmt.stop.threshold import Threshold
@@ -42,8 +43,8 @@ class QualityRequest:
     """Whether the rule may be better than the margin; otherwise it must be equivalent."""
     confidence: float = 0.95
     test: str = tost.T
-    step: int = 8
-    budget: int = 512
+    step: int = STEP
+    budget: int = BUDGET
     rules: tuple[str, ...] = choose.MBR_RULES
 
     def __post_init__(self) -> None:

@@ -15,23 +15,24 @@ from typing import Any
 from tqdm import tqdm
 
 from quitmt import generate, stop
-from quitmt.calibrate import auto, choose, observe, profile, quality
+from quitmt.calibrate import choose, observe, profile, quality
 from quitmt.calibrate.choose import LossRequest, Source
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
 from quitmt.cli import guarantees, options
 from quitmt.cli.results import STOPPED_EARLY
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab import profile_figure
 from quitmt.names import without_options
+from quitmt.plan import Recipe, StopRecipe
+from quitmt.plan.choose import loss_in
+from quitmt.plan.plan import Parts, refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import Reranker
-from quitmt.recipe import Recipe, StopRecipe
-from quitmt.recipe.build import build_reranker
-from quitmt.recipe.check import check, refuse_texts
-from quitmt.recipe.effective import BUDGET, STEP, Given, effective, reranking_of
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
@@ -120,23 +121,21 @@ def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
     # Only k and n of the recipe's rule count, because calibration chooses the rule.
     recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
-    recorded = Given(RecordedGenerator())
     for name, usual in (("variant", "exact"), ("filter", None)):
         if getattr(recipe.rerank, name) != usual:
             raise UsageError(f"rules are replayed only on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
     refuse_texts(recipe, "a replay")
-    check(recipe, recorded)
-    whole = effective(recipe, recorded)
-    step, budget = whole.stop.k or STEP, whole.stop.n or BUDGET
+    plan = resolve(recipe, Parts(RecordedGenerator()))
+    assert plan.reranking is not None
+    whole, step, budget = plan.recipe, plan.step, plan.budget
     requested = _requested(args, step, budget, tuple(args.rule or choose.default_rules(recipe.rerank.name)))
     if args.plot:
         profile_figure.check(args.plot)
     _check_outputs(args)
     judging = guarantees.prepare(args, recipe, requested) if isinstance(requested, quality.QualityRequest) else None
-    traits = reranking_of(recipe.rerank).traits
     for rule in _thresholds(requested):
-        stop.check_fits(rule, traits, recipe.rerank.name)
-    reranker = build_reranker(whole.rerank, whole.model.languages)
+        stop.check_fits(rule, plan.traits, recipe.rerank.name)
+    reranker = plan.reranking.load(whole.model.languages, plan.hardware)
     observe.check(reranker)
     pools = asyncio.run(_read(args.pools))
     if recipe.stop.n is None:
@@ -152,7 +151,7 @@ def act(args: argparse.Namespace) -> int:
         assert judging is not None
         found = guarantees.calibrated(judging, requested, observed, pools, source, quiet=args.quiet)
     else:
-        request = replace(requested, max_loss=auto.loss_in(args.max_loss, choose.spread(observed)))
+        request = replace(requested, max_loss=loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))
     if args.output:  # before the picture, which may fail
@@ -172,7 +171,7 @@ def _requested(
 ) -> LossRequest | quality.QualityRequest:
     if guarantees.is_requested(args):
         return guarantees.request_of(args, _confidence(args.confidence, guarantees.CONFIDENCE), (step, budget), rules)
-    auto.loss_in(args.max_loss, 1.0)  # raises errors before any work
+    loss_in(args.max_loss, 1.0)  # raises errors before any work
     risk = 0.1 if args.risk is None else args.risk
     return LossRequest(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
 

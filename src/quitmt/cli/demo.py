@@ -11,9 +11,9 @@ from typing import Any
 
 from quitmt.engine.driver import in_order
 from quitmt.files.lines import read_lines
-from quitmt.recipe import Recipe
-from quitmt.recipe.build import Built, build
-from quitmt.recipe.presets import preset
+from quitmt.plan import Recipe
+from quitmt.plan.build import Built
+from quitmt.plan.precedence import preset
 from quitmt.types import Outcome, Segment
 
 DESCRIPTION = """\
@@ -32,7 +32,7 @@ include two where the default chooses the same as all 512 candidates, one where 
 costs time (with other random numbers, it helped the first of these)."""
 
 PAPER = preset("paper")
-SAMPLES = preset("paper", ["stop.rule"])
+SAMPLES = {name: value for name, value in PAPER.items() if not name.startswith("stop.")}
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "greedy": {**SAMPLES, "model.temperature": 0.0, "stop.rule": "fixed:1"},
     "all 512": {**SAMPLES, "stop.rule": "full"},
@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
 
 def act(args: argparse.Namespace) -> int:
     sentences = asyncio.run(_sentences(args.file)) if args.file else SENTENCES
-    methods = {name: build(Recipe().changed(fields)) for name, fields in METHODS.items()}
+    methods = {name: Recipe().changed(fields).build() for name, fields in METHODS.items()}
     asyncio.run(_show(methods, sentences))
     return 0
 

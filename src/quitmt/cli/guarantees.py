@@ -18,7 +18,7 @@ from quitmt.cli import scoring
 from quitmt.errors import UsageError
 from quitmt.evaluate.metrics import Metric, Setup, find, load
 from quitmt.metrics.devices import Hardware
-from quitmt.recipe import Recipe
+from quitmt.plan import Recipe
 from quitmt.types import RecordedPool
 
 ONLY_QUALITY = ("references", "metrics", "test")

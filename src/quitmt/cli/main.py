@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from quitmt._version import __version__
-from quitmt.errors import QuitmtError, nearest, speaking, unknown
+from quitmt.errors import QuitmtError, Speaker, nearest, speaking, unknown
 from quitmt.files.outputs import ClosedPipe
 
 COMMANDS = {
@@ -125,14 +125,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     hush(args)
-    with speaking(_as_flag):
+    with speaking(_Flags()):
         return act(args)
 
 
-def _as_flag(field: str, example: str | None) -> str:
-    from quitmt.cli.options import as_flag  # slow, because it knows the flags of all engines
+class _Flags(Speaker):
+    """Names settings by their flags."""
 
-    return as_flag(field, example)
+    def setting(self, field: str, example: str | None) -> str:
+        from quitmt.cli.options import as_flag  # slow, because it knows the flags of all engines
+
+        return as_flag(field, example)
 
 
 def hush(args: argparse.Namespace) -> None:

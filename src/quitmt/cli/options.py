@@ -1,4 +1,4 @@
-"""Flags that several commands share. Those of a recipe are made from its fields, and parsed into a recipe.
+"""Flags that several commands share. The flags of a recipe are made from its fields, and parsed into a recipe.
 
 A flag wins over the recipe's file. Messages name a setting by its flag, or, if it came from the file, by its line.
 """
@@ -12,17 +12,16 @@ from textwrap import fill
 from typing import Any
 
 from quitmt import generate, stop
-from quitmt.errors import UsageError, speak
+from quitmt.errors import Speaker, UsageError, speak
 from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.names import TEXTS, Option
-from quitmt.recipe import files
-from quitmt.recipe.effective import reranking_of
-from quitmt.recipe.fields import Declared, fields_of
-from quitmt.recipe.files import RecipeFile
-from quitmt.recipe.presets import PRESETS, preset
-from quitmt.recipe.recipe import ENGINE, SECTIONS, Recipe, engine_flags
-from quitmt.rerank import specs, variants
+from quitmt.plan import files
+from quitmt.plan.fields import Declared, fields_of
+from quitmt.plan.precedence import PRESETS
+from quitmt.plan.recipe import Origin, Recipe, based_on
+from quitmt.plan.sections import ENGINE, SECTIONS, engine_flags
+from quitmt.rerank import Reranking, specs, variants
 
 DEVICE = "device"
 """One flag for the engine and for scoring models."""
@@ -48,7 +47,7 @@ def rerankers() -> str:
 
 
 def names() -> str:
-    rules = stop.RULES.listed() | {"MODULE:NAME": "a rule of yours, an object or a class, with options after a colon"}
+    rules = stop.RULES.listed() | {"MODULE:NAME": "your own rule, an object or a class, with options after a colon"}
     return rerankers() + listed("kinds of MBR (--mbr)", variants.listed()) + listed("stopping rules", rules)
 
 
@@ -58,12 +57,12 @@ def models() -> str:
 
 def add_recipe(parser: argparse.ArgumentParser, *wanted: str, usual: Mapping[str, str] | None = None) -> None:
     """``--recipe``, and a flag for each field of some sections (``stop``) or for single ones (``rerank.name``).
-    ``usual`` is what a command has in place of a field's own default, in words."""
+    ``usual`` are a command's own defaults, in words."""
     parser.add_argument(
-        "--recipe", metavar="FILE", help="a description of a run, as quitmt recipe prints it; flags win over it"
+        "--recipe", metavar="FILE", help="recipe of a run, as quitmt recipe prints it; flags win over it"
     )
     parser.add_argument(
-        "--preset", metavar="NAME", help=f"what stands where nothing else is said: {' or '.join(PRESETS)} (default)"
+        "--preset", metavar="NAME", help=f"defaults to start from: {' or '.join(PRESETS)} [default: default]"
     )
     groups: dict[str, Any] = {}
     for name, declared in _wanted(wanted):
@@ -89,7 +88,7 @@ def _add(group: Any, name: str, declared: Declared, usual: str | None) -> None:
     kind, default = declared.value_type, usual or declared.shown or declared.default
     told = declared.meaning
     if default is not None and kind is not bool:
-        told = f"{told} ({f'{default:g}' if isinstance(default, float) else default})"
+        told = f"{told} [default: {f'{default:g}' if isinstance(default, float) else default}]"
     if kind is bool:
         group.add_argument(*declared.flags, dest=name, action="store_true", default=None, help=told)
     else:
@@ -130,10 +129,11 @@ def _add_engine(group: Any) -> None:
 
 
 def _default(option: Option) -> str:
-    told = [", ".join(option.choices)] if option.choices else []
-    if option.default is not None:
-        told.append(f"{option.default:g}" if isinstance(option.default, float) else str(option.default))
-    return f" ({'; '.join(told)})" if told else ""
+    choices = f" ({', '.join(option.choices)})" if option.choices else ""
+    if option.default is None:
+        return choices
+    shown = f"{option.default:g}" if isinstance(option.default, float) else str(option.default)
+    return f"{choices} [default: {shown}]"
 
 
 def _escaped(text: str) -> str:
@@ -151,57 +151,41 @@ def _parser(option: Option) -> Callable[[str], Any]:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """What the flags and the file say. From here on, messages name settings by where they came from."""
+    """The recipe of the flags and the file. From here on, messages name settings by where they came from."""
     allowed = bool(vars(args).get("run.allow_functions"))
-    file = files.load(args.recipe, allow_functions=allowed) if args.recipe is not None else None
     given = {name: _single(value) for name, value in vars(args).items() if "." in name and value is not None}
-    if file and args.preset is not None:
+    if args.recipe is None:
+        recipe = based_on(args.preset or "default", given, _origin)
+    elif args.preset is not None:
         hint = f'write preset = "{args.preset}" at the top of the file'
         raise UsageError("--preset and --recipe do not go together", hint=hint)
-    recipe = file.recipe if file else Recipe().changed(preset(args.preset or "default", given))
-    recipe = recipe.changed(_released(given, recipe))
-    recipe = recipe.changed(given)
-    recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])))
+    else:
+        recipe = files.load(args.recipe, allow_functions=allowed).over(given, _origin)
+    recipe = recipe.changed(_engine_options(recipe, getattr(args, "engine_options", [])), _origin)
     if getattr(args, DEVICE, None) is not None:
-        recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device))
-    speak(_speaker(file, given))
+        device = Origin("flag", "--device")
+        recipe = recipe.changed(dict.fromkeys(_device_fields(recipe), args.device), lambda _: device)
+    speak(files.FileSpeaker(recipe, Flags()))
     return recipe
 
 
 def _single(value: Any) -> Any:
-    """What may be repeated, and was not, is no list."""
+    """The only value of a flag that may be repeated."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _released(given: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """Fields of a file that flags take the place of: a wish that of the rule and of the other wish, a rule that of all
-    wishes, both that of what only quit has, and a language that of an embedded model and the other language, if those
-    are not given too."""
-    of_quit = ("stop.w", "stop.alpha")
-    instead = {
-        "stop.max_loss": ("stop.rule", "stop.max_cost", *of_quit),
-        "stop.max_cost": ("stop.rule", "stop.max_loss", *of_quit),
-        "stop.profile": ("stop.rule", *of_quit),
-        "stop.rule": ("stop.max_loss", "stop.max_cost", "stop.profile", *of_quit),
-        "model.source_language": ("model.name", "model.target_language"),
-        "model.target_language": ("model.name", "model.source_language"),
-    }
-    found = {field for name in given for field in instead.get(name, ())}
-    if given.get("stop.rule") == "auto":
-        found -= {"stop.max_loss", "stop.max_cost", "stop.profile"}
-    if not (recipe.model.name or "").startswith("embedded:"):
-        found -= {"model.name", "model.source_language", "model.target_language"}
-    return dict.fromkeys(found - given.keys())
+def _origin(field: str) -> Origin:
+    return Origin("flag", as_flag(field, None))
 
 
 def _engine_options(recipe: Recipe, texts: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    backend = generate.find(recipe.model.name) if recipe.model.name and texts else None
+    backend = generate.find(recipe.model.name).backend if recipe.model.name and texts else None
     for text in texts:
         name, equals, value = text.partition("=")
         known = backend.engine_options.get(name) if backend else None
         if not equals:
-            raise UsageError(f"--option {text} is no NAME=VALUE")
+            raise UsageError(f"--option {text} must be NAME=VALUE")
         try:
             found[f"model.options.{name}"] = known.parsed(value) if known else value
         except ValueError:
@@ -211,28 +195,27 @@ def _engine_options(recipe: Recipe, texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _device_fields(recipe: Recipe) -> list[str]:
-    """--device goes to whoever takes it, the engine, the scoring models or both; if nobody does, the engine says so."""
+    """The fields that --device sets: of the engine, the scoring models or both; of the engine if neither takes one, so
+    that its check reports it."""
     name, *_ = generate.resolve(recipe.model.name, None, None)
     backend = BACKENDS.own.get(name.partition(":")[0])
     fields = ["model.options.device"] if backend and DEVICE in backend.takes else []
     try:
-        neural = reranking_of(recipe.rerank).neural
-    except UsageError:  # will be told
+        neural = Reranking(recipe.rerank.name, filter=recipe.rerank.filter).neural
+    except UsageError:  # ``resolve`` reports it
         neural = False
     return [*fields, "rerank.device"] if neural else fields or ["model.options.device"]
 
 
-def _speaker(file: RecipeFile | None, given: Mapping[str, Any]) -> Callable[[str, str | None], str]:
-    if file is None:
-        return as_flag
-    lined = file.speaker(as_flag)
-    return lambda field, example: (as_flag if field in given else lined)(field, example)
+class Flags(Speaker):
+    """Names settings by their flags."""
+
+    def setting(self, field: str, example: str | None) -> str:
+        return as_flag(field, example)
 
 
 def as_flag(field: str, example: str | None) -> str:
     """A setting as it is written on the command line."""
-    if example == "":  # its place in a file: it has none
-        return ""
     section, _, name = field.partition(".")
     if name.startswith("options."):
         option = name.partition(".")[2]

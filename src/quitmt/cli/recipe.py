@@ -1,4 +1,4 @@
-"""``quitmt recipe``: what a run would be made of, with every default, ready to save."""
+"""``quitmt recipe``: the plan of a run, with every default and the origin of every value, ready to save as a recipe."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from quitmt.cli import options
 from quitmt.errors import MissingExtra
-from quitmt.recipe import files
-from quitmt.recipe.check import check
-from quitmt.recipe.effective import effective
+from quitmt.plan import files, resolve
+from quitmt.plan.recipe import ORIGINS
 
 DESCRIPTION = """\
-Print the recipe that flags and files add up to: model, reranker, rule and limits, with every default filled in.
-Nothing is loaded, and errors are found. Save the output, and translate, rerank and calibrate take it with --recipe."""
+Print the plan that flags and files add up to: model, reranker, rule and limits, with every default filled in, and where
+each value came from. Mistakes are reported, and no model is loaded. Save the output, and translate, rerank and
+calibrate take it with --recipe."""
 
 EXAMPLES = """\
 examples:
@@ -33,21 +33,22 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_recipe(parser, "model", "rerank", "stop", "run")
-    parser.add_argument("--json", action="store_true", help="as JSON in place of TOML")
-    parser.add_argument("--bare", action="store_true", help="only what is set, without comments")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of TOML")
+    parser.add_argument("--bare", action="store_true", help="print only what is set, without comments")
     parser.set_defaults(act=act)
 
 
 def act(args: argparse.Namespace) -> int:
-    recipe = options.recipe_of(args)
-    check(recipe, installed=False)
+    plan = resolve(options.recipe_of(args), installed=False)
     try:
-        check(recipe)
-    except MissingExtra as error:  # it may be meant for another machine
+        plan.require()
+    except MissingExtra as error:  # the recipe may be for another machine
         print(f"quitmt: here, {error}", file=sys.stderr)
-    whole = effective(recipe)
     if args.json:
-        print(json.dumps(whole.to_fields(), indent=1, ensure_ascii=False))
+        fields: dict[str, Any] = plan.recipe.to_fields()
+        if not args.bare:
+            fields[ORIGINS] = {name: str(origin) for name, origin in plan.recipe.origins.items()}
+        print(json.dumps(fields, indent=1, ensure_ascii=False))
     else:
-        print(files.to_toml(whole, comments=not args.bare), end="")
+        print(files.to_toml(plan.recipe, comments=not args.bare), end="")
     return 0

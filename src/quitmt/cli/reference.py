@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from quitmt import generate, stop
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.metrics.registry import RERANKERS
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import SECTIONS, engine_flags
+from quitmt.plan.fields import fields_of
+from quitmt.plan.sections import SECTIONS, engine_flags
 from quitmt.rerank import specs, variants
 
 OPENING = """\
@@ -46,7 +46,7 @@ def _fields(section: str) -> str:
         else:
             flags = ", ".join(f"`{flag}`" for flag in field.flags)
             default = field.shown or ("" if field.default is None else str(field.default).lower())
-            meaning = field.meaning.replace(" of the list below", "").replace(" in the list below", "")
+            meaning = field.meaning.replace(" listed below", "")
             rows.append((f"`{name}`", flags, default, meaning))
     return _table(f"Settings of a recipe: `[{section}]`", ("field", "flag", "default", "meaning"), rows)
 

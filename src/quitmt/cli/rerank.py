@@ -17,8 +17,9 @@ from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines, name_of
 from quitmt.files.pools import read_plain_pools, read_pools
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.recipe.build import Built, build
-from quitmt.recipe.effective import Given
+from quitmt.plan.build import Built, build
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 from quitmt.stop.steering import Steered
 from quitmt.types import RecordedPool
 
@@ -75,7 +76,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if results.is_finished(args, None):
         return None
     generator = RecordedGenerator(origins=_origins(recipe.model.anchors))
-    built = build(recipe, Given(generator))
+    built = build(resolve(recipe, Parts(generator)))
     pools = _pools(args)
     source = Source(
         "pools",

@@ -18,10 +18,10 @@ from quitmt.engine.driver import Driver, Item, in_order
 from quitmt.errors import InputError, OutputError, QuitmtError, UsageError, counted, setting
 from quitmt.failures import OneMistake
 from quitmt.files.journal import PRODUCER, Journal
+from quitmt.plan.build import Built
+from quitmt.plan.recipe import Recipe
+from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import GeneratorTraits, traits_of
-from quitmt.recipe.build import Built
-from quitmt.recipe.effective import BUDGET, STEP
-from quitmt.recipe.recipe import Recipe, StopRecipe
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.ranked import score_name
 from quitmt.types import Begun, Finished
@@ -193,12 +193,12 @@ def begin(args: argparse.Namespace, chosen: StopRecipe, built: Built, source: So
 def _opening(built: Built, chosen: StopRecipe) -> list[str]:
     """Say which stopping rule the run uses and why, unless the user chose it: because of a target, with its guarantee
     if that holds for this run, or by default."""
-    stop, granted = built.recipe.stop, built.granted
-    if granted and stop.wishes:
-        void = granted.guarantee and not _keeps_guarantee(built)
-        rule = f"{granted.spec}, without the guarantee of its profile" if void else str(granted)
+    stop, choice = built.recipe.stop, built.choice
+    if choice and stop.targets:
+        void = choice.guarantee and not _keeps_guarantee(built)
+        rule = f"{choice.spec}, without the guarantee of its profile" if void else str(choice)
     elif chosen.rule is None and not chosen.of_quit:
-        name = granted.spec if granted else stop.rule
+        name = choice.spec if choice else stop.rule
         rule = f"{name}, with at most {stop.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
     else:
         return []
@@ -207,13 +207,12 @@ def _opening(built: Built, chosen: StopRecipe) -> list[str]:
 
 def _keeps_guarantee(built: Built) -> bool:
     """Whether the profile's guarantee holds for this run; if not, warnings have said why."""
-    if built.granted is None or built.granted.profile is None:
+    plan = built.plan
+    if plan.choice is None or plan.choice.profile is None:
         return False
     recorded = traits_of(built.generator, GeneratorTraits).recorded
-    recipe = built.recipe
-    shape = recipe.stop.k or STEP, recipe.stop.n or BUDGET
-    sampled = None if recorded else built.generator.signature
-    return not any(built.granted.profile.differences(sampled, recipe.model.languages, shape))
+    sampled, shape = None if recorded else built.generator.signature, (plan.step, plan.budget)
+    return not any(plan.choice.profile.differences(sampled, plan.recipe.model.languages, shape))
 
 
 def settings_of(built: Built, driver: Driver) -> dict[str, Any]:

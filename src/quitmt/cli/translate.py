@@ -14,10 +14,10 @@ from quitmt.cli.run import Run, Source, add_support, begin, execute, recipe_of
 from quitmt.engine.driver import Item
 from quitmt.errors import UsageError, setting
 from quitmt.files.lines import STDIN, count_lines, name_of
+from quitmt.plan.build import build
+from quitmt.plan.recipe import Recipe
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import RerankerTraits, traits_of
-from quitmt.recipe.build import build
-from quitmt.recipe.check import refuse_pacing
-from quitmt.recipe.recipe import Recipe
 from quitmt.rerank.anchors import TEXTS
 
 DESCRIPTION = """\
@@ -81,7 +81,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     lines = len(shard.lines) if args.shard else count_lines(path)
     if results.is_finished(args, lines):
         return None
-    built = build(recipe)
+    built = build(resolve(recipe))
     _check_input(path)
     if args.anchors_from and not traits_of(built.reranker, RerankerTraits).takes_anchors:
         raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")
@@ -121,7 +121,7 @@ def _check_recipe(args: argparse.Namespace, recipe: Recipe) -> None:
     if recipe.rerank.support == TEXTS and not args.support_from:
         raise UsageError(f"{setting('rerank.support', TEXTS)} needs the texts", hint="give --support-from FILE")
     if args.shard and recipe.stop.max_cost is not None:
-        refuse_pacing(recipe, "a part (--shard) does not know what the other parts cost")
+        resolve(recipe).refuse_pacing("a part (--shard) does not know what the other parts cost")
 
 
 def _check_input(path: str) -> None:

@@ -19,7 +19,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import InputError, RerankError, said, unknown
+from quitmt.errors import InputError, RerankError, unknown
 from quitmt.metrics import scorer as scorers
 from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, MetricEntry, located
 from quitmt.metrics.registry import Setup as Setup
@@ -146,7 +146,7 @@ class ScorerMetric:
         texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
         if cuts := cut(self._scorer, texts):
             told = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
-            log.warning(said(f"{self.name} {told} (split them into sentences)"))
+            log.warning(f"{self.name} {told} (split them into sentences)")
 
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from quitmt import names
 from quitmt.bergamot import store
-from quitmt.errors import ModelError, QuitmtError, UsageError, place, setting, unknown
+from quitmt.errors import ModelError, QuitmtError, UsageError, setting, unknown
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.generate.languages import without_region
 from quitmt.generate.prompts import template
@@ -176,8 +176,81 @@ def resolve(model: str | None, source: str | None, target: str | None) -> tuple[
     return model, own_source, own_target
 
 
-def find(spec: str) -> Backend | None:
-    """The backend that a name like ``openai:Qwen/Qwen3-8B`` refers to; None for user code, MODULE:NAME."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's name, looked up: its backend, or None for a part of the user's, MODULE:NAME."""
+
+    spec: str
+    backend: Backend | None
+
+    @property
+    def kind(self) -> str:
+        return self.spec.partition(":")[0]
+
+    def check(
+        self, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
+    ) -> None:
+        """Raise what can be found wrong without loading the model; extras need not be ``installed``."""
+        backend, name = self.backend, self.kind
+        if backend is None:
+            if options:
+                raise UsageError(
+                    f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {self.spec}"
+                )
+            names.attribute(self.spec)
+            return
+        known = backend.engine_options
+        for option, value in options.items():
+            if option not in known:
+                raise _stranger(option, name)
+            if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
+                field = f"model.options.{option}"
+                raise UsageError(f"{setting(field)} must be {known[option].allowed}, not {value!r}", field=field)
+        sampling.refuse(f"{name}:", *backend.lacks)
+        if options.get("max_tokens", 1) < 1:
+            message = f"at least 1 token must be allowed, not {options['max_tokens']}"
+            raise UsageError(message, field="model.options.max_tokens")
+        if "prompt" in options:
+            template.load(options["prompt"])
+        if installed:
+            backend.require(f"{name}:")
+
+    def check_anchors(self, anchors: Sequence[Anchor]) -> None:
+        """Refuse anchors that the engine cannot make, as far as that is known without loading it."""
+        for anchor in anchors:
+            if self.backend is None and not hasattr(names.attribute(self.spec), "resampled"):
+                hint = f"give {setting('model.anchors', 'none')}, or supply your own translations"
+                raise UsageError(f"{self.spec} cannot make anchors, because it has no resampled()", hint=hint)
+            if anchor.beam is not None and self.backend is not None and "beam" in self.backend.lacks:
+                raise UsageError(
+                    f"{self.kind}: has no beam search for {setting('model.anchors', anchor.text)}",
+                    hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
+                )
+
+    def load(self, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> Generator:
+        """Load it; ``check`` comes first."""
+        backend = self.backend
+        if backend is None:
+            from quitmt.generate.function import as_generator
+
+            return as_generator(names.attribute(self.spec), self.spec)
+        given = dict(options)
+        if "prompt" in given and not template.load(given["prompt"]).clean:
+            given.setdefault("clean", False)
+        make: Any = backend.factory
+        if backend.whole_name:
+            return make(self.spec, sampling)  # type: ignore[no-any-return]
+        try:
+            return make(self.spec.partition(":")[2], sampling, languages=languages, **given)  # type: ignore[no-any-return]
+        except Exception as error:
+            if isinstance(error, QuitmtError) or self.kind in BACKENDS.own:
+                raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"  # user code
+            raise ModelError(f"the model {self.spec} cannot be made: {reason}") from error
+
+
+def find(spec: str) -> Model:
+    """Look up the model that a text like ``openai:Qwen/Qwen3-8B`` names."""
     name, _, model = spec.partition(":")
     if name in BACKENDS and model:
         backend = BACKENDS[name]
@@ -185,9 +258,9 @@ def find(spec: str) -> Backend | None:
             if backend.others is None:
                 raise _unknown(spec)
             backend.others(spec)
-        return backend
+        return Model(spec, backend)
     if model and name not in BACKENDS and names.is_module(name.removesuffix(".py")):
-        return None
+        return Model(spec, None)
     raise _unknown(spec)
 
 
@@ -196,56 +269,16 @@ def _unknown(spec: str) -> UsageError:
     return unknown("model", spec, [*known, *OWN])
 
 
-def check(
-    spec: str, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
-) -> None:
-    """Raise mistakes that can be detected without loading the model. If ``installed`` is false, the packages that the
-    backend needs may be missing."""
-    backend = find(spec)
-    if backend is None:
-        if options:
-            raise UsageError(f"{setting(f'model.options.{min(options)}')} goes with an engine, not with {spec}")
-        names.attribute(spec)
-        return
-    name = spec.partition(":")[0]
-    known = backend.engine_options
-    for option, value in options.items():
-        if option not in known:
-            raise _stranger(option, name)
-        if not known[option].type.accepts(value) or (known[option].choices and value not in known[option].choices):
-            raise UsageError(f"{setting(f'model.options.{option}')} must be {known[option].allowed}, not {value!r}")
-    sampling.refuse(f"{name}:", *backend.lacks)
-    if options.get("max_tokens", 1) < 1:
-        where = place("model.options.max_tokens")
-        raise UsageError(f"{where}at least 1 token must be allowed, not {options['max_tokens']}")
-    if "prompt" in options:
-        template.load(options["prompt"])
-    if installed:
-        backend.require(f"{name}:")
-
-
-def check_anchors(spec: str, anchors: Sequence[Anchor]) -> None:
-    """Refuse anchors that the engine can't make, as far as can be detected without loading it."""
-    backend, name = find(spec), spec.partition(":")[0]
-    for anchor in anchors:
-        if backend is None and not hasattr(names.attribute(spec), "resampled"):
-            hint = f"give {setting('model.anchors', 'none')}, or supply your own translations"
-            raise UsageError(f"{spec} cannot make anchors, because it has no resampled()", hint=hint)
-        if anchor.beam is not None and backend is not None and "beam" in backend.lacks:
-            raise UsageError(
-                f"{name}: has no beam search for {setting('model.anchors', anchor.text)}",
-                hint=f"it has {setting('model.anchors', 'greedy')} and {setting('model.anchors', '4@0.3')}",
-            )
-
-
 def _stranger(option: str, name: str) -> UsageError:
     backends = BACKENDS.sound()
     takers = [f"{key}:" for key, backend in backends.items() if option in backend.engine_options]
     if not takers:
         every = {known for backend in backends.values() for known in backend.engine_options}
         error = unknown(f"option of {name}:", option, BACKENDS[name].engine_options or every)
-        return UsageError(f"{place(f'model.options.{option}')}{error.args[0]}", hint=error.hint)
-    return UsageError(f"{setting(f'model.options.{option}')} goes with {', '.join(takers)} not with {name}:")
+        error.about(f"model.options.{option}")
+        return error
+    field = f"model.options.{option}"
+    return UsageError(f"{setting(field)} goes with {', '.join(takers)} not with {name}:", field=field)
 
 
 def load(
@@ -255,29 +288,8 @@ def load(
     languages: Languages = (None, None),
     options: Mapping[str, Any] | None = None,
 ) -> Generator:
-    """Load the generator that a name like ``embedded:en-pt`` or ``openai:Qwen/Qwen3-8B`` refers to.
-
-    ``options`` are the backend's; None means unset, and unknown options are refused.
-    """
-    sampling = sampling or Sampling()
+    """Load the generator that a text like ``embedded:en-pt`` names. ``options`` are the backend's; None means unset."""
     given = {option: value for option, value in (options or {}).items() if value is not None}
-    check(spec, sampling, languages, given)
-    backend, model = find(spec), spec.partition(":")[2]
-    if backend is None:
-        from quitmt.generate.function import as_generator
-
-        return as_generator(names.attribute(spec), spec)
-    if "prompt" in given and not template.load(given["prompt"]).clean:
-        given.setdefault("clean", False)
-    make: Any = backend.factory
-    if backend.whole_name:
-        return make(spec, sampling)  # type: ignore[no-any-return]
-    if spec.partition(":")[0] in BACKENDS.own:
-        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
-    try:
-        return make(model, sampling, languages=languages, **given)  # type: ignore[no-any-return]
-    except QuitmtError:
-        raise
-    except Exception as error:  # a plug-in's own code
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ModelError(f"the model {spec} cannot be made: {reason}") from error
+    model = find(spec)
+    model.check(sampling or Sampling(), languages, given)
+    return model.load(sampling or Sampling(), languages, given)

@@ -31,10 +31,10 @@ from quitmt.lab.replay.live import run as run_live
 from quitmt.lab.results import Replays, Results
 from quitmt.lab.study import Study, testsets
 from quitmt.metrics.devices import Hardware
+from quitmt.plan.build import build_generator, build_reranker
+from quitmt.plan.plan import NO_PARTS, Parts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import Generator, Reranker
-from quitmt.recipe.build import build_generator, build_reranker
-from quitmt.recipe.check import check as check_recipe
-from quitmt.recipe.effective import NOTHING, Given
 from quitmt.rerank import Reranking
 from quitmt.types import Segment
 
@@ -142,13 +142,13 @@ def check(study: Study, test_set: testsets.StudyTestSet, languages: Languages) -
             raise UsageError(f"[paper] names no {name}", hint=f"there is {', '.join(sorted(known))}")
         if requested is not None and requested not in known:
             raise unknown(f"{name} of the paper", requested, known)
-    recorded = NOTHING if study.model.pools is None else Given(RecordedGenerator())
+    recorded = NO_PARTS if study.model.pools is None else Parts(RecordedGenerator())
     if study.model.pools is None:
-        generate.check_anchors(study.model.name, parse(study.baselines.anchors))
+        generate.find(study.model.name).check_anchors(parse(study.baselines.anchors))
     for spec in study.rerank.rerankers:
         for kind in ["exact", *accelerated(study, spec)]:
             recipe = study.recipe_of(spec, kind)
-            check_recipe(recipe, recorded)
+            resolve(recipe, recorded)
             if not Reranking(spec).neural:  # scoring models are too large to load for a check
                 build_reranker(recipe.rerank, languages)
     for spec in study.evaluate.metrics:

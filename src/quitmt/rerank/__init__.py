@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
 
-from quitmt.errors import UsageError, place, placed, setting
+from quitmt.defaults import KEEP, LANGUAGES
+from quitmt.errors import UsageError, placed, setting
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import FunctionEstimator, as_estimator, as_utility
 from quitmt.protocols import QualityEstimator, Reranker, RerankerTraits, Utility
 from quitmt.rerank import specs, variants
-from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.accelerated import Accelerated, Method
 from quitmt.rerank.anchors import SUPPORTS, TEXTS, Support, check_support
 from quitmt.rerank.ensemble import Ensemble
-from quitmt.rerank.filtered import KEEP, Filtered, check_keep
+from quitmt.rerank.filtered import Filtered, check_keep
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.rerank.specs import Languages, RerankerSpec
 from quitmt.rerank.supported import SupportedMbr
 
 __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reranking:
-    """A reranker by name, as a recipe has it: ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``.
+    """A reranker by name, such as ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``, parsed once.
 
-    ``filter`` is a ``qe:`` one that chooses the best ``keep`` (64) candidates before MBR; ``variant`` is another way of
-    MBR, such as ``prune`` (see ``quitmt.rerank.variants``); ``support`` is who judges a candidate (``others``,
-    or ``given``: the texts of ``Segment.support``).
+    With ``filter``, a ``qe:`` name, MBR is among the best ``keep`` candidates by QE; ``variant`` is an accelerated MBR,
+    such as ``prune`` (``quitmt.rerank.variants``); ``support`` is who judges a candidate: all samples unless it is
+    set, as in the paper, or ``given``, the texts of ``Segment.support``.
     """
 
     name: str
@@ -42,106 +44,127 @@ class Reranking:
     def kind(self) -> str:
         return self.name.partition(":")[0]
 
+    @cached_property
+    def metric(self) -> RerankerSpec:
+        """The metric behind ``mbr:`` or ``qe:``, which may be a sum of several."""
+        return specs.parse(self.name)
+
+    @cached_property
+    def filter_metric(self) -> RerankerSpec | None:
+        return None if self.filter is None else specs.parse(self.filter)
+
+    @cached_property
+    def method(self) -> Method | None:
+        """The method of accelerated MBR; None for exact MBR."""
+        return variants.load(self.variant)
+
+    @property
+    def _parts(self) -> list[RerankerSpec]:
+        return [one for one in (self.metric, self.filter_metric) if one is not None]
+
     @property
     def by_pool(self) -> bool:
         """Whether it combines metrics by their ranks or scaled scores within a pool."""
-        return specs.parse(self.name).by_pool
+        return self.metric.by_pool
 
     @property
     def neural(self) -> bool:
-        """Whether there is a scoring model in it, the only ones that have a device."""
-        return any(specs.parse(name).neural for name in (self.name, self.filter) if name is not None)
+        """Whether it has a scoring model; only these run on a device."""
+        return any(one.neural for one in self._parts)
 
     @property
     def usual_support(self) -> str | None:
-        """Who judges a candidate where nothing else is said; None for QE, which has no judges."""
+        """Who judges a candidate by default; None for QE, which has no judges."""
         if self.kind != "mbr":
             return None
-        if support := specs.parse(self.name).support:
-            return support
+        if self.metric.support is not None:
+            return self.metric.support
         return "anchor" if self.variant == "exact" and self.filter is None else "others"
 
-    @property
+    @cached_property
     def traits(self) -> RerankerTraits:
-        """Those of what it names, known before anything is loaded; ``check`` comes first."""
-        needs_source = any(specs.parse(name).needs_source for name in (self.name, self.filter) if name is not None)
+        """The traits of the reranker, read from the class that ``load`` makes."""
+        needs_source = any(one.needs_source for one in self._parts)
         if self.by_pool:
-            kind: Literal["mbr", "qe"] = "mbr" if self.kind == "mbr" else "qe"
-            return RerankerTraits(
-                kind, needs_source=needs_source, snapshots_cost=True, takes_anchors=True, comparable=False
-            )
+            return Ensemble.traits_with([member.traits for member in self._members])
+        if self.kind == "mbr" and self.filter is None and self.variant == "exact" and self.support != TEXTS:
+            return Mbr.traits_with(self._judges, needs_source=needs_source, votes=self.metric.votes)
         if self.kind == "qe":
-            return RerankerTraits(
-                "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
-            )
-        if self.support == TEXTS:
-            return RerankerTraits(
-                "mbr", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
-            )
-        if self.filter is not None:
-            return RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
-        if self.variant != "exact":
-            return RerankerTraits(
-                "mbr", needs_source=needs_source, snapshots_cost=True, segments_at_once=4, takes_anchors=True
-            )
-        return RerankerTraits(
-            "mbr",
-            needs_source=needs_source,
-            gives_rivals=True,
-            takes_anchors=True,
-            judges_itself=self.support in (None, "all"),
-            gives_scores=True,
-            votes=specs.parse(self.name).votes and self.support in (None, "all"),
-        )
+            found = Qe.TRAITS
+        elif self.support == TEXTS:
+            found = SupportedMbr.TRAITS
+        else:
+            found = Accelerated.TRAITS if self.filter is None else Filtered.TRAITS
+        return replace(found, needs_source=needs_source)
+
+    @property
+    def _judges(self) -> Support:
+        return self.support if self.support in SUPPORTS else "all"  # type: ignore[return-value]
+
+    @cached_property
+    def _members(self) -> list[Reranking]:
+        return [Reranking(f"{self.kind}:{name}", support=self.support) for name in self.metric.combination.metrics]
+
+    def supported_by(self, support: str | None) -> Reranking:
+        """The same reranker with other judges; what is parsed stays parsed."""
+        found = replace(self, support=support)
+        parsed = {name: part for name, part in vars(self).items() if name in ("metric", "filter_metric", "method")}
+        vars(found).update(parsed)
+        return found
+
+    def require(self) -> None:
+        """Raise if an extra that it needs isn't installed."""
+        for one in self._parts:
+            one.require()
 
     def check(self, *, installed: bool = True) -> None:
-        """Raise whatever is wrong with it that can be told without loading a model."""
-        if self.kind not in ("mbr", "qe"):
-            with placed("rerank.name"):
-                raise specs.unknown_reranker(self.name)
+        """Raise what can be found wrong without loading a model; extras need not be ``installed``."""
         if self.kind == "mbr" and self.filter is not None and not self.filter.startswith("qe:"):
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')}"
-            raise UsageError(f"{place('rerank.filter')}the filter {self.filter!r} is no QE metric", hint=hint)
-        for field, spec in (("rerank.name", self.name), ("rerank.filter", self.filter)):
-            with placed(field):
-                if spec:
-                    specs.parse(spec).check(installed=installed)
+            raise UsageError(f"the filter {self.filter!r} isn't a QE metric", hint=hint, field="rerank.filter")
+        with placed("rerank.name"):
+            self.metric.check(installed=installed)
+        with placed("rerank.filter"):
+            if self.filter_metric:
+                self.filter_metric.check(installed=installed)
         if self.keep is not None and self.filter is None:
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')} {setting('rerank.keep', 64)}"
             raise UsageError(f"{setting('rerank.keep')} goes with {setting('rerank.filter')}", hint=hint)
-        if self.support is not None:
-            check_support(self.support, (*SUPPORTS, TEXTS))
-        if self.support == "anchor" and (self.variant != "exact" or self.filter is not None):
-            hint = f"give {setting('rerank.support', 'others')}"
-            raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
-        if self.support == TEXTS:
-            self._check_texts()
-        self._check_pool_ways()
-        with placed("rerank.variant"):
-            method = variants.load(self.variant)
-        if self.kind == "qe":
-            self._check_qe()
-        elif self.filter is not None:
-            self._check_filter(exact=method is None)
-
-    def _check_texts(self) -> None:
-        """Texts of support are for exact MBR with one utility or a sum."""
-        given = setting("rerank.support", TEXTS)
-        if self.kind == "qe":
-            raise UsageError(f"{given} goes with an mbr: reranker, not with {self.name}, which compares nothing")
-        other = setting("rerank.filter") if self.filter is not None else setting("rerank.variant", self.variant)
-        if self.filter is not None or self.variant != "exact":
-            raise UsageError(f"{given} goes with exact MBR, not with {other}")
-        if self.by_pool:
-            raise UsageError(f"{given} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
-
-    def _check_pool_ways(self) -> None:
-        if self.filter is not None and specs.parse(self.filter).by_pool:
+        self._check_support()
+        if self.filter_metric is not None and self.filter_metric.by_pool:
             hint = "a sum is one: qe:A*X+B*Y"
-            raise UsageError(f"{place('rerank.filter')}a filter cannot be {self.filter!r}", hint=hint)
+            raise UsageError(f"a filter cannot be {self.filter!r}", hint=hint, field="rerank.filter")
         if self.by_pool and (self.filter is not None or self.variant != "exact"):
             other = setting("rerank.variant" if self.filter is None else "rerank.filter")
             raise UsageError(f"{other} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
+        with placed("rerank.variant"):
+            exact = self.method is None
+        if self.kind == "qe":
+            self._check_qe()
+        elif self.filter is not None:
+            if not exact:
+                both = f"{setting('rerank.variant')} and {setting('rerank.filter')}"
+                raise UsageError(f"{both} do not go together", hint="filtered MBR is exact among those kept")
+            with placed("rerank.keep"):
+                check_keep(self.keep)
+
+    def _check_support(self) -> None:
+        exact = self.variant == "exact" and self.filter is None
+        if self.support is not None:
+            check_support(self.support, (*SUPPORTS, TEXTS))
+        if self.support == "anchor" and not exact:
+            hint = f"give {setting('rerank.support', 'others')}"
+            raise UsageError(f"{setting('rerank.support', 'anchor')} goes with exact MBR", hint=hint)
+        if self.support != TEXTS:
+            return
+        texts = setting("rerank.support", TEXTS)
+        if self.kind == "qe":
+            raise UsageError(f"{texts} goes with an mbr: reranker, not with {self.name}, which compares nothing")
+        if not exact:
+            other = setting("rerank.filter") if self.filter is not None else setting("rerank.variant", self.variant)
+            raise UsageError(f"{texts} goes with exact MBR, not with {other}")
+        if self.by_pool:
+            raise UsageError(f"{texts} does not go with {self.name}", hint="it goes with a sum: mbr:A*X+B*Y")
 
     def _check_qe(self) -> None:
         if self.variant != "exact":
@@ -152,44 +175,36 @@ class Reranking:
                 hint="or combine them: qe:A*X+B*Y",
             )
 
-    def _check_filter(self, *, exact: bool) -> None:
-        if not exact:
-            both = f"{setting('rerank.variant')} and {setting('rerank.filter')}"
-            raise UsageError(f"{both} do not go together", hint="filtered MBR is exact among those kept")
-        with placed("rerank.keep"):
-            check_keep(self.keep)
+    def load(self, languages: Languages, hardware: Hardware | None = None) -> Reranker[Any]:
+        """Load it; ``check`` comes first. ``hardware`` is for the scoring models in it."""
+        if self.by_pool:
+            members = [member.load(languages, hardware) for member in self._members]
+            return Ensemble(members, self.metric.combination.factors, self.metric.combination.method)
+        if self.kind == "qe":
+            return Qe(self.metric.estimator(languages, hardware))
+        utility = self.metric.utility(hardware)
+        if self.filter_metric is not None:
+            estimator, keep = self.filter_metric.estimator(languages, hardware), self.keep or KEEP
+            return Filtered(estimator, utility, keep=keep, support=self._judges)
+        if self.support == TEXTS:
+            return SupportedMbr(utility)
+        return Accelerated(utility, self.method, self._judges) if self.method else Mbr(utility, self._judges)
 
 
 def load(
     spec: str,
     *,
-    languages: tuple[str | None, str | None] = ("en", "pt"),
+    languages: Languages = LANGUAGES,
     hardware: Hardware | None = None,
     filter: str | None = None,
     keep: int | None = None,
     variant: str = "exact",
     support: str | None = None,
 ) -> Reranker[Any]:
-    """The reranker that a ``Reranking`` names; ``hardware`` is for the scoring models in it. Without a ``support``, all
-    samples judge, as in the paper: it is recipes that have better defaults."""
-    Reranking(spec, variant, filter, keep, support).check()
-    parsed = specs.parse(spec)
-    judges: Support = support if support in SUPPORTS else "all"  # type: ignore[assignment]
-    if parsed.by_pool:
-        single = partial(load, languages=languages, hardware=hardware, support=support)
-        rerankers = [single(f"{parsed.kind}:{metric.text}") for metric in parsed.metrics]
-        return Ensemble(rerankers, parsed.combination.factors, parsed.combination.method)
-    if parsed.kind == "qe":
-        return Qe(parsed.estimator(languages, hardware))
-    if filter is not None:
-        estimator = specs.parse(filter).estimator(languages, hardware)
-        utility, kept = parsed.utility(hardware), KEEP if keep is None else keep
-        return Filtered(estimator, utility, keep=kept, support=judges)
-    method = variants.load(variant)
-    utility = parsed.utility(hardware)
-    if support == TEXTS:
-        return SupportedMbr(utility)
-    return Accelerated(utility, method, judges) if method else Mbr(utility, judges)
+    """Load the reranker that a ``Reranking`` names."""
+    named = Reranking(spec, variant, filter, keep, support)
+    named.check()
+    return named.load(languages, hardware)
 
 
 def mbr(

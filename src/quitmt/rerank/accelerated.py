@@ -11,6 +11,7 @@ Anchors and support are those of exact MBR (``quitmt.rerank.anchors``); each met
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -42,17 +43,15 @@ class Method(Protocol):
 
 
 class Accelerated(Generic[Arena]):
-    """MBR with a utility and a method."""
+    """MBR with a utility, by a method, which runs again for each snapshot."""
+
+    TRAITS = RerankerTraits("mbr", snapshots_cost=True, segments_at_once=4, takes_anchors=True)
 
     def __init__(self, utility: Utility[Arena], method: Method, support: Support = "all") -> None:
         check_support(support, SAMPLES)
         method.check(utility)
         self.utility, self.method, self.support, self.scores_with = utility, method, support, (utility,)
-        needs_source = traits_of(utility, UtilityTraits).needs_source
-        # Every snapshot runs the method.
-        self.traits = RerankerTraits(
-            "mbr", needs_source=needs_source, snapshots_cost=True, segments_at_once=4, takes_anchors=True
-        )
+        self.traits = replace(self.TRAITS, needs_source=traits_of(utility, UtilityTraits).needs_source)
         self.signature = f"mbr:{utility.signature}|{method.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Cells[Arena]:

@@ -71,16 +71,20 @@ class Ensemble:
             raise UsageError(f"{len(rerankers)} metrics and the weights {list(weights)} cannot be combined")
         self._rerankers, self._weights, self._way = list(rerankers), list(weights), way
         self.scores_with = tuple(rerankers)
-        traits = [traits_of(one, RerankerTraits) for one in rerankers]
-        self.traits = RerankerTraits(
-            traits[0].kind,
-            needs_source=any(one.needs_source for one in traits),
+        self.traits = self.traits_with([traits_of(one, RerankerTraits) for one in rerankers])
+        terms = [f"{field(weight)}*{one.signature}" for one, weight in zip(rerankers, weights, strict=True)]
+        self.signature = f"{self.traits.kind}:{way}:{'+'.join(terms)}"
+
+    @staticmethod
+    def traits_with(members: Sequence[RerankerTraits]) -> RerankerTraits:
+        """The traits by those of the members, which are known before the members are loaded."""
+        return RerankerTraits(
+            members[0].kind,
+            needs_source=any(one.needs_source for one in members),
             snapshots_cost=True,
-            takes_anchors=all(one.takes_anchors for one in traits),
+            takes_anchors=all(one.takes_anchors for one in members),
             comparable=False,
         )
-        terms = [f"{field(weight)}*{one.signature}" for one, weight in zip(rerankers, weights, strict=True)]
-        self.signature = f"{traits[0].kind}:{way}:{'+'.join(terms)}"
 
     def open(self, segment: Segment) -> Members:
         states = [reranker.open(segment) for reranker in self._rerankers]

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Generic
 
 import numpy as np
 
+from quitmt.defaults import KEEP
 from quitmt.errors import QuitmtError, UsageError
 from quitmt.protocols import (
     Arena,
@@ -36,8 +38,6 @@ from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.qe import Quality, Scored
 from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
-
-KEEP = 64
 
 
 def check_keep(keep: int | None) -> None:
@@ -119,6 +119,8 @@ class KeptPool(Generic[Arena]):
 class Filtered(Generic[Arena]):
     """QE-filtered MBR: ``estimator`` keeps ``keep`` candidates, ``utility`` chooses among them."""
 
+    TRAITS = RerankerTraits("mbr", takes_anchors=True)
+
     def __init__(
         self, estimator: QualityEstimator, utility: Utility[Arena], *, keep: int = KEEP, support: Support = "all"
     ) -> None:
@@ -129,7 +131,7 @@ class Filtered(Generic[Arena]):
         needs_source = (
             traits_of(estimator, EstimatorTraits).needs_source or traits_of(utility, UtilityTraits).needs_source
         )
-        self.traits = RerankerTraits("mbr", needs_source=needs_source, takes_anchors=True)
+        self.traits = replace(self.TRAITS, needs_source=needs_source)
         self.signature = f"mbr:{utility.signature}|filter:{estimator.signature}|m:{keep}{field(support)}"
 
     def open(self, segment: Segment) -> KeptPool[Arena]:

@@ -105,17 +105,22 @@ class Mbr(Generic[Arena]):
         check_support(support)
         self.utility, self.support, self.scores_with = utility, support, (utility,)
         own = traits_of(utility, UtilityTraits)
-        self.traits = RerankerTraits(
+        self.traits = self.traits_with(support, needs_source=own.needs_source, votes=own.votes)
+        self.apart = own.apart
+        self.signature = f"mbr:{utility.signature}{field(support)}"
+
+    @staticmethod
+    def traits_with(support: Support, *, needs_source: bool, votes: bool) -> RerankerTraits:
+        """The traits for a utility, which are known before the utility is loaded."""
+        return RerankerTraits(
             "mbr",
-            needs_source=own.needs_source,
+            needs_source=needs_source,
             gives_rivals=True,
             takes_anchors=True,
             judges_itself=support == "all",
             gives_scores=True,
-            votes=own.votes and support == "all",
+            votes=votes and support == "all",
         )
-        self.apart = own.apart
-        self.signature = f"mbr:{utility.signature}{field(support)}"
 
     def open(self, segment: Segment) -> Pool[Arena]:
         return Pool(segment, self.utility.open(segment), self.support)

@@ -7,6 +7,7 @@ New candidates of many segments are scored in one call, each distinct text of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -127,13 +128,12 @@ class Ranking:
 class Qe:
     """QE reranking with any quality estimator."""
 
+    TRAITS = RerankerTraits("qe", running_best=True, takes_anchors=True, gives_scores=True)
+
     def __init__(self, estimator: QualityEstimator) -> None:
         self._quality = Quality(estimator)
         self.scores_with = (estimator,)
-        needs_source = traits_of(estimator, EstimatorTraits).needs_source
-        self.traits = RerankerTraits(
-            "qe", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
-        )
+        self.traits = replace(self.TRAITS, needs_source=traits_of(estimator, EstimatorTraits).needs_source)
         self.signature = f"qe:{estimator.signature}"
 
     def open(self, segment: Segment) -> Ranking:

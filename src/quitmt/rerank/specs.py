@@ -137,6 +137,12 @@ class RerankerSpec:
         for metric in self.metrics:
             metric.check(installed=installed)
 
+    def require(self) -> None:
+        """Raise MissingExtra unless everything that the metrics need is installed."""
+        for metric in self.metrics:
+            if metric.entry is not None:
+                metric.entry.require(self.text)
+
     def utility(self, hardware: Hardware | None = None) -> Utility[Any]:
         """The utility of an ``mbr:`` reranker, which may be a weighted sum."""
         made = self._made(Setup(hardware or Hardware()))
@@ -159,6 +165,16 @@ def parse(text: str) -> RerankerSpec:
     combined = combination.parse(rest)
     metrics = tuple(_metric(cast(Kind, kind), name) for name in combined.metrics)
     return RerankerSpec(text, cast(Kind, kind), combined, metrics)
+
+
+def entry_of(signature: str) -> MetricEntry | None:
+    """The entry of the metric that a reranker's signature names; None for a combination, a function or an object."""
+    if any(mark in signature for mark in "+*|"):
+        return None
+    try:
+        return parse(signature).entry
+    except UsageError:
+        return None
 
 
 def _metric(kind: Kind, text: str) -> MetricSpec:

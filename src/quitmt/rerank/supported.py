@@ -11,6 +11,7 @@ the support one by one in its order, so a score doesn't depend on the steps in w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Generic
 
 import numpy as np
@@ -70,12 +71,11 @@ class SupportedRanking(Ranking, Generic[Arena]):
 class SupportedMbr(Generic[Arena]):
     """Exact MBR whose judges are the texts of ``Segment.support``."""
 
+    TRAITS = RerankerTraits("mbr", running_best=True, takes_anchors=True, gives_scores=True)
+
     def __init__(self, utility: Utility[Arena]) -> None:
         self.utility, self.scores_with = utility, (utility,)
-        needs_source = traits_of(utility, UtilityTraits).needs_source
-        self.traits = RerankerTraits(
-            "mbr", needs_source=needs_source, running_best=True, takes_anchors=True, gives_scores=True
-        )
+        self.traits = replace(self.TRAITS, needs_source=traits_of(utility, UtilityTraits).needs_source)
         self.signature = f"mbr:{utility.signature}|s:{TEXTS}"
 
     def open(self, segment: Segment) -> SupportedRanking[Arena]:

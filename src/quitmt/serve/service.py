@@ -16,10 +16,11 @@ from quitmt.engine.session import Session
 from quitmt.errors import ModelError, QuitmtError, UsageError, setting, speaking
 from quitmt.generate.languages import name as language_name
 from quitmt.loops.call import in_thread
+from quitmt.plan import Recipe, files
+from quitmt.plan.build import Built, build
+from quitmt.plan.plan import refuse_texts
+from quitmt.plan.resolve import resolve
 from quitmt.protocols import GeneratorTraits, StoppingRule, traits_of
-from quitmt.recipe import Recipe, files
-from quitmt.recipe.build import Built, build
-from quitmt.recipe.check import refuse_texts
 from quitmt.serve.refusals import bad
 
 EMBEDDED = ("embedded:en-pt", "embedded:pt-en")
@@ -138,9 +139,9 @@ def load(paths: Sequence[str], *, allow_functions: bool = False) -> Service:
         return _service([(name, name, _built(recipe)) for name, recipe in names.items()])
     found = []
     for path in paths:
-        file = files.load(path, allow_functions=allow_functions)
-        with speaking(file.speaker()):
-            found.append((path, Path(path).stem, _named(path, file.recipe)))
+        recipe = files.load(path, allow_functions=allow_functions)
+        with speaking(files.FileSpeaker(recipe)):
+            found.append((path, Path(path).stem, _named(path, recipe)))
     return _service(found)
 
 
@@ -155,7 +156,7 @@ def _named(path: str, recipe: Recipe) -> Built:
 
 def _built(recipe: Recipe) -> Built:
     refuse_texts(recipe, "a server")
-    built = build(recipe)
+    built = build(resolve(recipe))
     for name in ("source_language", "target_language"):
         if getattr(built.recipe.model, name) is None:
             raise UsageError(f"{setting(f'model.{name}')} is required", hint="a server must know its languages")

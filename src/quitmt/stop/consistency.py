@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from quitmt.defaults import BUDGET, STEP
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Threshold
@@ -29,13 +30,13 @@ class Consistency(Threshold):
     limit: ClassVar[str] = "doubt"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_scores=True, needs_votes=True)
 
-    step: int = 8
+    step: int = STEP
     doubt: float = 0.05
     """Largest acceptable chance that another answer would win in the end."""
     minimum: int = 1
     looks: int = 64
-    """Every step."""
-    budget: int = 512
+    """At every step."""
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

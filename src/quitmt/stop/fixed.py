@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from quitmt.defaults import BUDGET, STEP
 from quitmt.stop.window import check_count
 from quitmt.types import Snapshot, StopReason
 
@@ -12,9 +13,9 @@ from quitmt.types import Snapshot, StopReason
 class Fixed:
     """Stops at ``budget`` candidates, whatever their scores."""
 
-    budget: int = 512
-    step: int = 8
-    """Candidates between records of the best score; no effect on when the rule stops."""
+    budget: int = BUDGET
+    step: int = STEP
+    """Only how often the best score is recorded."""
     name: str = "fixed"
     signature: str = field(init=False)
 

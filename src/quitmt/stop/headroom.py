@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
@@ -28,7 +29,7 @@ class Headroom(Threshold):
     limit: ClassVar[str] = "share"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_running_best=True)
 
-    step: int = 8
+    step: int = STEP
     share: float = 2e-3
     top: float = 1.0
     """The perfect score."""
@@ -38,7 +39,7 @@ class Headroom(Threshold):
     """Of candidates; 0 is none but the budget."""
     minimum: int = 16
     looks: int = 2
-    budget: int = 512
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

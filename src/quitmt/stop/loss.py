@@ -25,6 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from quitmt.compiled import kernel
+from quitmt.defaults import BUDGET, STEP
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.stop.threshold import Counts, Floats, Threshold
@@ -52,7 +53,7 @@ class Loss(Threshold):
     limit: ClassVar[str] = "most"
     traits: ClassVar[RuleTraits] = RuleTraits(needs_rivals=True)
 
-    step: int = 8
+    step: int = STEP
     most: float = 5e-3
     """Largest acceptable expected loss, in units of the score."""
     new: float = 0.03
@@ -61,7 +62,7 @@ class Loss(Threshold):
     """Corrects the sum over rivals, which is too large because only one rival can win."""
     minimum: int = 4
     looks: int = 2
-    budget: int = 512
+    budget: int = BUDGET
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from quitmt.errors import UsageError, place
+from quitmt.defaults import ALPHA, BUDGET, STEP, WINDOW
+from quitmt.errors import UsageError
 from quitmt.protocols import RuleTraits
 from quitmt.signature import field as text
 from quitmt.types import Snapshot, StopReason
@@ -33,10 +34,10 @@ class Quit:
     [None, None, None, <StopReason.STABLE: 'stable'>]
     """
 
-    step: int = 8
-    window: int = 8
-    alpha: float = 1e-3
-    budget: int = 512
+    step: int = STEP
+    window: int = WINDOW
+    alpha: float = ALPHA
+    budget: int = BUDGET
     single: bool = False
     """Allow a window of one step, which always stops at the first step because its range is 0."""
     watch: str = BEST
@@ -48,9 +49,10 @@ class Quit:
         check_count("w", self.window)
         check_count("n", self.budget)
         if not (math.isfinite(self.alpha) and self.alpha >= 0):
-            raise UsageError(f"{place('stop.alpha')}alpha must be a number of at least 0, not {self.alpha}")
+            raise UsageError(f"alpha must be a number of at least 0, not {self.alpha}", field="stop.alpha")
         if self.window == 1 and not self.single:
-            raise UsageError(f"{place('stop.w')}w = 1 always stops at the first step", hint="use w of 2 or more")
+            hint = "use w of 2 or more"
+            raise UsageError("w = 1 always stops at the first step", hint=hint, field="stop.w")
         if self.watch not in (BEST, ADVANTAGE):
             raise UsageError(f"quit watches {BEST} or {ADVANTAGE}, not {self.watch!r}")
         name = f"quit|k:{self.step}|w:{self.window}|a:{text(self.alpha)}|n:{self.budget}"
@@ -104,6 +106,6 @@ def advantage(snapshot: Snapshot) -> float:
 
 def check_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{place(f'stop.{name}')}{name} must be a whole number of at least 1, not {value}")
+        raise UsageError(f"{name} must be a whole number of at least 1, not {value}", field=f"stop.{name}")
     if value > MOST:
-        raise UsageError(f"{place(f'stop.{name}')}{name} must be at most {MOST}")
+        raise UsageError(f"{name} must be at most {MOST}", field=f"stop.{name}")

@@ -12,7 +12,7 @@ import pytest
 from quitmt.errors import InputError, UsageError
 from quitmt.lab.pools.sample import FullPool, languages, recorded, sampled
 from quitmt.lab.study.settings import ModelSettings
-from quitmt.recipe.build import build_generator
+from quitmt.plan.build import build_generator
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import Invented, write_pools
 

@@ -16,8 +16,8 @@ from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.trajectories import accelerated, accelerated_rerankers, compute
 from quitmt.lab.study.settings import RerankSettings
 from quitmt.metrics.chrf import Chrf
+from quitmt.plan import RerankRecipe
 from quitmt.protocols import Update
-from quitmt.recipe import RerankRecipe
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.lowrank import LowRank
 from quitmt.rerank.mbr import Mbr

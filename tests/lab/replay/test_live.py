@@ -14,7 +14,7 @@ from quitmt.lab.replay.live import run
 from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study, parse
-from quitmt.recipe.build import build_reranker
+from quitmt.plan.build import build_reranker
 from quitmt.types import Segment
 from tests.lab.studies import SMALL_RULES, Bars, Invented, write_tsv
 

@@ -15,8 +15,7 @@ from quitmt.evaluate.equivalence import MOST_RESAMPLES
 from quitmt.lab.study import Study, load, parse, template
 from quitmt.lab.study.file import SECTIONS, functions_in
 from quitmt.lab.study.settings import BaselineSettings, LiveSettings, SamplingSettings, TestSetSettings
-from quitmt.recipe import Recipe
-from quitmt.recipe.effective import effective
+from quitmt.plan import Recipe, resolve
 
 FEW_LIVE = LiveSettings(limit=20)
 """Live runs take long: the template says so, and asks for few."""
@@ -225,7 +224,7 @@ def test_a_recipe_gives_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert study.recipe_of("qe:likelihood").stop.n == 64
     Path("my.toml").write_text("[model]\nseed = 4\n")
     study = parse(tomllib.loads('recipe = "my.toml"\n' + TEST_SET), "study")
-    run = effective(Recipe()).model  # not the paper's sampling: a recipe is studied as it would run
+    run = resolve(Recipe()).recipe.model  # not the paper's sampling: a recipe is studied as it would run
     assert (study.model.temperature, study.model.anchors) == (run.temperature, run.anchors)
     assert study.live.windows == LiveSettings().windows
     Path("my.toml").write_text("[rerank]\nfilter = 'qe:likelihood'\n")

@@ -22,8 +22,8 @@ from quitmt.lab.pools import sample
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.study import Study
 from quitmt.lab.study.settings import SAMPLED, ModelSettings
+from quitmt.plan.resolve import sampling_of
 from quitmt.protocols import Generator
-from quitmt.recipe.effective import sampling_of
 from quitmt.types import Segment
 
 Build = Callable[[ModelSettings], Generator]

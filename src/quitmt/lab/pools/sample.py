@@ -22,9 +22,9 @@ from quitmt.files.durable import encoded
 from quitmt.files.pools import format_pool, parse_pool, read_pools
 from quitmt.lab.pools.store import key_of
 from quitmt.lab.study.settings import ModelSettings
+from quitmt.plan import Recipe, RunRecipe, StopRecipe, resolve
+from quitmt.plan.build import build_rule
 from quitmt.protocols import Generator
-from quitmt.recipe import Recipe, RunRecipe, StopRecipe
-from quitmt.recipe.effective import build_rule, effective
 from quitmt.rerank import qe
 from quitmt.types import Candidate, RecordedPool, Segment, StopReason
 
@@ -61,7 +61,7 @@ def languages(settings: ModelSettings) -> tuple[str | None, str | None]:
 
 
 def in_flight(settings: ModelSettings) -> int:
-    return effective(Recipe(settings, run=RunRecipe(in_flight=settings.in_flight))).run.in_flight or 1
+    return resolve(Recipe(settings, run=RunRecipe(in_flight=settings.in_flight)), installed=False).in_flight
 
 
 def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:

@@ -23,10 +23,9 @@ from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
 from quitmt.lab.pools.sample import FullPool
 from quitmt.lab.pools.store import RowStore, key_of
 from quitmt.lab.study.settings import RerankSettings
+from quitmt.plan import StopRecipe
+from quitmt.plan.build import build_reranker, build_rule
 from quitmt.protocols import Reranker, RerankerTraits, Update
-from quitmt.recipe import StopRecipe
-from quitmt.recipe.build import build_reranker
-from quitmt.recipe.effective import build_rule
 from quitmt.rerank import specs
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.lowrank import LowRank

@@ -105,7 +105,7 @@ def check_thresholds(study: Study) -> None:
         for spec in specs:
             rule = study.rule(spec)
             if not isinstance(rule, Threshold):
-                known = ", ".join(stop.THRESHOLDS)
+                known = ", ".join(stop.thresholds())
                 raise UsageError(f"{where}: {spec!r} is not a rule with a threshold", hint=f"there is {known}")
             if specs is study.rules.beyond and f"{rule.limit}=" in spec:
                 hint = f"leave out {rule.limit}"

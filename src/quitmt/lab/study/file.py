@@ -30,10 +30,10 @@ from quitmt.lab.study.settings import (
 )
 from quitmt.metrics.registry import EVALUATORS
 from quitmt.names import is_function, refuse_functions
-from quitmt.recipe import Recipe, RerankRecipe, files
-from quitmt.recipe.effective import effective
-from quitmt.recipe.fields import fields_of, read, written
-from quitmt.recipe.functions import in_reranker
+from quitmt.plan import Recipe, RerankRecipe, files
+from quitmt.plan.fields import fields_of, read, written
+from quitmt.plan.files import in_reranker
+from quitmt.plan.resolve import resolve
 
 SECTIONS: dict[str, type[Any]] = {
     "test_set": TestSetSettings,
@@ -185,13 +185,13 @@ def _check(study: Study, where: str) -> None:
 
 def _of_recipe(path: str, where: str) -> dict[str, dict[str, Any]]:
     """A recipe's settings, section by section, as defaults of a study."""
-    recipe = files.load(path, allow_functions=True).recipe  # functions are checked later, in the whole study
+    recipe = files.load(path, allow_functions=True)  # functions are checked later, in the whole study
     if recipe.rerank.filter is not None:
         raise InputError(f"{where}: the lab replays exact MBR and QE, and {path} has a filter", hint="leave it out")
     faster = [] if recipe.rerank.variant == "exact" else [recipe.rerank.variant]
     scoring = {name: getattr(recipe.rerank, name) for name in ("support", "device", "dtype", "batch_tokens")}
     # Settings that the recipe leaves open get the defaults of a run, not those of the paper.
-    sampling = effective(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support))).model
+    sampling = resolve(Recipe(recipe.model, RerankRecipe(support=recipe.rerank.support)), installed=False).recipe.model
     defaults = {"temperature": sampling.temperature, "anchors": sampling.anchors}
     model = {**dict(written(recipe.model)), **defaults, "budget": recipe.stop.n, "in_flight": recipe.run.in_flight}
     found = {

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+from quitmt.defaults import ALPHA, BUDGET, PAPER_TEMPERATURE, STEP, WINDOW
 from quitmt.errors import UsageError
 from quitmt.generate.anchors import NONE
+from quitmt.plan import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
+from quitmt.plan.build import build_rule
 from quitmt.protocols import StoppingRule
-from quitmt.recipe import ModelRecipe, Recipe, RerankRecipe, RunRecipe, StopRecipe
-from quitmt.recipe.effective import PAPER_TEMPERATURE, build_rule
 from quitmt.rerank import Reranking
 from quitmt.rerank.anchors import TEXTS
 
@@ -46,7 +47,7 @@ class ModelSettings(ModelRecipe):
     anchors: str | None = NONE
     """As in a recipe; for recorded pools, the origins of the anchors that are candidates."""
     pools: str | None = None
-    budget: int = 512
+    budget: int = BUDGET
     in_flight: int | None = None
 
     __hash__ = ModelRecipe.__hash__
@@ -97,8 +98,8 @@ class RerankSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    k: int = 8
-    alpha: float = 1e-3
+    k: int = STEP
+    alpha: float = ALPHA
     windows: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 14, 16)
     alphas: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     alpha_windows: tuple[int, ...] = (4, 8, 16)
@@ -190,7 +191,7 @@ class Study:
         """The windows that figures and sentences are about: those of the other sweeps too, or all if there are none."""
         return tuple(w for w in self.rules.windows if w in self.rules.alpha_windows) or self.rules.windows
 
-    def rule(self, spec: str, *, w: int = 8) -> StoppingRule:
+    def rule(self, spec: str, *, w: int = WINDOW) -> StoppingRule:
         """A stopping rule with the study's k, α and budget."""
         return build_rule(StopRecipe(rule=spec, k=self.rules.k, n=self.model.budget, w=w, alpha=self.rules.alpha))
 

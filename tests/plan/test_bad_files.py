@@ -10,7 +10,7 @@ import pytest
 
 import quitmt as package
 from quitmt.errors import InputError, QuitmtError
-from quitmt.recipe import files
+from quitmt.plan import files
 from tests.conftest import Ran
 
 Quitmt = Callable[..., Ran]
@@ -46,11 +46,11 @@ TOML = {
     ),
     "many digits": (
         f"[stop]\nn = {'9' * 6000}\n",
-        " is no recipe: a number is too long, or something nested too deeply",
+        " isn't a recipe: a number is too long, or something nested too deeply",
     ),
     "many brackets": (
         f"[stop]\nn = {'[' * 5000}\n",
-        " is no recipe: a number is too long, or something nested too deeply",
+        " isn't a recipe: a number is too long, or something nested too deeply",
     ),
     "not TOML": ("this is not TOML\n", " is not TOML: Expected '='"),
     "twice": ("[stop]\nw = 4\nw = 5\n", " is not TOML: Cannot overwrite a value (at line 3"),
@@ -91,10 +91,10 @@ TOML = {
 
 JSON = {
     "not JSON": ("{", " is not JSON: "),
-    "no object": ("[1]", " is no recipe: it must be an object of sections"),
+    "no object": ("[1]", " isn't a recipe: it must be an object of sections"),
     "a type": ('{"stop": {\n "k": 8,\n "w": "4"}}', "line 3: [stop] w must be a whole number, not '4'"),
     "null": ('{"stop": null}', "line 1: stop must be a section, not None"),
-    "twice": ('{"stop": {"w": 4,\n "w": 5}}', ": 'w' stands there twice"),
+    "twice": ('{"stop": {"w": 4,\n "w": 5}}', ": 'w' occurs twice"),
     "NaN": ('{"stop": {\n"alpha": NaN}}', "line 2: alpha must be a number of at least 0, not nan"),
     "half a character": (
         '{"rerank": {"name": "mbr:\\ud800"}}',
@@ -102,7 +102,7 @@ JSON = {
     ),
     "a zero byte": ('{"model": {"name": "bergamot:\\u0000"}}', "[model] name must be Unicode text without zero bytes"),
     "half a key": ('{"rerank": {"\\ud800": 1}}', "unknown field of [rerank] '\\ud800'"),
-    "many brackets": ("[" * 100_000, " is no recipe: something is nested too deeply"),
+    "many brackets": ("[" * 100_000, " isn't a recipe: something is nested too deeply"),
     "many options": (f'{{"model": {{"options": {DEEP}}}}}', "deep"),
 }
 
@@ -138,7 +138,7 @@ def test_the_command_line_speaks_of_flags(quitmt: Quitmt, folder: Path) -> None:
 def test_a_mark_of_the_encoding_is_no_mistake(folder: Path) -> None:
     for name, text in (("a.toml", "\ufeff[stop]\nw = 4\n"), ("a.json", '\ufeff{"stop": {"w": 4}}')):
         (folder / name).write_bytes(text.encode())
-        assert files.load(name).recipe.stop.w == 4
+        assert files.load(name).stop.w == 4
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_a_mark_of_the_encoding_is_no_mistake(folder: Path) -> None:
     [
         ("/", "cannot read /: Is a directory"),
         ("nowhere.toml", "cannot read nowhere.toml: No such file"),
-        ("/dev/zero", "/dev/zero is no recipe: it has more than"),
-        ("large.toml", "large.toml is no recipe: it has more than"),
+        ("/dev/zero", "/dev/zero isn't a recipe: it has more than"),
+        ("large.toml", "large.toml isn't a recipe: it has more than"),
         ("latin.toml", "latin.toml is not UTF-8"),
     ],
 )

@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "options": (lambda: quitmt.Translator("openai:m", options=[1]), "options must be a dictionary such as"),
     "a dictionary": (
         lambda: quitmt.Translator.from_recipe({}),
-        "a recipe must be the path of a file or a Recipe, not {} (quitmt.recipe.Recipe.from_fields makes one of a",
+        "a recipe must be the path of a file or a Recipe, not {} (quitmt.plan.Recipe.from_fields makes one of a",
     ),
 }
 
@@ -119,7 +119,7 @@ def test_mistakes_of_python_users(case: str) -> None:
 
 
 def test_a_rule_that_is_none() -> None:
-    with pytest.raises(ValueError, match="rule: int is no stopping rule: it has no signature"):
+    with pytest.raises(ValueError, match="rule: int isn't a stopping rule: it has no signature"):
         quitmt.Translator(sample, rule=5)
 
 

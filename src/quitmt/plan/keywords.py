@@ -14,11 +14,11 @@ from quitmt.calibrate.profile import Profile
 from quitmt.errors import KEYWORDS
 from quitmt.generate import OPTIONS
 from quitmt.metrics.devices import Hardware
-from quitmt.recipe import presets
-from quitmt.recipe.effective import Given
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.objects import generator_of, reranker_of, rule_of
-from quitmt.recipe.recipe import SECTIONS, Recipe
+from quitmt.plan.fields import fields_of
+from quitmt.plan.objects import generator_of, reranker_of, rule_of
+from quitmt.plan.plan import Parts
+from quitmt.plan.recipe import Origin, Recipe, based_on
+from quitmt.plan.sections import SECTIONS
 
 PARTS = ("model", "reranker", "rule")
 SPECIAL = (*PARTS, "profile", "hardware", "languages", "options", "preset")
@@ -35,8 +35,8 @@ def _plain() -> dict[str, str]:
     return {keyword: field for keyword, field in named.items() if keyword not in PARTS}
 
 
-def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
-    """The recipe, and the parts that are objects. None is not given."""
+def read(values: Mapping[str, Any]) -> tuple[Recipe, Parts]:
+    """The recipe of these keywords, and the parts that are objects. None means unset."""
     plain = _plain()
     given = {name: value for name, value in values.items() if value is not None}
     for name in given:
@@ -56,14 +56,15 @@ def read(values: Mapping[str, Any]) -> tuple[Recipe, Given]:
     elif profile is not None and not isinstance(profile, Profile):
         raise TypeError(f"profile must be a file of quitmt calibrate, or a Profile, not {profile!r}")
     changes |= _options(given.get("options", {}))
-    wished = [*changes, *(["stop.profile"] if profile is not None else [])]
-    based = presets.preset(given.get("preset", "default"), wished)
-    return Recipe().changed({**based, **changes}), Given(
+    also = () if profile is None else ("stop.profile",)
+    recipe = based_on(given.get("preset", "default"), changes, lambda _: Origin("keyword"), also)
+    parts = Parts(
         generator=_object(given.get("model"), generator_of),
         reranker=_object(given.get("reranker"), reranker_of),
         rule=_object(given.get("rule"), rule_of),
         profile=profile if isinstance(profile, Profile) else None,
     )
+    return recipe, parts
 
 
 def _check_names(given: Mapping[str, Any], plain: Mapping[str, str]) -> None:

@@ -13,8 +13,7 @@ import pytest
 import quitmt
 from quitmt.calibrate import profile as profiles
 from quitmt.errors import InputError, UsageError
-from quitmt.recipe import Recipe, files
-from quitmt.recipe.functions import in_recipe
+from quitmt.plan import Recipe, files
 from tests.conftest import Ran
 
 Quitmt = Callable[..., Ran]
@@ -66,8 +65,8 @@ def test_a_recipe_file_with_a_function_is_refused_by_its_line(section: str, fiel
     Path("my.toml").write_text(f'[{section}]\n{field} = "{spec}"\n')
     with pytest.raises(UsageError, match=r"my.toml, line 2: .* names a function, and files may not run code"):
         files.load("my.toml")
-    allowed = files.load("my.toml", allow_functions=True).recipe
-    assert list(in_recipe(allowed)) == [(f"{section}.{field}", spec)] and allowed.run.allow_functions
+    allowed = files.load("my.toml", allow_functions=True)
+    assert list(files.functions_in(allowed)) == [(f"{section}.{field}", spec)] and allowed.run.allow_functions
     assert not Path("imported").exists()
 
 
@@ -82,7 +81,7 @@ def test_a_recipe_file_with_a_function_is_refused_by_its_line(section: str, fiel
     ],
 )
 def test_names_of_ours_are_no_functions(change: dict[str, str]) -> None:
-    assert list(in_recipe(Recipe().changed(change))) == []
+    assert list(files.functions_in(Recipe().changed(change))) == []
 
 
 def test_a_file_cannot_allow_itself_to_run_code() -> None:

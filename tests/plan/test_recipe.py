@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.recipe import Recipe, files
-from quitmt.recipe.fields import fields_of
-from quitmt.recipe.recipe import OUTSIDE, SECTIONS
+from quitmt.plan import Recipe, files
+from quitmt.plan.fields import fields_of
+from quitmt.plan.sections import OUTSIDE, SECTIONS
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -44,7 +44,7 @@ settings = st.fixed_dictionaries(
 
 def read_back(text: str, path: str) -> Recipe:
     """It may name functions; that they are allowed is not said by the file."""
-    return files.parse(text, path, allow_functions=True).recipe.changed({"run.allow_functions": False})
+    return files.parse(text, path, allow_functions=True).changed({"run.allow_functions": False})
 
 
 @given(settings)

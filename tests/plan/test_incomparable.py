@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quitmt.errors import UsageError
+from quitmt.plan import Recipe, resolve
 from quitmt.protocols import RerankerTraits, traits_of
-from quitmt.recipe import Recipe
-from quitmt.recipe.effective import effective, reranking_of
 from quitmt.rerank import load
 
 BY_POOL = ["mbr:rank:chrf+bleu", "qe:rank:likelihood+recorded:q", "mbr:scaled:chrf+vote", "qe:scaled:recorded:q"]
@@ -19,9 +18,9 @@ def recipe(name: str, **stop: object) -> Recipe:
 
 @pytest.mark.parametrize("name", BY_POOL)
 def test_their_default_is_a_fixed_number(name: str) -> None:
-    assert effective(recipe(name)).stop.rule == "fixed:64"
-    assert effective(recipe(name, n=16)).stop.rule == "fixed:16"
-    assert effective(recipe(name, max_cost=20)).stop.rule == "auto"
+    assert resolve(recipe(name)).recipe.stop.rule == "fixed:64"
+    assert resolve(recipe(name, n=16)).recipe.stop.rule == "fixed:16"
+    assert resolve(recipe(name, max_cost=20)).recipe.stop.rule == "auto"
     recipe(name).check()
 
 
@@ -35,9 +34,9 @@ def test_quit_is_refused(name: str, stop: dict[str, object]) -> None:
 @pytest.mark.parametrize("name", BY_POOL[2:])
 def test_what_is_loaded_says_the_same_as_its_name(name: str) -> None:
     told = traits_of(load(name), RerankerTraits)
-    assert told.comparable is reranking_of(recipe(name).rerank).traits.comparable is False
+    assert told.comparable is resolve(recipe(name)).traits.comparable is False
 
 
 @pytest.mark.parametrize("name", ["mbr:chrf", "mbr:0.5*chrf+0.5*bleu", "qe:likelihood", "mbr:vote"])
 def test_sums_of_scores_as_they_are_compare(name: str) -> None:
-    assert reranking_of(recipe(name).rerank).traits.comparable
+    assert resolve(recipe(name)).traits.comparable

@@ -8,9 +8,9 @@ import pytest
 
 import quitmt
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.recipe import Recipe, files
-from quitmt.recipe.check import check
-from quitmt.recipe.effective import Given, effective
+from quitmt.plan import Recipe, files
+from quitmt.plan.plan import Parts
+from quitmt.plan.resolve import resolve
 
 PAPER = {
     "model.temperature": 1.2, "model.anchors": "none", "rerank.support": "all", "stop.rule": "quit", "stop.k": 8,
@@ -19,7 +19,7 @@ PAPER = {
 
 
 def whole(**values: object) -> Recipe:
-    return effective(Recipe().changed({name.replace("__", "."): value for name, value in values.items()}))
+    return resolve(Recipe().changed({name.replace("__", "."): value for name, value in values.items()})).recipe
 
 
 def test_the_default_is_anchored() -> None:
@@ -34,11 +34,11 @@ def test_the_paper_is_one_word_away(tmp_path: Path) -> None:
     made = [
         Recipe().changed(PAPER),
         quitmt.Translator(preset="paper").recipe,
-        files.load(str(path)).recipe,
+        files.load(str(path)),
         Recipe.from_fields({"preset": "paper"}),
     ]
     for recipe in made:
-        found = effective(recipe)
+        found = resolve(recipe).recipe
         assert (found.model.temperature, found.model.anchors, found.rerank.support) == (1.2, "none", "all")
         assert (found.stop.rule, found.stop.k, found.stop.n) == ("quit", 8, 512)
     assert [recipe.stop.w for recipe in made] == [8, 8, 4, 8]
@@ -77,7 +77,7 @@ def test_where_there_are_none(values: dict[str, object], anchors: str | None) ->
 )
 def test_what_is_wrong(values: dict[str, object], told: str) -> None:
     with pytest.raises(QuitmtError, match=told.replace("(", r"\(")):
-        check(Recipe().changed(values), installed=False)
+        resolve(Recipe().changed(values), installed=False)
 
 
 def test_unknown_presets_are_refused() -> None:
@@ -97,7 +97,7 @@ def test_a_reranker_that_knows_no_anchors_gets_none_unasked() -> None:
         def extend(self, updates: object) -> list[object]:
             return []
 
-    given = Given(reranker=Unaware())  # type: ignore[arg-type]
-    assert effective(Recipe(), given).model.anchors == "none"
+    given = Parts(reranker=Unaware())  # type: ignore[arg-type]
+    assert resolve(Recipe(), given).recipe.model.anchors == "none"
     with pytest.raises(UsageError, match="unaware scores samples only, no anchors"):
-        check(Recipe().changed({"model.anchors": "greedy"}), given)
+        resolve(Recipe().changed({"model.anchors": "greedy"}), given)

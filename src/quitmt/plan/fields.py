@@ -23,7 +23,7 @@ Section = TypeVar("Section")
 BITS = 64
 """Of whole numbers."""
 Where = Callable[[str], str]
-"""From the name of a field to where it stands, for errors: ``my.toml, line 3, [model] top_k``."""
+"""From the name of a field to its place in a file, for errors: ``my.toml, line 3, [model] top_k``."""
 
 
 def declared(
