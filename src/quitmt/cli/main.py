@@ -113,10 +113,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # the locale may lack a character
     words = list(sys.argv[1:] if argv is None else argv)
-    for word in words:
-        if not is_argument(word):
-            say(f"the argument {word!r} is not valid on a command line")
-            return BAD
     if not words:
         parser().print_help(sys.stderr)
         return BAD
@@ -179,12 +175,3 @@ def say(message: str) -> None:
 def visible(message: str) -> str:
     """Put a message on one line, and escape all control characters, which a terminal would obey."""
     return re.sub("[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
-
-
-def is_argument(word: str) -> bool:
-    """Whether a shell could have passed this word. File names needn't be UTF-8, but can't contain a zero byte."""
-    try:
-        os.fsencode(word)
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in word

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quitmt.bergamot import store
+from quitmt.cli.main import INTERRUPTED, say
 from quitmt.errors import ModelError
 
-INTERRUPTED = 130
 ARCHITECTURES = ("base", "base-memory", "tiny")
 EXAMPLES = """\
 examples:
@@ -71,12 +71,12 @@ def get(args: argparse.Namespace) -> int:
         try:
             got = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
         except KeyboardInterrupt:
-            _say(f"interrupted; to continue: quitmt models get {pair}")
+            say(f"interrupted; to continue: quitmt models get {pair}")
             return INTERRUPTED
         state = "fetched to" if got.fresh else "already installed in"
-        _say(f"{pair} {state} {got.folder}; use it with --model {got.name}")
+        say(f"{pair} {state} {got.folder}; use it with --model {got.name}")
         if pair in store.EMBEDDED:
-            _say(f"embedded:{pair} still means the model included in quitmt")
+            say(f"embedded:{pair} still means the model included in quitmt")
     return 0
 
 
@@ -91,7 +91,7 @@ def show(args: argparse.Namespace) -> int:
         index = fetch.read()
     except ModelError as error:
         known = fetch.last_known()
-        _say(f"{error}; {'showing the last known index' if known else 'showing installed models only'}")
+        say(f"{error}; {'showing the last known index' if known else 'showing installed models only'}")
         if known is None:
             return 0
         index = known
@@ -146,9 +146,3 @@ def _print_table(rows: list[Row]) -> None:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print(f"  {'  '.join(cells)}".rstrip())
-
-
-def _say(message: str) -> None:
-    from quitmt.cli.main import say
-
-    say(message)

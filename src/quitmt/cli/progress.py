@@ -76,41 +76,29 @@ class Warnings:
 
 
 class Bill:
-    """Adds up what a run cost in seconds and tokens, and estimates the cost of all candidates."""
+    """Adds up the seconds and tokens of a run."""
 
-    def __init__(self, *, shares_beginnings: bool = False) -> None:
-        self._even = not shares_beginnings
-        """Whether each further candidate would cost as much as these."""
+    def __init__(self) -> None:
         self._generate = self._rerank = 0.0
-        self._all_seconds = self._all_tokens = 0.0
         self._tokens: int | None = 0
         """None once the tokens of any candidate are unknown."""
 
-    def add(self, finished: Finished, possible: int) -> None:
-        """``possible`` is the number of candidates with the full budget."""
+    def add(self, finished: Finished) -> None:
         outcome = finished.outcome
         self._generate += outcome.seconds.generate
         self._rerank += outcome.seconds.rerank
-        self._all_seconds += outcome.seconds.generate / outcome.cost * possible
         used = [*finished.anchors, *finished.candidates]
         if self._tokens is None or len(used) < outcome.cost or any(one.tokens is None for one in used):
             self._tokens = None
         else:
-            tokens = sum(one.tokens or 0 for one in used)
-            self._tokens += tokens
-            self._all_tokens += tokens / outcome.cost * possible
+            self._tokens += sum(one.tokens or 0 for one in used)
 
     def line(self) -> str | None:
         """None if nothing was generated, as with recorded pools."""
         if not self._generate:
             return None
         tokens = f", {self._tokens:,} tokens" if self._tokens else ""
-        paid = f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
-        if self._all_seconds <= self._generate:
-            return paid
-        seconds = f"{self._all_seconds:.1f} s generating" if self._even else ""
-        rest = [part for part in (seconds, f"{self._all_tokens:,.0f} tokens" if self._tokens else "") if part]
-        return f"{paid}; all candidates would take about {', '.join(rest)} (estimate)" if rest else paid
+        return f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
 
 
 class Progress:
@@ -122,7 +110,6 @@ class Progress:
         *,
         total: int | None = None,
         quiet: bool = False,
-        shares_beginnings: bool = False,
         of: tuple[str, str] = ("lines", "the input"),
         requested: float | str | None = None,
     ) -> None:
@@ -148,7 +135,7 @@ class Progress:
         self._drawn = 0.0
         self._waiting = False
         self._warnings = Warnings()
-        self._bill = Bill(shares_beginnings=shares_beginnings)
+        self._bill = Bill()
 
     @property
     def segments(self) -> int:
@@ -202,7 +189,7 @@ class Progress:
             possible = outcome.cost if failed else (outcome.budget or self._budget) + outcome.anchors
             self._possible += possible
             if outcome.cost:
-                self._bill.add(finished, possible)
+                self._bill.add(finished)
         if outcome.error and (self._first is None or position < self._first[0]):
             self._first = position, outcome.error
         if outcome.effort:

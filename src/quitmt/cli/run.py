@@ -177,7 +177,6 @@ def begin(args: argparse.Namespace, chosen: StopRecipe, built: Built, source: So
         built.rule.budget,
         total=source.segments,
         quiet=args.quiet,
-        shares_beginnings=traits_of(built.generator, GeneratorTraits).shares_beginnings,
         of=(source.unit, source.name),
         requested=recipe.stop.max_cost,
     )

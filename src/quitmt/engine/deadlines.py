@@ -55,15 +55,11 @@ class Deadlines:
 
     def __post_init__(self) -> None:
         for name, value in (("a segment's", self.segment), ("a run's", self.run)):
-            if value is not None and not _is_duration(value):
+            if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} deadline must be a number of seconds above 0, not {value}")
 
     def __bool__(self) -> bool:
         return self.segment is not None or self.run is not None
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 async def in_time(work: Coroutine[Any, Any, None], seconds: float | None, clock: Clock) -> None:

@@ -23,7 +23,7 @@ expire, so little is requested and reranked at a time. The outcomes of segments 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 from quitmt.engine.finishing import listed
 from quitmt.engine.slots import Observer, Policy, Slot, Wasted, user_anchors
@@ -39,19 +39,15 @@ class Engine(Generic[State]):
         reranker: Reranker[State],
         rule: StoppingRule,
         *,
-        signature: str = "",
         observer: Observer | None = None,
-        speculate: bool = False,
-        anytime: bool = False,
         anchored: bool = False,
-        ranked: bool = False,
+        **options: Any,
     ) -> None:
+        """``options`` are fields of the ``Policy`` for segments that don't have their own."""
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._policy = Policy.of(
-            rule, self._traits, signature=signature, speculate=speculate, anytime=anytime, ranked=ranked
-        )
+        self._policy = Policy.of(rule, self._traits, **options)
         self._observer = observer
         self.wasted = Wasted()
         self._slots: dict[str, Slot[State]] = {}

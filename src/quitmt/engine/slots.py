@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from quitmt.engine.guarded import GuardedRule, GuardedWatch
 from quitmt.errors import QuitmtError
@@ -64,18 +64,13 @@ class Policy:
         cls,
         rule: StoppingRule,
         reranker: RerankerTraits,
-        *,
-        signature: str = "",
-        speculate: bool = False,
-        anytime: bool = False,
-        soon: bool = False,
-        ranked: bool = False,
+        **options: Any,
     ) -> Self:
         guarded = GuardedRule(rule)
         # A rule that can't stop before its budget needs no earlier snapshots, and some rerankers pay for each.
         final_only = reranker.snapshots_cost and guarded.open().horizon(0) >= guarded.budget
         stride = guarded.budget if final_only else guarded.step
-        return cls(guarded, stride, final_only, signature, speculate, anytime, soon, ranked)
+        return cls(guarded, stride, final_only, **options)
 
 
 @dataclass(slots=True, eq=False)
