@@ -132,13 +132,13 @@ def _start(ray: Any, tries: int, **settings: Any) -> None:
 
 def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
     """The environment that Ray sets up for workers. Workers on this machine inherit the environment variables."""
-    found: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     if pool.working_dir is not None:
-        found["working_dir"] = pool.working_dir
+        environment["working_dir"] = pool.working_dir
     values = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
     if values and pool.address is not None:
-        found["worker_process_setup_hook"] = _passing(values)
-    return found
+        environment["worker_process_setup_hook"] = _passing(values)
+    return environment
 
 
 def _passing(values: Mapping[str, str]) -> Callable[[], None]:

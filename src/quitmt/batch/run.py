@@ -32,7 +32,7 @@ from quitmt.plan.resolve import resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
-"""Seconds without any worker before the user is told what the job waits for."""
+"""Seconds without any worker before a message tells the user why the job waits."""
 READERS = 8
 
 
@@ -166,11 +166,11 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
         return PartTally.of(columns.from_bytes(place.read(), folder.output_format, place.url, USED), course.budget)
 
     with ThreadPoolExecutor(READERS) as readers:
-        for part, found in zip(done, readers.map(tally, done), strict=True):
-            if retry_failed and found.failed:
+        for part, counts in zip(done, readers.map(tally, done), strict=True):
+            if retry_failed and counts.failed:
                 course.retried.append(part)
             else:
-                course.add(part, found)
+                course.add(part, counts)
     return course
 
 
@@ -240,13 +240,13 @@ def _follow(
     next_look = time.monotonic() + LOOK_SECONDS
     while True:
         with suppress(queue.Empty):
-            found = results.get(timeout=max(0.0, next_look - time.monotonic()))
-            if isinstance(found, BaseException):
-                raise _worker_error(found, _look(ray, seen)) from None
-            if found is None:
+            result = results.get(timeout=max(0.0, next_look - time.monotonic()))
+            if isinstance(result, BaseException):
+                raise _worker_error(result, _look(ray, seen)) from None
+            if result is None:
                 reporter.progress(course.sum)
                 return
-            course.add(int(found["part"]), PartTally.from_fields(json.loads(found["tally"])))
+            course.add(int(result["part"]), PartTally.from_fields(json.loads(result["tally"])))
         if time.monotonic() < next_look:
             continue
         next_look = time.monotonic() + LOOK_SECONDS

@@ -125,11 +125,11 @@ class PartWorker:
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
         firsts = [row for row in rows if row.first]
-        found, tally = await self._rows(part, firsts, earlier, suspicion)
+        outcomes, tally = await self._rows(part, firsts, earlier, suspicion)
         engine = await self._loaded()
         if engine.failures_in_a_row:  # errors of a broken engine must not be written as outcomes
             await self._test(engine, 1)
-        data = columns.to_bytes(found, kind, columns.names(self._work.nbest), self._work.others)
+        data = columns.to_bytes(outcomes, kind, columns.names(self._work.nbest), self._work.others)
         await asyncio.to_thread(place.write, data)
         return tally
 
@@ -153,19 +153,19 @@ class PartWorker:
             return fields
 
         if suspicion is not None:
-            found = []
+            outcomes = []
             for row in rows:
                 await self._loaded()  # a death while loading isn't the row's fault
                 await self._observer.begin_row(part, row.id)
-                found.append(await one(row))
-            return found, tally
+                outcomes.append(await one(row))
+            return outcomes, tally
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
-            found = [await task for task in tasks]
+            outcomes = [await task for task in tasks]
             tally.error = next(
-                (fields["error"] for fields in found if fields.get("error")), None
+                (fields["error"] for fields in outcomes if fields.get("error")), None
             )  # the first in row order
-            return found, tally
+            return outcomes, tally
         finally:
             for task in tasks:
                 task.cancel()

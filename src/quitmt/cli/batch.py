@@ -167,12 +167,12 @@ def _report(summary: BatchSummary, args: argparse.Namespace) -> int:
 
 def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """The results of a job, its cost, and the cost of full budgets."""
-    from quitmt.cli.progress import told
+    from quitmt.cli.progress import explained
 
     lines = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
     rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
-    stops = ", ".join(f"{count:,} {told(StopReason(stop))}" for stop, count in total.stops.most_common())
+    stops = ", ".join(f"{count:,} {explained(StopReason(stop))}" for stop, count in total.stops.most_common())
     lines.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"

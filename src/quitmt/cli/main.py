@@ -75,8 +75,8 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not su
     def load(self, name: str) -> _Parser:
         del self._name_parser_map[name]
         import_module(f"quitmt.cli.{name}").add_parser(self)
-        found: _Parser = self._name_parser_map[name]
-        return found
+        command_parser: _Parser = self._name_parser_map[name]
+        return command_parser
 
     def _instead(self, option: str, name: str, top: argparse.ArgumentParser) -> str | None:
         """A hint for an unknown option: it goes before the command, belongs to another command, or is misspelled."""
@@ -174,4 +174,4 @@ def say(message: str) -> None:
 
 def visible(message: str) -> str:
     """Put a message on one line, and escape all control characters, which a terminal would obey."""
-    return re.sub("[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
+    return re.sub("[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], message)

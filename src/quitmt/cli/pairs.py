@@ -1,4 +1,4 @@
-"""``quitmt models get`` and ``quitmt models list``: fetches and lists translation models for other languages."""
+"""``quitmt models get`` and ``quitmt models list``: fetch and list translation models for other languages."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def get(args: argparse.Namespace) -> int:
 
     for pair in args.pairs:
         try:
-            got = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
+            fetched = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
         except KeyboardInterrupt:
             say(f"interrupted; to continue: quitmt models get {pair}")
             return INTERRUPTED
-        state = "fetched to" if got.fresh else "already installed in"
-        say(f"{pair} {state} {got.folder}; use it with --model {got.name}")
+        state = "fetched to" if fetched.fresh else "already installed in"
+        say(f"{pair} {state} {fetched.folder}; use it with --model {fetched.name}")
         if pair in store.EMBEDDED:
             say(f"embedded:{pair} still means the model included in quitmt")
     return 0

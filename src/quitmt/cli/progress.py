@@ -1,4 +1,4 @@
-"""What people see of a run: a progress bar, warnings and a summary on standard error, and outcomes with ``--show``."""
+"""Shows a run: a progress bar, warnings and a summary on standard error, and outcomes with ``--show``."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Progress:
             tqdm.write(f"quitmt: {message}", file=sys.stderr)
 
     def wait(self, reason: str | None) -> None:
-        """Show what the run is waiting for: in the bar, or once if there is no bar."""
+        """Show why the run is waiting: in the bar, or once if there is no bar."""
         if reason is None:
             self._waiting = False
         elif not self._bar.disable:
@@ -217,11 +217,11 @@ class Progress:
                 print(f"quitmt: {paid}", file=sys.stderr)
 
     def _summary(self) -> str:
-        """How many candidates the segments used of how many, and why they stopped."""
+        """The mean number of candidates, the share that was saved, and the stop reasons."""
         mean, most = self.used / self.segments, self._possible / self.segments
         possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
         of, saved = (f" of {possible}", f" ({self._saved():.1%} saved)") if self.used < self._possible else ("", "")
-        stops = ", ".join(f"{count} {told(stop)}" for stop, count in self.stops.most_common())
+        stops = ", ".join(f"{count} {explained(stop)}" for stop, count in self.stops.most_common())
         compared = self._evaluations / self._pairs if self._pairs else 0.0
         share = f"; {compared:.1%} of all pairs compared" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
@@ -230,8 +230,8 @@ class Progress:
         return f"{self.segments} segment{many}, {used}; {stops}{share}"
 
 
-def told(stop: StopReason) -> str:
-    """A stop reason and its meaning."""
+def explained(stop: StopReason) -> str:
+    """A stop reason with its meaning."""
     return f"{stop.value} ({MEANINGS[stop]})" if stop in MEANINGS else stop.value
 
 

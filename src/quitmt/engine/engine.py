@@ -9,7 +9,7 @@ A driver turns its crank. A live run, a replay and a server differ only in the d
     settle(updates, snapshots)      the reranker's results for these updates
     expire(key)                     a segment's time is up: it stops with its best candidate so far
     abandon(key)                    an expired segment stops waiting for candidates or scores
-    drop(key)                       nobody needs the segment: its slot is free, and it has no outcome
+    drop(key)                       its caller has gone: its slot is free, and it has no outcome
     finished()     → finished       segments that stopped; their slots are free
 
 Invariants: candidates are committed in index order and in whole steps, whatever order they arrived in. A rule sees the

@@ -1,4 +1,4 @@
-"""The web application: the endpoints of all APIs, the operations, the page, and headers for every response.
+"""Builds the web application: the endpoints of all APIs, the operations, the page, and headers for every response.
 
 A new API needs its own module and one entry in ``ENDPOINTS``.
 """

@@ -155,7 +155,7 @@ class Connections:
                 await self._recover(error)
                 continue
             try:
-                await self._room()
+                await self._wait_for_room()
                 await loop.connect_accepted_socket(lambda: Connection(self, manager, loop), client)
             except OSError:  # the client has left
                 client.close()
@@ -163,7 +163,7 @@ class Connections:
                 client.close()
                 raise
 
-    async def _room(self) -> None:
+    async def _wait_for_room(self) -> None:
         while len(self._open) >= self._most:
             done = "closed the longest idle one" if self._evict() else "a new client must wait"
             self.report("full", f"all {self._most} connections are in use; {done}")
@@ -171,7 +171,7 @@ class Connections:
             await self._changed.wait()
 
     async def _recover(self, error: OSError) -> None:
-        """If there are no more files, closes a connection and waits a little. Other errors concern only one client."""
+        """If the process can open no more files, closes a connection and waits a little. Other errors concern one client."""
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             self.report("accept_failed", os.strerror(error.errno))
             self._evict()

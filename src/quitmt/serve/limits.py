@@ -29,12 +29,12 @@ class Limits:
     """Maximum queued sentences per language pair."""
     waiting_characters: int = 100_000
     text_characters: int = 50_000
-    """In all texts of a request."""
+    """Maximum characters in all texts of a request."""
     texts: int = 128
     nbest: int = 32
     body_bytes: int = 1 << 20
     fields: int = 1024
-    """In a form."""
+    """Maximum fields in a form."""
     connections: int = 512
     """Maximum open connections. Beyond it, a new one replaces the one that has been idle longest."""
     header_seconds: float = 10.0
