@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quitmt.cli.progress import UNIT, Bar, Bill, Progress
+from quitmt.cli.progress import Bill, Progress
 from quitmt.errors import GenerationError
 from quitmt.types import Candidate, Finished, Outcome, Seconds, Segment, StopReason
 
@@ -56,11 +56,3 @@ def test_the_first_failure_is_the_first_of_the_input() -> None:
             position,
         )
     assert (progress.failed, progress.first_error) == (3, "error of 2")
-
-
-def test_the_bar_counts_segments() -> None:
-    def meter(seconds: float) -> str:
-        return Bar.format_meter(10, 20, 10 * seconds, unit=UNIT)
-
-    assert "0.50 segments/s" not in meter(2.0) and "2.00s/segment]" in meter(2.0)
-    assert "2.00 segments/s]" in meter(0.5)

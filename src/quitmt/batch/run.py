@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quitmt.batch import board, cluster, columns
-from quitmt.batch.actor import PartActor
 from quitmt.batch.cluster import WorkerPool, connected
 from quitmt.batch.fill import check_text, fill, write_text
 from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
-from quitmt.batch.worker import Work
+from quitmt.batch.worker import PartActor, Work
 from quitmt.errors import ModelError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable

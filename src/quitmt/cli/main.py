@@ -121,11 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     hush(args)
-    with speaking(_Flags()):
+    with speaking(Flags()):
         return act(args)
 
 
-class _Flags(Speaker):
+class Flags(Speaker):
     """Names settings by their flags."""
 
     def setting(self, field: str, example: str | None) -> str:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -15,7 +14,6 @@ from quitmt.types import Finished, Outcome, Segment, Snapshot, StopReason
 from quitmt.warnings import ADVICE, LOST, SEVERAL, kind
 
 REDRAW_SECONDS = 0.2
-UNIT = " segments"
 SPLIT = "the model may leave some out, because it was trained on single sentences; use --split"
 FIRST = 5
 """How many segments with the same warning are named."""
@@ -32,14 +30,6 @@ MEANINGS = {
     StopReason.DEADLINE: "time was up",
 }
 """Stop reasons in a few words; failures have an error message."""
-
-
-class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Shows 1.64s/segment instead of tqdm's 1.64s/ segments."""
-
-    @staticmethod
-    def format_meter(*values: Any, **named: Any) -> str:
-        return str(tqdm.format_meter(*values, **named)).replace(f"s/{UNIT}", f"s/{UNIT[1:-1]}")
 
 
 class Warnings:
@@ -120,9 +110,9 @@ class Progress:
         self.stops: Counter[StopReason] = Counter()
         self.used = 0
         self._possible = 0
-        self._bar = Bar(
+        self._bar = tqdm(
             total=total,
-            unit=UNIT,
+            unit="segment",
             disable=quiet or sys.stderr is None or not sys.stderr.isatty(),
             file=sys.stderr,
             dynamic_ncols=True,

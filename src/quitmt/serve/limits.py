@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from quitmt.engine.session import Session
 from quitmt.errors import UsageError
@@ -93,14 +92,3 @@ class Limits:
 def later(session: Session) -> float:
     """Estimated seconds until the current queue is done."""
     return min(LONGEST_WAIT, max(1.0, session.seconds_to_clear))
-
-
-def described(limits: Limits) -> dict[str, Any]:
-    """The limits that clients should know."""
-    return {
-        "deadline": limits.deadline,
-        "text_characters": limits.text_characters,
-        "texts": limits.texts,
-        "nbest": limits.nbest,
-        "sentences": limits.waiting,
-    }

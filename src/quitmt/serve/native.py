@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from quitmt._version import __version__
 from quitmt.generate.languages import name as language_name
 from quitmt.serve.bodies import Language, Seed, StrictBody, Texts, read
-from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain, to_json
 from quitmt.serve.server import NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
@@ -136,7 +135,9 @@ async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
         }
         for one in server.service.all
     ]
-    return answer({"version": __version__, "pairs": pairs, "limits": described(server.limits)})
+    limits = {name: getattr(server.limits, name) for name in ("deadline", "text_characters", "texts", "nbest")}
+    limits["sentences"] = server.limits.waiting
+    return answer({"version": __version__, "pairs": pairs, "limits": limits})
 
 
 async def _streamed(server: Server, exchange: Exchange, request: TranslateBody) -> web.StreamResponse:
