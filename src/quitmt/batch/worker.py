@@ -263,8 +263,8 @@ class BoardObserver(Observer):
 
 
 class PartActor:
-    """The worker as Ray runs it. Each call works on one part, and several calls run at once. Ray replaces an actor whose
-    process has ended."""
+    """The worker as Ray runs it. Each call works on one part, and several calls run at once. Ray replaces an actor
+    whose process has ended."""
 
     def __init__(self, work: Work, board: Any) -> None:
         self._board = board
