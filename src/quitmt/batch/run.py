@@ -52,8 +52,6 @@ class BatchSummary:
     """The tally of the whole job, including earlier runs."""
     seconds: float
     """Seconds of work in this run, after Ray started; 0 if there was nothing to do."""
-    start_seconds: float = 0.0
-    """Seconds until Ray had started."""
     workers: int = 0
     """Maximum number of workers in this run."""
 
@@ -174,12 +172,11 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
 
 
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
-    begun = time.monotonic()
     profile = job.recipe.stop.profile
     content = Path(profile).read_bytes() if profile else None
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)
     with connected(pool) as ray:
-        ready = time.monotonic()
+        start = time.monotonic()
         _report_rule(job, reporter)
         seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
         retried = {*course.retried}
@@ -188,7 +185,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
         arguments = (ray, _at_once(job, len(parts), pool.most), pool, work, seen, parts, results)
         threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
         _follow(ray, seen, pool, reporter, course, results)
-        return BatchSummary(plan, PartTally(), time.monotonic() - ready, ready - begun)
+        return BatchSummary(plan, PartTally(), time.monotonic() - start)
 
 
 def _at_once(job: BatchJob, parts: int, workers: int) -> int:
