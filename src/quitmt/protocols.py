@@ -35,8 +35,6 @@ class GeneratorTraits:
     """The model was trained on single sentences and may skip some of several."""
     takes_seeds: bool = False
     """The generator follows ``Segment.seed``."""
-    shares_beginnings: bool = False
-    """Common prefixes are computed once, so further candidates cost less than the first."""
     translates: bool = True
     """Candidates translate the source, so warnings about missing text make sense. False for answers to questions."""
     anchored: bool = False

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class BergamotGenerator(ThreadedGenerator):
     """``model`` is ``embedded:en-pt``, another ``embedded:`` pair, or ``bergamot:FOLDER``."""
 
-    traits = GeneratorTraits(sentence_level=True, takes_seeds=True, shares_beginnings=True)
+    traits = GeneratorTraits(sentence_level=True, takes_seeds=True)
 
     def __init__(self, model: str, sampling: Sampling | None = None) -> None:
         sampling = sampling or Sampling()
