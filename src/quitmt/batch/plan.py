@@ -50,7 +50,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     parts: tuple[int, ...]
     """The number of rows in each part."""
     distinct: int
@@ -63,7 +63,7 @@ class Plan:
         return sum(self.parts)
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
+    def from_fields(cls, fields: Mapping[str, Any]) -> BatchPlan:
         return cls(tuple(fields["parts"]), fields["distinct"], dict(fields["others"]))
 
 
@@ -75,7 +75,7 @@ def refuse_output_as_input(job: BatchJob) -> None:
             raise UsageError(f"the output {job.output} would be among the inputs {pattern}", hint=hint)
 
 
-def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
+def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> BatchPlan:
     """Returns the plan of a job that has claimed its folder: the plan of an earlier run if it is complete, otherwise a
     new one."""
     folder, found = job.folder, _earlier(job.folder)
@@ -87,15 +87,15 @@ def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan
     return plan
 
 
-def _earlier(folder: Folder) -> Plan | None:
+def _earlier(folder: Folder) -> BatchPlan | None:
     place = folder.state / "plan.json"
     try:
-        return Plan.from_fields(json.loads(place.read())) if place.exists() else None
+        return BatchPlan.from_fields(json.loads(place.read())) if place.exists() else None
     except (ValueError, KeyError, TypeError, IndexError):  # a damaged plan is made again
         return None
 
 
-def _all_there(folder: Folder, plan: Plan) -> bool:
+def _all_there(folder: Folder, plan: BatchPlan) -> bool:
     """Whether every part has its result or its rows. A finished job keeps only results."""
     results, inputs = folder.place.names(), (folder.state / "input").names()
     return all(
@@ -104,7 +104,7 @@ def _all_there(folder: Folder, plan: Plan) -> bool:
     )
 
 
-def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
+def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> BatchPlan:
     folder = job.folder
     parts: list[int] = []
     types: dict[str, str | None] = {}
@@ -126,7 +126,7 @@ def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
                 put()
     if waiting:
         put()
-    return Plan(tuple(parts), distinct, {name: one or columns.TEXT for name, one in types.items()})
+    return BatchPlan(tuple(parts), distinct, {name: one or columns.TEXT for name, one in types.items()})
 
 
 def _planned(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.bergamot.distribution import shape
-from quitmt.bergamot.models import Model
+from quitmt.bergamot.models import LoadedModel
 from quitmt.bergamot.network import START
 from quitmt.bergamot.sources import Sources
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_per_node
@@ -82,7 +82,7 @@ class Sampler:
     """Draws candidates from one model. Not thread-safe."""
 
     def __init__(
-        self, model: Model, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
+        self, model: LoadedModel, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
     ) -> None:
         self._model, self._sampling = model, sampling
         self._sources = sources or Sources(model)
