@@ -114,7 +114,9 @@ def test_scoring_models_get_their_model_and_hardware(fake: None) -> None:
     hardware = Hardware("cpu", "bfloat16")
     for spec, told in (("qe:kiwi", "kiwi"), ("qe:xcomet", "xcomet-qe"), ("qe:metricx:m", "metricx-qe:m")):
         assert rerank.load(spec, hardware=hardware).signature == f"qe:fake {told} cpu bfloat16"
-    assert rerank.load("mbr:xcomet:some/model", hardware=hardware).signature == "mbr:fake xcomet:some/model cpu bfloat16"
+    assert (
+        rerank.load("mbr:xcomet:some/model", hardware=hardware).signature == "mbr:fake xcomet:some/model cpu bfloat16"
+    )
     assert best(rerank.load("mbr:xcomet"), "abc", "abcd", "a").score == pytest.approx(4 + 8 / 30)
 
 
