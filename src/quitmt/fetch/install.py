@@ -25,7 +25,6 @@ from quitmt.fetch.index import PATH, Published, address, read
 from quitmt.fetch.transfer import Clock
 from quitmt.files.locks import InUse, open_alone
 
-
 _REPLACE = "quitmt models get {} --architecture {} --replace"
 
 
