@@ -203,8 +203,9 @@ def test_what_fails_everywhere_backs_off_after_each_round() -> None:
         return status(500)(request)
 
     with scripted_server(bad) as one, scripted_server(bad) as other:
-        slow = RetryPolicy(backoff_seconds=1)
-        (error,) = post(client([one.base_url, other.base_url], time, patience=15, policy=slow))
+        (error,) = post(
+            client([one.base_url, other.base_url], time, patience=15, policy=RetryPolicy(backoff_seconds=1))
+        )
         assert isinstance(error, GenerationError) and "times in 15 s" in str(error)
         assert sent([one, other]) == [5, 5] or abs(len(one.requests) - len(other.requests)) <= 1
         assert time.slept == [1, 2, 4, 8]
@@ -252,8 +253,9 @@ def test_says_what_it_waits_for_only_if_none_answers(servers: list[Server]) -> N
         return drop(request) if index < 12 else web.json_response("well")
 
     with scripted_server(answer) as one, scripted_server(answer) as other:
-        policy = RetryPolicy(first_patience_seconds=900)
-        ours = client([one.base_url, other.base_url], time, patience=1000, policy=policy)
+        ours = client(
+            [one.base_url, other.base_url], time, patience=1000, policy=RetryPolicy(first_patience_seconds=900)
+        )
         ours.probe = ("/x", b"harmless")
         assert post(ours, 3) == ["well"] * 3
     told = [text for text in said if text]

@@ -14,7 +14,7 @@ from quitmt.types import Candidate, Draw, Request, Segment
 ONE, TWO = Segment("1"), Segment("2")
 
 
-class BatchedEngine:
+class Engine:
     """Draws what it is asked for, at most ``batch`` at once."""
 
     batch = 4
@@ -32,8 +32,8 @@ async def collect(worker: Worker, *requests: Request) -> list[Draw]:
 
 
 def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_waiting() -> None:
-    worker = Worker(Batches(BatchedEngine()), "test")
-    other = worker.beside(Batches(BatchedEngine()))
+    worker = Worker(Batches(Engine()), "test")
+    other = worker.beside(Batches(Engine()))
 
     async def work() -> tuple[list[Draw], list[Draw]]:
         pieces, others = list[Draw](), list[Draw]()
@@ -49,7 +49,7 @@ def test_a_long_ask_is_answered_piece_by_piece_and_does_not_keep_other_engines_w
 
 
 def test_a_failure_is_one_sentence_and_later_asks_go_on() -> None:
-    worker = Worker(Batches(BatchedEngine()), "test")
+    worker = Worker(Batches(Engine()), "test")
     [failed] = asyncio.run(collect(worker, Request(Segment("broken"), 0, 2)))
     assert isinstance(failed.error, GenerationError)
     assert str(failed.error) == "sampling segment 'broken' failed: division by zero"
@@ -59,4 +59,4 @@ def test_a_failure_is_one_sentence_and_later_asks_go_on() -> None:
 
 def test_a_range_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot draw candidates 3 to 2 of segment '1'"):
-        asyncio.run(collect(Worker(Batches(BatchedEngine()), "test"), Request(ONE, 3, 2)))
+        asyncio.run(collect(Worker(Batches(Engine()), "test"), Request(ONE, 3, 2)))

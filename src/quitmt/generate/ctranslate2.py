@@ -104,18 +104,18 @@ class CTranslate2Generator(ThreadedGenerator):
         fields += [f"{source}-{target}" for source, target in [languages] if source or target]
         self._fields = [*fields, *([f"max:{max_tokens}"] if max_tokens else [])]
         self.signature = "|".join([*self._fields, sampling.signature])
-        self._worker = Worker(Batches(_Engine(self._model, sampling)), "quitmt-ctranslate2")
+        self._worker = Worker(Batches(_ChunkEngine(self._model, sampling)), "quitmt-ctranslate2")
 
     def resampled(self, sampling: Sampling) -> Self:
         """The same model and thread with other sampling settings."""
         sampling.refuse("CTranslate2", *LACKS)
         other = copy.copy(self)
         other.signature = "|".join([*self._fields, sampling.signature])
-        other._worker = self._worker.beside(Batches(_Engine(self._model, sampling)))
+        other._worker = self._worker.beside(Batches(_ChunkEngine(self._model, sampling)))
         return other
 
 
-class _Engine:
+class _ChunkEngine:
     """Draws chunks, for ``quitmt.generate.worker``. A beam's hypotheses are a single chunk."""
 
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
