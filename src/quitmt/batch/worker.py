@@ -141,12 +141,13 @@ class PartWorker:
         async def one(row: Planned) -> dict[str, Any]:
             nonlocal reported
             engine = await self._loaded()
-            fields = earlier.get(row.id)
+            fields, copied = earlier.get(row.id), False
             if fields is None:
                 deadly = suspicion is not None and row.id in suspicion.deadly
                 finished = _deadly(engine, row) if deadly else await self._translated(engine, row)
                 fields = columns.record(finished, row.id, self._work.nbest) | json.loads(row.others)
-            tally.add(fields, engine.budget)
+                copied = finished.outcome.copied
+            tally.add(fields, engine.budget, copied=copied)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
                 self._observer.part(part, tally)

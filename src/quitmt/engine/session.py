@@ -144,7 +144,9 @@ class Session:
         in_flight: int = 16,
         speculate: bool = False,
         clock: Clock | None = None,
+        share: bool = False,
     ) -> None:
+        """With ``share``, equal segments are translated once, unless their steps are observed."""
         self._driver = Driver(
             generator,
             reranker,
@@ -154,6 +156,7 @@ class Session:
             speculate=speculate,
             clock=clock,
             ordered=False,
+            share=share,
         )
         self._in_flight, self._clock = in_flight, clock
         self.waiting = Queue()
@@ -178,7 +181,7 @@ class Session:
     @property
     def free(self) -> int:
         """The number of free slots."""
-        return self._in_flight - len(self._active)
+        return max(0, self._in_flight - len(self._active))
 
     @property
     def wasted(self) -> int:
@@ -252,7 +255,8 @@ class Session:
         try:
             async for _, finished in self._driver.run(self._submissions()):
                 if ticket := self._active.pop(finished.segment.key, None):
-                    self._measure(ticket)
+                    if not finished.outcome.copied:
+                        self._measure(ticket)
                     ticket.settle(finished)
                 self._bell.set()
         except BaseException as error:
@@ -273,7 +277,8 @@ class Session:
             if self._driver.has_room and (ticket := self.waiting.next()):
                 self._active[ticket.segment.key] = ticket
                 ticket.begun = self._time().time()
-                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked)
+                watched = ticket.observer is not None
+                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked, alone=watched)
             else:
                 await self._bell.wait()
 
