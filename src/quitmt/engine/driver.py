@@ -45,7 +45,7 @@ class Submission:
     ranked: bool = False
     """Whether the scores of all candidates are wanted."""
     alone: bool = False
-    """Whether the segment must not be a copy of another one, because its steps are watched."""
+    """Whether the segment must not be a copy of an equal one."""
 
 
 Item = Segment | Finished

@@ -53,6 +53,8 @@ class Ticket:
     rule: StoppingRule | None
     ranked: bool
     observer: Observer | None
+    alone: bool
+    """Whether it must not be a copy of an equal segment."""
     _session: Session
     _settled: asyncio.Future[Finished] = field(default_factory=asyncio.Future)
     timer: Any = None
@@ -146,7 +148,7 @@ class Session:
         clock: Clock | None = None,
         share: bool = False,
     ) -> None:
-        """With ``share``, equal segments are translated once, unless their steps are observed."""
+        """With ``share``, equal segments are translated once."""
         self._driver = Driver(
             generator,
             reranker,
@@ -232,13 +234,15 @@ class Session:
         deadline: float | None = None,
         ranked: bool = False,
         observer: Observer | None = None,
+        alone: bool = False,
     ) -> Ticket:
         """``group`` is the caller whose turn it takes, ``rule`` replaces the session's, ``deadline`` is in seconds from
-        now, ``ranked`` requests the scores of all candidates, and ``observer`` sees every step."""
+        now, ``ranked`` requests the scores of all candidates, and ``observer`` sees every step. With ``alone`` or an
+        observer, the segment is translated even if an equal one was."""
         clock = self._time()
         until = math.inf if deadline is None else clock.time() + deadline
         owned = replace(segment, owner=str(next(self._numbers)))
-        ticket = Ticket(owned, group, until, rule, ranked, observer, self)
+        ticket = Ticket(owned, group, until, rule, ranked, observer, alone or observer is not None, self)
         if self._closing or self.failure:
             ticket.settle(self._failed(owned, GenerationError(self.failure) if self.failure else NotInTime(CLOSED)))
             return ticket
@@ -277,8 +281,7 @@ class Session:
             if self._driver.has_room and (ticket := self.waiting.next()):
                 self._active[ticket.segment.key] = ticket
                 ticket.begun = self._time().time()
-                watched = ticket.observer is not None
-                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked, alone=watched)
+                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked, ticket.alone)
             else:
                 await self._bell.wait()
 
