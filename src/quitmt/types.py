@@ -258,6 +258,16 @@ class Finished:
     reported once."""
     late: bool = False
     """Whether the segment failed because its time was up (``NotInTime``)."""
+    copied: Candidate | None = None
+    """The chosen candidate of a copy that has no other candidates."""
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The chosen candidate; None if there is none, or if the candidates weren't kept."""
+        index = self.outcome.index
+        if index is None or not (self.anchors or self.candidates):
+            return self.copied
+        return at(index, self.anchors, self.candidates)
 
     @classmethod
     def without_candidates(

@@ -158,7 +158,7 @@ class Copies:
     def _stripped(self, finished: Finished) -> Finished:
         if self._keep_pools:
             return finished
-        return replace(finished, candidates=(), anchors=())
+        return replace(finished, candidates=(), anchors=(), copied=finished.chosen)
 
 
 def key_of(entry: Entry) -> bytes:
