@@ -3,8 +3,7 @@
 The whole input is read once before any translation starts, so a damaged file, a missing column or a duplicate id is
 found before anything is spent. Parts don't depend on the number of workers.
 
-With ``distinct``, each row has a key made from its source and context. Only the first row with a key is translated, and
-the key is its segment id. So the translation depends on the text, not on where the text occurs first.
+With ``distinct``, each row has a key made from its source and context. Only the first row with a key is translated.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from quitmt.engine.items import Context
 from quitmt.errors import InputError, UsageError
 from quitmt.types import Segment
 
-FIELDS = ("id", "segment", "source", "context", "key", "first", "others")
+FIELDS = ("id", "source", "context", "key", "first", "others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,6 @@ class Planned:
     """A row of a part."""
 
     id: str
-    segment: str
-    """The segment id, which fixes the candidates."""
     source: str
     context: str
     key: str
@@ -46,7 +43,7 @@ class Planned:
     """The user's other columns, as JSON."""
 
     def as_segment(self) -> Segment:
-        return Segment(self.segment, self.source, self.context)
+        return Segment(self.id, self.source, self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ def _planned(
             key = _key(row.source, context) if job.distinct else ""
             first = keys.add(key) if job.distinct else True
             columns.learn(types, row.others)
-            yield Planned(own_id, key or own_id, row.source, context, key, first, json.dumps(row.others, default=str))
+            yield Planned(own_id, row.source, context, key, first, json.dumps(row.others, default=str))
 
 
 def _key(source: str, context: str) -> str:

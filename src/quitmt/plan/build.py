@@ -59,6 +59,7 @@ class Built:
             recipe=self.recipe.of_results(),
             nbest=run.nbest or 0,
             ranked=ranked,
+            share=True,
         )
 
     def session(self, clock: Clock | None = None) -> Session:
@@ -70,6 +71,7 @@ class Built:
             in_flight=self.plan.in_flight,
             speculate=self.recipe.run.speculate,
             clock=clock,
+            share=True,
         )
 
     def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:

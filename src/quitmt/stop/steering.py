@@ -6,7 +6,7 @@ the one case in which segments depend on each other:
 - Segment i (from 0) depends on the outcomes of the first ``needed(i)`` segments of the input, and on no others, in
   whichever order segments finish. So a run gives the same whenever its input has the same order, and a resumed run
   gives the same as an undisturbed one: outcomes have all that is needed here (``signals``, ``tokens``).
-- Blank lines and failed segments cost nothing and teach nothing.
+- Blank lines, copies of equal segments and failed segments cost nothing and teach nothing.
 - From the signals of the last segments it is known what each would have cost with a higher threshold; with a lower one
   it is extrapolated. The threshold is taken whose mean cost over them is what is wanted now: the cost that was asked
   for, less a share of what was spent too much so far. If it is known how many segments there are (``expect``), that
@@ -210,7 +210,7 @@ class ThresholdSteering:
         return needed(self._position, self._of.lag, self._length)
 
     def _learn(self, outcome: Outcome) -> None:
-        if outcome.stop is StopReason.FAILED or not outcome.size:
+        if outcome.stop is StopReason.FAILED or not outcome.cost:
             return
         spent = outcome.tokens if self._of.tokens else outcome.cost
         if spent is None:

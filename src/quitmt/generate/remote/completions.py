@@ -53,7 +53,7 @@ class Bodies:
         """A request for ``count`` candidates of a segment, from ``start``."""
         fields = self._settings() | extra | self._question(segment)
         sampling = self.sampling.seeded(segment.seed)
-        fields |= {"n": count, "seed": sampling.seed_of(segment.id, start)}
+        fields |= {"n": count, "seed": sampling.seed_of(segment.content, start)}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
     def probe(self) -> bytes:
