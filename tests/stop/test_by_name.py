@@ -19,7 +19,7 @@ NEITHER = RerankerTraits("mbr")
 def test_names_and_their_defaults() -> None:
     assert stop.load("quit") == Quit(8, 8, 1e-3, 512)
     assert {(name, stop.ways(name).step, stop.ways(name).budget) for name in stop.RULES} == {
-        (name, 8, 512) for name in stop.RULES
+        (name, 1 if name == "headroom" else 8, 512) for name in stop.RULES
     }
     assert stop.load("full", n=100).budget == 100
     assert stop.load("fixed:64").budget == 64
@@ -46,7 +46,7 @@ def test_names_and_their_defaults() -> None:
         ("race:y=1", {}, "unknown option of the stopping rule race 'y'"),
         ("race:epsilon=-1", {}, "epsilon of the race rule must be a number of at least 0, not -1.0"),
         ("race:minimum=0", {}, "minimum must be a whole number of at least 1, not 0"),
-        ("headroom:top=inf", {}, "top of the headroom rule must be a number, not inf"),
+        ("headroom:top=inf", {}, "top of the headroom rule must be a number or auto, not inf"),
         ("headroom:cap=-1", {}, "cap of the headroom rule must be a number of at least 0"),
         ("consistency:doubt=nan", {}, "doubt of the consistency rule must be a number of at least 0, not nan"),
         ("beacon:minimum=3", {}, "the beacon rule needs a minimum of 4 or more, and an ignore below 0.5"),

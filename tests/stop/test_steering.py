@@ -17,7 +17,8 @@ from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.stop.headroom import Headroom
 from quitmt.stop.loss import Loss
 from quitmt.stop.remembered import Remembered
-from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering, needed
+from quitmt.stop.learned import needed
+from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering
 from quitmt.types import Outcome, Snapshot, StopReason
 
 RULE = Loss(step=4, budget=256)
@@ -69,11 +70,11 @@ def run(steering: ThresholdSteering, seeds: list[int], *, late: int = 0, tokens:
 
 
 def test_segments_wait_for_a_fixed_number_of_those_before() -> None:
-    assert [needed(position) for position in (0, 1, 2, 3, 8, 32, 60, 100)] == [0, 0, 1, 1, 5, 21, 44, 84]
-    assert [needed(position, length=100) for position in (60, 80, 90, 98, 99)] == [44, 70, 85, 97, 98]
+    assert [needed(position, LAG) for position in (0, 1, 2, 3, 8, 32, 60, 100)] == [0, 0, 1, 1, 5, 21, 44, 84]
+    assert [needed(position, LAG, 100) for position in (60, 80, 90, 98, 99)] == [44, 70, 85, 97, 98]
     for length in (None, 1, 5, 100):
         assert all(needed(i, LAG, length) <= needed(i + 1, LAG, length) <= i for i in range(1, 100))
-    assert max(position - needed(position) for position in range(500)) == LAG
+    assert max(position - needed(position, LAG) for position in range(500)) == LAG
 
 
 def test_not_ready_before_what_it_depends_on() -> None:
@@ -166,7 +167,7 @@ def test_how_signals_fall_is_seen() -> None:
         seen = 2 + seed % 3
         one = Outcome("", "s", "t", 0, 0.5, int(looks[seen - 1]), StopReason.DECIDED, (), budget=256)
         known.add(replace(one, signals=tuple(signals[:seen])), [0.5] * seen, float(looks[seen - 1]))
-    threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0, learned=False)
+    threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0)
     starts = np.exp([np.random.default_rng(seed).normal() for seed in range(40)])
     ends = [next((n for n in looks if start * (16 / n) ** 2 <= threshold), 256) for start in starts]
     assert np.mean(ends) == pytest.approx(64, rel=0.12)
@@ -184,7 +185,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
         for row in rows:
             one = Outcome("", "s", "t", 0, 0.5, 256, StopReason.BUDGET, (), budget=256)
             known.add(replace(one, signals=tuple(kinds[row])), [0.5] * len(looks), 256.0)
-        return known.threshold(rule, 64.0, learned=False)
+        return known.threshold(rule, 64.0)
 
     of_all = threshold(list(range(len(kinds))), None)
     for row, start in enumerate(kinds[:, 0]):
@@ -193,7 +194,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
     assert max(abs(threshold([row], None) / kinds[row, 0] / of_all - 1) for row in range(1, len(kinds))) > 1
     unseen = Remembered(looks, kinds)
     unseen.add(Outcome("", "s", "t", 0, 0.5, 8, StopReason.EXHAUSTED, ()), [], 8.0)  # it ended before the first look
-    assert unseen.threshold(rule, 64.0, learned=False) == 0
+    assert unseen.threshold(rule, 64.0) == 0
 
 
 def test_tokens() -> None:
@@ -236,7 +237,7 @@ def test_a_segment_alone_gets_what_was_asked_for() -> None:
 
 def test_top_is_learned() -> None:
     """With scores far from 0 and 1, those of the best segments stand for the perfect one."""
-    steered = Steered(Headroom(reach=16), 64, learns_top=True)
+    steered = Steered(Headroom(step=8, minimum=16, reach=16), 64)
     steering = steered.steer()
     tops, sizes = [], []
     for position in range(60):
@@ -252,7 +253,7 @@ def test_top_is_learned() -> None:
         trajectory = tuple(scores[7:size:8].tolist())
         made = Outcome("", "s", "t", 0, trajectory[-1], size, stop_reason, trajectory, budget=512)
         steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
-    begun = next(position for position in count() if needed(position))
+    begun = next(position for position in count() if needed(position, LAG))
     assert sizes[:begun] == [steered.alone()] * begun  # whatever the scale is
     assert all(105 < top < 125 for top in tops[10:])
     assert len(set(sizes[begun:])) > 3

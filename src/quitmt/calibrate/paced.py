@@ -58,7 +58,7 @@ def steered(spec: str, cost: float, *, tokens: bool, learns_top: bool, k: int, n
     assert isinstance(rule, Threshold)
     if next(rule.sizes()) >= n or (not tokens and not 2 * k <= cost < n):
         return None
-    return Steered(rule, cost, tokens, learns_top)
+    return Steered(rule, cost, tokens)
 
 
 def fixed(cost: float, *, tokens: bool, k: int, n: int) -> Fixed:

@@ -1,4 +1,4 @@
-"""What a steered run remembers of its last segments, and which threshold would have cost how much on them."""
+"""Remember the last segments of a steered run, and how much each threshold would have cost on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.stop.headroom import Headroom
 from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Outcome, StopReason
 
@@ -17,21 +16,19 @@ WINDOW = 256
 PRIOR = 2
 """Segments that the guess of how signals fall counts for, beside those that were seen."""
 TYPICAL = 48
-"""Segments that the typical ones count for at first, of which only the scale is learned: a few that were seen say
-little about how often there are dear ones."""
+"""Segments that the typical ones count for at first. Only their scale is learned, because the first few segments say
+little about how often expensive ones occur."""
 FADED = 2 / 3
-"""The share of a run after which they count for nothing: they may be typical of other models and rerankers."""
-HIGH = 0.9
-"""The quantile of best scores that stands for the highest score that there can be, where that is not known."""
+"""The share of a run after which typical segments count for nothing: they may come from other models and rerankers."""
 
 
 class Remembered:
-    """Arrays of a row each, and the signals of ``typical`` ones (``Threshold.typical``), if there are any."""
+    """Arrays with one row per segment, and the signals of ``typical`` ones (``Threshold.typical``), if there are any."""
 
     def __init__(self, looks: Counts, typical: Floats | None) -> None:
         self.count, self._looks, self._typical = 0, looks, np.empty((0, len(looks))) if typical is None else typical
         self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
-        self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
+        self._size, self._budget, self._anchors, self._price = np.zeros((4, WINDOW))
         self.expect(None)
 
     def expect(self, length: int | None) -> None:
@@ -46,27 +43,19 @@ class Remembered:
         ended = outcome.stop is StopReason.EXHAUSTED
         self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
         self._price[row] = spent / outcome.cost
-        self._best[row] = -math.inf if outcome.score is None else outcome.score
         self.count += 1
 
-    @property
-    def high(self) -> float:
-        """A score that some segments reach."""
-        return float(np.quantile(self._best[: self.count], HIGH))
-
     def samples(self, cost: float) -> float:
-        """How many samples a segment has for this cost, on average."""
+        """The number of samples that this cost pays for, on average."""
         count = min(self.count, WINDOW)
         price = self._price[:count].mean() or 1.0  # an engine may count no tokens
         return float(cost / price - self._anchors[:count].mean())
 
-    def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
-        """The one with which the remembered segments would have had this mean cost, as far as is known."""
+    def threshold(self, rule: Threshold, cost: float) -> float:
+        """The threshold with which the remembered segments would have had this mean cost, as far as is known."""
         count, looks = min(self.count, WINDOW), self._looks
-        signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
-        if learned:
-            assert isinstance(rule, Headroom)
-            signals = rule.room(self._scores[:count], signals) / looks
+        size, budget = self._size[:count], self._budget[:count]
+        signals = rule.signals_of(self._scores[:count], self._seen[:count], looks)
         signals = _continued(signals, looks, ended=size >= budget)
         typical, weight = self._typical_now()
         signals = np.vstack((signals, typical))
@@ -74,7 +63,7 @@ class Remembered:
         price, anchors = (_filled(row[:count], typical, row[:count].mean()) for row in (self._price, self._anchors))
         lowest = np.minimum.accumulate(signals, axis=1)
         ends = np.minimum(np.append(looks, rule.budget), _filled(budget, typical, rule.budget)[:, None])
-        # What it costs if the threshold is below the lowest signal so far.
+        # The cost of going on, if the threshold is below the lowest signal so far.
         more = np.diff(ends, axis=1) * (price * weight)[:, None]
         falling = np.argsort(-lowest, axis=None, kind="stable")
         spent = ((ends[:, 0] + anchors) * price * weight).sum() + np.cumsum(more.ravel()[falling])
@@ -86,7 +75,8 @@ class Remembered:
         return math.sqrt(above) * math.sqrt(below)
 
     def _typical_now(self) -> tuple[Floats, Floats]:
-        """Their signals, on the scale of what was seen, and what each counts for; none, if nothing was seen."""
+        """The signals of typical segments on the scale of those seen, and the weight of each; none before any was
+        seen."""
         first = self._seen[: self.count, 0]
         seen = first[first < sys.float_info.max]
         signals = self._typical * seen.mean() if len(seen) and self.count < self._faded else self._typical[:0]
@@ -100,8 +90,8 @@ def _filled(seen: Floats, typical: Floats, value: float) -> Floats:
 
 
 def _continued(signals: Floats, looks: Counts, *, ended: npt.NDArray[np.bool_]) -> Floats:
-    """With guesses where a segment was not looked at, because it had stopped: its signal goes on falling as those of
-    others did. Of a pool that had ended there is nothing to come."""
+    """Fill in the signals after a segment stopped: they go on falling as those of others did. A pool that had ended has
+    none to come."""
     missing = np.isnan(signals)
     last = np.maximum((~missing).sum(axis=1) - 1, 0)
     level = np.append(1.0, np.cumprod(_falls(signals, looks)))
@@ -111,7 +101,7 @@ def _continued(signals: Floats, looks: Counts, *, ended: npt.NDArray[np.bool_]) 
 
 
 def _falls(signals: Floats, looks: Counts) -> Floats:
-    """What a signal is multiplied by from each look to the next, on average: as 1/candidates, until it is seen."""
+    """The mean factor by which signals fall from each look to the next: as 1/candidates, until it is seen."""
     before, after = signals[:, :-1], signals[:, 1:]
     seen = (before > 0) & (after > 0)
     falls = np.log(np.where(seen, after, 1.0) / np.where(seen, before, 1.0)).sum(axis=0)

@@ -1,11 +1,10 @@
-"""What rules share that stop when a number has fallen to a threshold: when they look, and what they do then.
+"""The base of rules that stop when a number has fallen to a threshold: when they look, and what they do then.
 
-Such a rule has a *signal*: what a snapshot says about how much might still be gained, the smaller the surer. All rules
-of one kind that differ in the threshold alone look at the same signals, so one pass over recorded pools replays them
-all (the lab, ``quitmt calibrate``).
+The number is the rule's *signal*: how much a segment might still gain, by a snapshot. Rules that differ only in the
+threshold see the same signals, so one pass over recorded pools replays them all (the lab, ``quitmt calibrate``).
 
-A look costs something, more often means more chances to stop by luck, and everything up to the next look is asked for
-at once, which engines like: so looks become rarer as the pool grows, ``looks`` for each doubling of it.
+Each look costs time and is one more chance to stop by luck, and engines work best when everything up to the next look
+is requested at once. So looks become rarer as the pool grows: ``looks`` per doubling of its size.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import UsageError
+from quitmt.protocols import Watch
+from quitmt.stop.learned import Level
 from quitmt.stop.window import check_count
 from quitmt.types import Snapshot, StopReason
 
@@ -28,11 +29,11 @@ Counts = npt.NDArray[np.int64]
 
 
 class Threshold(ABC):
-    """A dataclass of its settings, with ``step``, ``minimum``, ``looks`` and ``budget`` among them; it keeps nothing
-    else, so it is its own watch."""
+    """A subclass is a dataclass of settings, among them ``step``, ``minimum``, ``looks`` and ``budget``. It keeps no
+    state, so it is its own watch."""
 
     limit: ClassVar[str]
-    """The setting that is the threshold."""
+    """The name of the setting that is the threshold."""
     step: int
     minimum: int
     looks: int
@@ -41,11 +42,28 @@ class Threshold(ABC):
 
     @abstractmethod
     def signal(self, snapshot: Snapshot) -> float:
-        """Stop when it is at most the threshold."""
+        """The rule stops when this is at most the threshold."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether signals mean something only after ``learned``, so that they change during a run."""
+        return False
+
+    @property
+    def prior(self) -> Level | None:
+        return None
+
+    def learned(self, level: Level | None) -> Self:
+        """The same rule at a level of best scores; None while too little is known."""
+        return self
+
+    def signals_of(self, scores: Floats, kept: Floats, sizes: Counts) -> Floats:
+        """The signals of segments (rows) at some sizes, from the best scores and the numbers that outcomes kept."""
+        return kept
 
     def typical(self, sizes: Counts) -> Floats | None:
-        """If it is known how signals fall: those of some kinds of segments, a row each, all equally frequent, as shares
-        of their mean at the first of these sizes."""
+        """Signals of some typical segments, one row each, all equally frequent, as shares of their mean at the first
+        of these sizes; None if that is unknown."""
         return None
 
     @property
@@ -57,7 +75,7 @@ class Threshold(ABC):
         changed: Any = replace(self, **{self.limit: threshold})  # type: ignore[type-var]
         return changed  # type: ignore[no-any-return]
 
-    def open(self) -> Self:
+    def open(self) -> Watch:
         return self
 
     def observe(self, snapshot: Snapshot) -> StopReason | None:
@@ -76,7 +94,7 @@ class Threshold(ABC):
         return min(self.budget, -(-later // gap) * gap)
 
     def sizes(self) -> Iterator[int]:
-        """All sizes at which it looks, the budget last."""
+        """All sizes at which the rule looks, the budget last."""
         size = 0
         while size < self.budget:
             size = self.horizon(size)
@@ -88,7 +106,7 @@ class Threshold(ABC):
 
     @property
     def _shared(self) -> str:
-        """The end of a signature: what all such rules have."""
+        """The end of a signature: the settings that all these rules have."""
         return f"m:{self.minimum}|looks:{self.looks}|n:{self.budget}"
 
     def _check(self, **numbers: float) -> None:
