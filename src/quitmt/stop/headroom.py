@@ -78,6 +78,10 @@ class Headroom(Threshold):
         object.__setattr__(self, "signature", name)
 
     @property
+    def threshold(self) -> float:
+        return self.share if isinstance(self.share, float) else (self.prior_room or SHARE * self.usual) / self.usual
+
+    @property
     def learns(self) -> bool:
         return self.top == AUTO
 
@@ -92,7 +96,9 @@ class Headroom(Threshold):
             return replace(self, top=-sys.float_info.max, share=0.0, minimum=least)
         if self.share != AUTO:
             return replace(self, top=level.top)
-        return replace(self, top=level.top, share=level.room / self.usual, cap=self.cap or round(USUAL_CAP * self.usual))
+        return replace(
+            self, top=level.top, share=level.room / self.usual, cap=self.cap or round(USUAL_CAP * self.usual)
+        )
 
     def open(self) -> Watch:
         """For one segment. A rule that learns and belongs to no run knows what its prior says."""
@@ -114,8 +120,9 @@ class Headroom(Threshold):
 
     def room(self, best: Any, mean: Any, size: Any) -> Any:
         """How much may be left above the best score; takes arrays, too."""
-        assert isinstance(self.top, float)
-        left = self.top - best
+        # Replays of pools in no order (the lab, calibrate) do not learn: they take the prior, or 1.
+        top = self.top if isinstance(self.top, float) else self.prior_top if self.prior_room else 1.0
+        left = top - best
         if not self.reach:
             return left
         return np.where(size >= REACH_FROM, np.minimum(left, self.reach * (best - mean)), left)

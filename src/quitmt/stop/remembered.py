@@ -23,7 +23,7 @@ FADED = 2 / 3
 
 
 class Remembered:
-    """Arrays with one row per segment, and the signals of ``typical`` ones (``Threshold.typical``), if there are any."""
+    """Arrays with one row per segment, and the signals of ``typical`` ones (``Threshold.typical``), if any."""
 
     def __init__(self, looks: Counts, typical: Floats | None) -> None:
         self.count, self._looks, self._typical = 0, looks, np.empty((0, len(looks))) if typical is None else typical

@@ -200,13 +200,12 @@ class ThresholdSteering(InOrder):
             return share, self._even(self._most(share, 1))
         beyond = owed - max(-slack / 2, min(slack / 2, owed))
         wanted = 1 - max(-SWING, min(SWING, beyond / min(HORIZON, left or HORIZON)))
-        # Steering chooses a number in place of the rule's threshold, and the level is that of the rule's segments.
-        rule = of.rule.at(0.0).learned(level)
-        threshold = self._known.threshold(rule, wanted * of.cost)
         # If the number of segments is unknown, expect as many as there were.
         most = self._most(max(DEAREST, PORTION * (left or max(HORIZON, self._position))), 1)
         if left is not None:
             most = min(most, self._most(left - owed + slack, left))
+        rule = of.rule.at(0.0).learned(level)
+        threshold = self._known.threshold(rule, wanted * of.cost)
         return wanted, self._rule(rule.at(threshold), most)
 
     def _most(self, costs: float, segments: int) -> int:
