@@ -24,7 +24,7 @@ from quitmt.cli import guarantees, options
 from quitmt.cli.results import STOPPED_EARLY
 from quitmt.errors import InputError, UsageError, setting
 from quitmt.files.outputs import Output
-from quitmt.files.pools import read_pools
+from quitmt.files.pools import read_pools, reads_texts
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.names import without_options
 from quitmt.protocols import Reranker
@@ -134,7 +134,7 @@ def act(args: argparse.Namespace) -> int:
         stop.check_fits(rule, traits, recipe.rerank.name)
     reranker = build_reranker(whole.rerank, whole.model.languages)
     observe.check(reranker)
-    pools = asyncio.run(_read(args.pools))
+    pools = asyncio.run(_read(args.pools, texts=reads_texts(recipe.rerank.name)))
     if recipe.stop.n is None:
         budget = _common(pools, budget, quiet=args.quiet)
         whole, requested = replace(whole, stop=replace(whole.stop, n=budget)), replace(requested, budget=budget)
@@ -221,8 +221,8 @@ def _confidence(text: str | None, usual: float) -> float | None:
         raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
 
 
-async def _read(path: str) -> list[RecordedPool]:
-    pools = [pool async for pool in read_pools(path)]
+async def _read(path: str, *, texts: bool) -> list[RecordedPool]:
+    pools = [pool async for pool in read_pools(path, texts=texts)]
     if not pools:
         raise InputError(f"{path} has no pools")
     return pools

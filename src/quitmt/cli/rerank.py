@@ -16,7 +16,7 @@ from quitmt.cli.run import Run
 from quitmt.engine.driver import Item
 from quitmt.errors import UsageError
 from quitmt.files.lines import count_lines, name_of
-from quitmt.files.pools import read_plain_pools, read_pools
+from quitmt.files.pools import read_plain_pools, read_pools, reads_texts
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.recipe.build import Built, build
 from quitmt.recipe.effective import Given
@@ -77,7 +77,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     progress = Progress(built.rule.budget, quiet=args.quiet, of=of, requested=requested)
     results.check_nbest(args, built)
     driver = built.driver(progress.observer, ranked=bool(args.keep_pools))
-    pools = pools_of(args)
+    pools = pools_of(args, texts=reads_texts(built.recipe.rerank.name))
     settings = {"--num-candidates": args.num_candidates, **results.settings_of(built, driver)}
     inputs = [path for path in (args.pools, args.sources, *args.support_from, built.recipe.stop.profile) if path]
     outputs, journal = results.open_results(args, settings, built.rule.budget, inputs)
@@ -100,13 +100,13 @@ def expected(args: argparse.Namespace, built: Built) -> int | None:
     return None if lines is None else lines // (args.num_candidates or 1)
 
 
-def pools_of(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
+def pools_of(args: argparse.Namespace, *, texts: bool = True) -> AsyncIterator[RecordedPool]:
     if args.num_candidates is None:
         if args.sources:
             raise UsageError(
                 "--sources goes with --num-candidates", hint="pools in JSON lines have their sources inside"
             )
-        return read_pools(args.pools)
+        return read_pools(args.pools, texts=texts)
     if args.num_candidates < 1:
         raise UsageError(f"--num-candidates must be at least 1, not {args.num_candidates}")
     return read_plain_pools(args.pools, args.num_candidates, args.sources)

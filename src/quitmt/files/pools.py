@@ -8,7 +8,10 @@ Candidates that are not samples are a list of their own, also optional, in their
 
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 
-Texts that judge the candidates in place of the samples, and are none, are a list too: {…, "support": ["…", …]}.
+Pseudo-references to use instead of the samples are a list too: {…, "support": ["…", …]}.
+
+A pool may hold scores without texts: "candidates" is missing then, and the scores say how many there are. Only
+``qe:recorded`` can rerank such pools, and all pools of a file must be alike.
 """
 
 from __future__ import annotations
@@ -24,21 +27,36 @@ import numpy as np
 
 from quitmt.errors import InputError
 from quitmt.files.lines import name_of, read_lines
+from quitmt.rerank.terms import parse
 from quitmt.types import GIVEN, Candidate, RecordedPool, Segment
 
 HOW = "quitmt translate --keep-pools FILE writes such JSON lines; plain text needs --num-candidates N"
 _LARGEST = sys.float_info.max
 
 
-async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
-    """The pools of a JSONL file; blank lines are skipped, an id may occur once."""
-    ids, number = Seen(), 0
+def reads_texts(reranker: str) -> bool:
+    """Whether a reranker by this name reads texts, and not only scores that were recorded with them."""
+    kind, _, rest = reranker.partition(":")
+    return kind != "qe" or not all(metric.startswith("recorded:") for metric in parse(rest).metrics)
+
+
+async def read_pools(path: str, *, texts: bool = True) -> AsyncIterator[RecordedPool]:
+    """The pools of a JSONL file; blank lines are skipped, an id may occur once. Unless ``texts`` are needed, pools may
+    hold scores only."""
+    ids, number, scores_only = Seen(), 0, None
     async for line in read_lines(path):
         number += 1
         if not line.strip():
             continue
         try:
-            pool = parse_pool(line)
+            fields = parse_object(line, "pool")
+            lacks_texts = not texts and fields.get("candidates") is None and bool(fields.get("scores"))
+            if scores_only is None:
+                scores_only = lacks_texts
+            if lacks_texts != scores_only:
+                having, before = ("only scores", "texts") if lacks_texts else ("texts", "only scores")
+                raise InputError(f"this pool has {having}, but those before it have {before}")
+            pool = _pool_of(columns_of(_with_placeholders(fields) if lacks_texts else fields))
             if ids.seen(pool.segment.id):
                 raise InputError(f"the id {pool.segment.id!r} occurs a second time")
         except InputError as error:
@@ -85,7 +103,22 @@ class Columns:
 
 
 def parse_pool(line: str) -> RecordedPool:
-    found = columns_of(parse_object(line, "pool"))
+    return _pool_of(columns_of(parse_object(line, "pool")))
+
+
+def _with_placeholders(fields: dict[str, Any]) -> dict[str, Any]:
+    """A pool of scores with a text for each candidate. Without its source, so that nothing compares the two."""
+    count = max((len(values) for values in _lists(fields.get("scores"))), default=0)
+    anchors = max((len(values) for values in _lists(fields.get("anchor_scores"))), default=0)
+    found = {**fields, "source": "", "candidates": [f"#{index}" for index in range(count)]}
+    return {**found, "anchors": [f"#{-1 - index}" for index in range(anchors)]} if anchors else found
+
+
+def _lists(scores: Any) -> Iterable[list[Any]]:
+    return [values for values in scores.values() if isinstance(values, list)] if isinstance(scores, dict) else []
+
+
+def _pool_of(found: Columns) -> RecordedPool:
     anchors = (
         replace(one, origin=origin)
         for one, origin in zip(_candidates(found.anchors, found.anchor_scores), found.origins, strict=True)
@@ -208,7 +241,8 @@ def _text(fields: dict[str, Any], name: str) -> str:
 def _texts(fields: dict[str, Any], name: str) -> list[str]:
     texts = fields.get(name)
     if not isinstance(texts, list):
-        raise InputError(f'the pool has no list of "{name}"')
+        hint = "scores without texts are enough for qe:recorded:NAME" if name == "candidates" else None
+        raise InputError(f'the pool has no list of "{name}"', hint=hint)
     if not set(map(type, texts)) <= {str}:
         index, text = next((index, one) for index, one in enumerate(texts) if not isinstance(one, str))
         raise InputError(f"{name[:-1]} {index} is not a text but {json.dumps(text)[:40]}")
