@@ -2,7 +2,7 @@
 
     python benchmarks/qe_replay.py tower13b.en-pt.jsonl.gz tower13b.en-es.jsonl.gz wmt25-scores.jsonl.gz
 
-Each line of a file is a pool: {"id": …, "scores": {METRIC: […], …}}, as the page says how to make them. Pools of several
+Each line of a file is a pool: {"id": …, "scores": {METRIC: […], …}}; the page says how to make them. Pools of several
 systems (with "systems") are shuffled, and are one set per direction, which is the first part of their ids. Everything
 that a rule must know (thresholds, tops) is chosen on other sets than the one that judges it: on the other pair, or on
 the other half of the directions.
@@ -15,7 +15,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from quitmt.types import Outcome, Snapshot
 
 Array = Any
 QE = ("kiwi", "CometKiwi-XL")
-COSTS = (4, 8, 12, 16, 20, 25)
+COSTS = (4, 8, 12, 16, 25)
 SHARES = np.geomspace(1e-6, 1, 240)
-USUAL = (3.0, 4.5, 7.0, 10.0, 14.0, 19.0, 26.0, 40.0)
+USUAL = (3.0, 6.0, 11.0, 18.0, 30.0)
 RESAMPLES = 10_000
 
 
@@ -42,7 +42,7 @@ class Pools:
     scores: dict[str, Array]
     qe: str
 
-    @property
+    @cached_property
     def running(self) -> Array:
         """The best QE score among the first 1, 2, … candidates."""
         return np.maximum.accumulate(self.scores[self.qe], axis=1)
@@ -138,13 +138,24 @@ def top_of(sets: Iterable[Pools], quantile: float) -> float:
 
 
 def share_for(sets: Sequence[Pools], cost: float, top: float) -> float:
-    costs = np.mean([[headroom_sizes(one, top, share).mean() for share in SHARES] for one in sets], axis=0)
+    costs = np.mean([_costs(one, top) for one in sets], axis=0)
     return float(np.exp(np.interp(-cost, -costs, np.log(SHARES))))
+
+
+def _costs(pools: Pools, top: float) -> Array:
+    """The mean number of candidates at each of ``SHARES``."""
+    looks = np.array(list(Headroom(budget=pools.running.shape[1]).sizes()))
+    signals = ((top - pools.running[:, looks - 1]) / looks)[:, :-1]  # falling, so those above a share come first
+    more = np.diff(looks)
+    return looks[0] + sum(
+        gap * (1 - np.searchsorted(np.sort(signals[:, look]), SHARES, side="right") / len(signals))
+        for look, gap in enumerate(more)
+    )
 
 
 def usual_for(sets: Sequence[Pools], cost: float, learned: dict[tuple[str, float], float]) -> float:
     costs = np.mean([[learned[one.name, usual] for usual in USUAL] for one in sets], axis=0)
-    return float(np.interp(cost, costs, USUAL))
+    return float(np.exp(np.interp(np.log(cost), np.log(costs), np.log(USUAL))))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
