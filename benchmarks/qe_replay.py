@@ -170,7 +170,7 @@ def equal_cost(groups: Sequence[tuple[str, list[tuple[list[Pools], list[Pools]]]
     rows = []
     for title, splits in groups:
         learned = {
-            (one.name, usual): float(live_sizes(one, Headroom(usual=usual)).mean())
+            (one.name, usual): float(live_sizes(one, Headroom(top="auto", usual=usual)).mean())
             for one in {id(one): one for train, _ in splits for one in train}.values()
             for usual in USUAL
         }
@@ -185,7 +185,7 @@ def equal_cost(groups: Sequence[tuple[str, list[tuple[list[Pools], list[Pools]]]
                     )
                 usual = usual_for(train, cost, learned)
                 found.setdefault("**headroom, top=auto**", []).extend(
-                    one.ratio(live_sizes(one, Headroom(usual=usual))) for one in judged
+                    one.ratio(live_sizes(one, Headroom(top="auto", usual=usual))) for one in judged
                 )
             for name, values in found.items():
                 ratios.setdefault(name, []).append(values)
@@ -219,7 +219,7 @@ def default_table(sets: Sequence[Pools], alone: set[str]) -> None:
     rng = np.random.default_rng(1)
     rows = []
     for one in sets:
-        sizes = live_sizes(one, Headroom())
+        sizes = live_sizes(one, Headroom(top="auto"))
         cells = []
         for metric in [metric for metric in one.scores if metric != one.qe]:
             whole = one.chosen(metric, one.running.shape[1])
@@ -269,7 +269,7 @@ def paced_table(sets: Sequence[Pools]) -> None:
             cells = []
             for cost in (4, 8, 16):
                 pools = Pools(one.name, {name: found[place] for name, found in one.scores.items()}, one.qe)
-                sizes = live_sizes(pools, Steered(Headroom(), cost))
+                sizes = live_sizes(pools, Steered(Headroom(top="auto"), cost))
                 top = top_of([pools], 0.97)
                 hindsight = pools.regret(headroom_sizes(pools, top, share_for([pools], float(sizes.mean()), top)))
                 cells.append(f"{sizes.mean() / cost - 1:+.1%}, {pools.regret(sizes) / hindsight:.2f}")

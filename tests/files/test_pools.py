@@ -127,7 +127,7 @@ def test_pools_of_scores_without_texts(tmp_path: Path) -> None:
     [pool] = collect(read_pools(str(path), texts=False))
     assert pool.segment == Segment("1")
     assert [(one.text, one.scores) for one in pool.candidates] == [("#0", {"q": 0.1, "c": 1}), ("#1", {"q": 0.3})]
-    with pytest.raises(InputError, match='line 1: the pool has no list of "candidates" .*enough for qe:recorded'):
+    with pytest.raises(InputError, match=r'line 1: the pool has no list of "candidates" .*enough for qe:recorded'):
         collect(read_pools(str(path)))
 
 

@@ -55,7 +55,7 @@ def sizes(found: list[Outcome]) -> np.ndarray:
 
 def test_mean_cost_is_about_what_is_usual() -> None:
     for usual in (6, 12):
-        found = sizes(run(Headroom(usual=usual), pools()))
+        found = sizes(run(Headroom(top="auto", usual=usual), pools()))
         assert found.mean() == pytest.approx(usual, rel=0.35)
         assert found.max() <= USUAL_CAP * usual and len(set(found[-50:])) > 5
 
@@ -63,12 +63,14 @@ def test_mean_cost_is_about_what_is_usual() -> None:
 @pytest.mark.parametrize(("scale", "shift"), [(25.0, -30.0), (100.0, 7.0), (1e-4, 0.0)])
 def test_any_scale_gives_the_same(scale: float, shift: float) -> None:
     rows = pools()
-    assert (sizes(run(Headroom(), rows)) == sizes(run(Headroom(), scale * rows + shift))).mean() > 0.99  # rounding
+    assert (
+        sizes(run(Headroom(top="auto"), rows)) == sizes(run(Headroom(top="auto"), scale * rows + shift))
+    ).mean() > 0.99  # rounding
 
 
 def test_better_than_a_fixed_number_of_the_same_cost() -> None:
     rows = pools()
-    used = sizes(run(Headroom(), rows))
+    used = sizes(run(Headroom(top="auto"), rows))
     best = np.maximum.accumulate(rows, axis=1)
     fixed = np.interp(used.mean(), np.arange(1, 65), (best[:, -1:] - best).mean(axis=0))
     assert (best[:, -1] - best[np.arange(SEGMENTS), used - 1]).mean() < 0.9 * fixed
@@ -76,27 +78,27 @@ def test_better_than_a_fixed_number_of_the_same_cost() -> None:
 
 @pytest.mark.parametrize("late", [0, 7, LAG])
 def test_when_outcomes_become_known_changes_nothing(late: int) -> None:
-    assert run(Headroom(), pools(), late=late) == run(Headroom(), pools(), late=2)
+    assert run(Headroom(top="auto"), pools(), late=late) == run(Headroom(top="auto"), pools(), late=2)
 
 
 def test_resumed_from_what_files_hold() -> None:
-    straight = run(Headroom(), pools())
+    straight = run(Headroom(top="auto"), pools())
     kept = [from_fields(json.loads(json.dumps(to_fields(one)))) for one in straight[:200]]
-    assert run(Headroom(), pools(), known=kept)[200:] == straight[200:]
+    assert run(Headroom(top="auto"), pools(), known=kept)[200:] == straight[200:]
 
 
 def test_blank_and_failed_segments_teach_nothing() -> None:
-    steering = Headroom().steer()
+    steering = Headroom(top="auto").steer()
     assert steering is not None
     nothing = Outcome("", "", "", None, None, 0, StopReason.STABLE, ())
     failed = Outcome("", "s", "t", 0, 99.0, 5, StopReason.FAILED, (), error="broken")
     for position in range(100):
-        assert steering.next(position).signature == Headroom().learned(None).signature
+        assert steering.next(position).signature == Headroom(top="auto").learned(None).signature
         steering.add(position, failed if position % 2 else nothing)
 
 
 def test_with_a_prior_the_first_segments_know_it() -> None:
-    rule = Headroom(prior_top=0.9, prior_room=0.03)
+    rule = Headroom(top="auto", prior_top=0.9, prior_room=0.03)
     steering = rule.steer()
     assert steering is not None
     for position in range(LAG + 1):  # they need not wait for each other
@@ -111,9 +113,9 @@ def test_with_a_prior_the_first_segments_know_it() -> None:
 
 def test_segments_that_belong_to_no_run() -> None:
     """They get the usual number of candidates, or go by the prior."""
-    alone = Headroom().open()
+    alone = Headroom(top="auto").open()
     assert alone.horizon(0) == 12 and alone.observe(Snapshot(12, 0, -7.0)) is StopReason.DECIDED
-    started = Headroom(prior_top=0.9, prior_room=0.03).open()
+    started = Headroom(top="auto", prior_top=0.9, prior_room=0.03).open()
     assert started.observe(Snapshot(11, 0, 0.87)) is None
     assert started.observe(Snapshot(12, 0, 0.871)) is StopReason.DECIDED
     fixed = Headroom(top=0.89)
@@ -139,7 +141,7 @@ def test_levels() -> None:
 
 
 def test_a_metric_that_gives_everything_the_same_score() -> None:
-    found = sizes(run(Headroom(), np.zeros((100, 64))))
+    found = sizes(run(Headroom(top="auto"), np.zeros((100, 64))))
     assert set(found[LAG:]) == {2}
 
 
@@ -168,10 +170,10 @@ def test_reach(mean: float | None) -> None:
 
 
 def test_settings() -> None:
-    assert stop.load("headroom") == Headroom()
+    assert stop.load("headroom") == Headroom(top=1.0) and stop.load("headroom:top=auto") == Headroom(top="auto")
     assert stop.load("headroom:top=0.89,share=0.004", k=2) == Headroom(step=2, top=0.89, share=0.004)
     assert stop.load("headroom:top=auto,share=0.004").signature == "headroom|k:1|c:0.004|top:auto|m:2|looks:4|n:512"
-    assert Headroom(prior_top=0.9, prior_room=0.03).signature == (
+    assert Headroom(top="auto", prior_top=0.9, prior_room=0.03).signature == (
         "headroom|k:1|usual:12|top:auto|prior:0.9,0.03|m:2|looks:4|n:512"
     )
     for wrong in ("top=high", "share=nan", "share=-1", "usual=0", "prior_top=inf", "prior_room=-1"):

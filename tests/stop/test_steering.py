@@ -237,7 +237,7 @@ def test_a_segment_alone_gets_what_was_asked_for() -> None:
 
 def test_top_is_learned() -> None:
     """With scores far from 0 and 1, those of the best segments stand for the perfect one."""
-    steered = Steered(Headroom(step=8, minimum=16, reach=16), 64)
+    steered = Steered(Headroom(step=8, minimum=16, reach=16, top="auto"), 64)
     steering = steered.steer()
     tops, sizes = [], []
     for position in range(60):

@@ -21,7 +21,7 @@ from quitmt.stop.threshold import Threshold
 log = logging.getLogger(__name__)
 
 TOKENS = "tokens"
-REACH = "headroom:reach=16"
+REACH = "headroom:reach=16,top=auto"
 """The rule for QE whose perfect score is not known."""
 
 

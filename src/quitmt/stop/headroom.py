@@ -43,7 +43,8 @@ class Headroom(Threshold):
     step: int = 1
     share: float | str = AUTO
     """A number in units of the score; ``auto`` is the usual room divided by ``usual``, or 0.002 with a known top."""
-    top: float | str = AUTO
+    top: float | str = "1"
+    """A number, or ``auto``. Replays (the lab, calibrate) need a number."""
     usual: float = 12.0
     """With ``share=auto``: candidates for a segment with the usual room, and so about the mean number of candidates."""
     prior_top: float = 0.0
