@@ -178,7 +178,7 @@ def equal_cost(groups: Sequence[tuple[str, list[tuple[list[Pools], list[Pools]]]
         for cost in COSTS:
             found: dict[str, list[float]] = {}
             for train, judged in splits:
-                for name, top in (("top=1", 1.0), ("top=P90", top_of(train, 0.9)), ("top=P97", top_of(train, 0.97))):
+                for name, top in (("top=1", 1.0), ("top=P90", top_of(train, 0.9)), ("top=P99", top_of(train, 0.99))):
                     share = share_for(train, cost, top)
                     found.setdefault(f"headroom, {name}", []).extend(
                         one.ratio(headroom_sizes(one, top, share)) for one in judged
@@ -270,7 +270,7 @@ def paced_table(sets: Sequence[Pools]) -> None:
             for cost in (4, 8, 16):
                 pools = Pools(one.name, {name: found[place] for name, found in one.scores.items()}, one.qe)
                 sizes = live_sizes(pools, Steered(Headroom(top="auto"), cost))
-                top = top_of([pools], 0.97)
+                top = top_of([pools], 0.99)
                 hindsight = pools.regret(headroom_sizes(pools, top, share_for([pools], float(sizes.mean()), top)))
                 cells.append(f"{sizes.mean() / cost - 1:+.1%}, {pools.regret(sizes) / hindsight:.2f}")
             rows.append((one.name, order, *cells))

@@ -130,8 +130,8 @@ def test_levels() -> None:
     for best in range(LEAST - 1, 101):
         levels.add(float(best))
     level = levels.level
-    assert level is not None and level.top == pytest.approx(97)
-    assert level.room == pytest.approx(np.maximum(97 - np.arange(101.0), 0).mean())
+    assert level is not None and level.top == pytest.approx(99)
+    assert level.room == pytest.approx(np.maximum(99 - np.arange(101.0), 0).mean())
     prior = Level(5.0, 1.0)
     started = Levels(prior)
     assert started.level == prior
