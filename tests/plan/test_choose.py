@@ -60,8 +60,8 @@ def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
 def test_auto_without_a_profile() -> None:
     assert chosen("mbr:my:utility", MBR, Target("0.002")).rule == stop.load("loss:most=0.002")
     assert chosen("mbr:my:utility", MBR, Target()).rule == stop.load("loss")
-    assert chosen("qe:kiwi", QE, Target()).rule == stop.load("headroom:reach=16,share=0.005,cap=128")
-    negated = stop.load("headroom:top=0,reach=16,share=0.125,cap=128")  # 0 is perfect
+    assert chosen("qe:kiwi", QE, Target()).rule == stop.load("headroom:reach=16,share=0.005,cap=128", k=8)
+    negated = stop.load("headroom:top=0,reach=16,share=0.125,cap=128", k=8)  # 0 is perfect
     assert chosen("qe:metricx", QE, Target()).rule == negated
     with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
         chosen("qe:my:reward", QE, Target())
@@ -114,7 +114,7 @@ def test_a_cost_without_a_curve_is_paced() -> None:
     room = stop.load_threshold("headroom:reach=16,share=0.005", k=8, n=512)
     assert rule_of("qe:kiwi", QE, 64) == Steered(room, 64)
     assert rule_of("qe:kiwi", QE, "3000tokens") == Steered(room, 3000, tokens=True)
-    assert rule_of("qe:my:reward", QE, 99.5).learns_top
+    assert rule_of("qe:my:reward", QE, 99.5).rule.learns
     plain = rule_of("mbr:my:utility", replace(MBR, judges_itself=True), 24)
     assert "new:0.1" in plain.signature and plain.rule.minimum == 8
     assert rule_of("qe:my:reward", QE, 15) == stop.load("fixed:15")

@@ -33,6 +33,7 @@ from quitmt.plan.choose import loss_in
 from quitmt.plan.plan import Parts, refuse_texts
 from quitmt.plan.resolve import resolve
 from quitmt.protocols import Reranker
+from quitmt.rerank.specs import reads_texts
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
@@ -137,7 +138,7 @@ def act(args: argparse.Namespace) -> int:
         stop.check_fits(rule, plan.traits, recipe.rerank.name)
     reranker = plan.reranking.load(whole.model.languages, plan.hardware)
     observe.check(reranker)
-    pools = asyncio.run(_read(args.pools))
+    pools = asyncio.run(_read(args.pools, texts=reads_texts(recipe.rerank.name)))
     if recipe.stop.n is None:
         budget = _common(pools, budget, quiet=args.quiet)
         whole, requested = replace(whole, stop=replace(whole.stop, n=budget)), replace(requested, budget=budget)
@@ -224,8 +225,8 @@ def _confidence(text: str | None, usual: float) -> float | None:
         raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
 
 
-async def _read(path: str) -> list[RecordedPool]:
-    pools = [pool async for pool in read_pools(path)]
+async def _read(path: str, *, texts: bool) -> list[RecordedPool]:
+    pools = [pool async for pool in read_pools(path, texts=texts)]
     if not pools:
         raise InputError(f"{path} has no pools")
     return pools

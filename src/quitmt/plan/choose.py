@@ -37,7 +37,7 @@ QE_CAP = 128
 cap loses nothing (docs/findings/rules.md)."""
 MEASURED = ("mbr:chrf", "mbr:embedding")
 """Rerankers whose losses with the ``loss`` rule were measured, on the candidates of the first known profile."""
-REACH = "headroom:reach=16"
+REACH = "headroom:reach=16,top=auto"
 """The rule for a QE metric whose perfect score is unknown."""
 TOKENS = "tokens"
 
@@ -180,13 +180,13 @@ def _headroom(scored: Scored) -> str:
 
 def _paced(scored: Scored, cost: float, *, tokens: bool, steer: bool) -> Choice:
     """A steered rule, or the same number of candidates for every segment."""
-    traits, spec, learns_top = scored.traits, None, False
+    traits, spec = scored.traits, None
     if traits.gives_rivals:
         spec = PLAIN if traits.judges_itself else "loss"
     elif traits.running_best:
-        spec, learns_top = scored.headroom or REACH, scored.headroom is None
+        spec = scored.headroom or REACH
     if spec is not None and steer:
-        rule = steered(spec, cost, tokens=tokens, learns_top=learns_top, k=scored.k, n=scored.n)
+        rule = steered(spec, cost, tokens=tokens, k=scored.k, n=scored.n)
         if rule is not None:
             unit = TOKENS if tokens else "candidates"
             return Choice(rule, f"{spec.partition(':')[0]}, paced to {cost:g} {unit} per segment on average")
@@ -196,7 +196,7 @@ def _paced(scored: Scored, cost: float, *, tokens: bool, steer: bool) -> Choice:
     return Choice(fixed, f"fixed:{fixed.budget}", warning=warning if fixed.budget < scored.n else None)
 
 
-def steered(spec: str, cost: float, *, tokens: bool, learns_top: bool, k: int, n: int) -> Steered | None:
+def steered(spec: str, cost: float, *, tokens: bool, k: int, n: int) -> Steered | None:
     """The steered rule; None if there is no room for it between the first look and the budget."""
     rule: Any = stop.load_threshold(spec, k=k, n=n)
     first = 2 * k if tokens else max(k, int(cost / 2) // k * k)
@@ -204,7 +204,7 @@ def steered(spec: str, cost: float, *, tokens: bool, learns_top: bool, k: int, n
     assert isinstance(rule, Threshold)
     if next(rule.sizes()) >= n or (not tokens and not 2 * k <= cost < n):
         return None
-    return Steered(rule, cost, tokens, learns_top)
+    return Steered(rule, cost, tokens)
 
 
 def even(cost: float, *, tokens: bool, k: int, n: int) -> Fixed:

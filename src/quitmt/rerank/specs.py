@@ -167,6 +167,15 @@ def parse(text: str) -> RerankerSpec:
     return RerankerSpec(text, cast(Kind, kind), combined, metrics)
 
 
+def reads_texts(name: str) -> bool:
+    """Whether the reranker of this name reads texts, rather than only scores that were recorded with them."""
+    try:
+        metrics = parse(name).metrics
+    except UsageError:
+        return True
+    return any(one.entry is None or one.entry.reranker != "qe:recorded" for one in metrics)
+
+
 def entry_of(signature: str) -> MetricEntry | None:
     """The entry of the metric that a reranker's signature names; None for a combination, a function or an object."""
     if any(mark in signature for mark in "+*|"):
