@@ -111,7 +111,7 @@ def add_parser(commands: Any) -> None:
     guarantees.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
-    usual = {"stop.k": str(STEP), "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
+    usual = {"stop.k": f"{STEP}, for qe: 1", "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
     wanted = ("rerank.name", *scoring, "stop.k", "stop.n", *languages, "run.allow_functions")
     options.add_recipe(parser, *wanted, usual=usual)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
@@ -121,7 +121,8 @@ def add_parser(commands: Any) -> None:
 def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
     # Only k and n of the recipe's rule count, because calibration chooses the rule.
-    recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
+    step = recipe.stop.k or (1 if recipe.rerank.name.startswith("qe:") else None)
+    recipe = replace(recipe, stop=StopRecipe(rule="full", k=step, n=recipe.stop.n))
     for name, usual in (("variant", "exact"), ("filter", None)):
         if getattr(recipe.rerank, name) != usual:
             raise UsageError(f"rules are replayed only on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
@@ -147,11 +148,16 @@ def act(args: argparse.Namespace) -> int:
     if judging is not None:
         judging.check(pools)
     observed = _observed(reranker, pools, _thresholds(requested), quiet=args.quiet)
+    held_out, requested, top = choose.with_tops(observed, requested)
+    if top is not None and not args.quiet:
+        text = f"the first {held_out} pools only set the top of headroom, which is {top:.4g}"
+        print(f"quitmt: {text}", file=sys.stderr)
     source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     if isinstance(requested, quality.QualityRequest):
         assert judging is not None
-        found = guarantees.calibrated(judging, requested, observed, pools, source, quiet=args.quiet)
+        found = guarantees.calibrated(judging, requested, observed, pools, source, held_out=held_out, quiet=args.quiet)
     else:
+        observed = observed[held_out:]
         request = replace(requested, max_loss=loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))

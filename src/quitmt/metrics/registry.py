@@ -20,11 +20,6 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.names import Name, Names
 from quitmt.protocols import EstimatorTraits, UtilityTraits, traits_of
-from quitmt.signature import field as written
-
-HEADROOM_REACH = 16
-HEADROOM_SHARE = 0.005
-"""The headroom rule's threshold, as a share of the metric's scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +64,6 @@ class MetricEntry(Name):
     """The name as a reranker, with ``mbr:`` or ``qe:``."""
     scale: float | None = None
     """Difference between the best and the worst score of a candidate, if known: 1 for scores from 0 to 1."""
-    top: float | None = None
-    """Highest score that the headroom rule should expect of a QE metric; None if unknown."""
     evaluation_range: float | None = None
     """Largest difference between two evaluation scores; None if the scale has no ends or they are unknown."""
     support: str | None = None
@@ -83,14 +76,6 @@ class MetricEntry(Name):
     def neural(self) -> bool:
         """Whether this is a scoring model, which has a device and a number format."""
         return bool(self.scorer)
-
-    @property
-    def headroom_rule(self) -> str | None:
-        """The headroom rule for this QE metric, with a threshold in proportion to its scale."""
-        if self.top is None or self.scale is None:
-            return None
-        top = "" if self.top == 1 else f"top={written(self.top)},"
-        return f"headroom:{top}reach={HEADROOM_REACH},share={written(HEADROOM_SHARE * self.scale)}"
 
     def check_argument(self, argument: str) -> None:
         if self.check and argument:
@@ -127,7 +112,6 @@ def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> Metr
         "needs": ("torch", "transformers"),
         "reranker": f"{kind}:{name}",
         "scale": 1.0,
-        "top": 1.0 if kind == "qe" else None,
     }
     return MetricEntry(name=name, title=title, scorer=scorer, model=model, **(defaults | facts))
 
@@ -188,7 +172,6 @@ _ENTRIES = (
         needs_source=True,
         reranker="qe:likelihood",
         scale=1.0,
-        top=1.0,
     ),
     _model(
         "comet",
@@ -248,7 +231,6 @@ _ENTRIES = (
         lower_is_better=True,
         reranker="qe:metricx",
         scale=25.0,
-        top=0.0,
     ),
     _model(
         "embedding",

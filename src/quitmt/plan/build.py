@@ -20,6 +20,7 @@ from quitmt.plan.resolve import hardware_of, sampling_of
 from quitmt.plan.sections import ModelRecipe, RerankRecipe, StopRecipe
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, StoppingRule, traits_of
 from quitmt.rerank import Reranking
+from quitmt.stop.steering import Steered
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +62,13 @@ class Built:
             ranked=ranked,
         )
 
-    def session(self, clock: Clock | None = None) -> Session:
-        """Make the session of a server, which has its own deadlines, and no order of segments to pace them by."""
+    def session(self, clock: Clock | None = None, *, learns: bool = False) -> Session:
+        """Make the session of a server, which has its own deadlines, and no order of segments to pace them by. With
+        ``learns``, a rule that learns does so from all requests; otherwise the result of one depends on no other."""
         return Session(
             self.generator,
             self.reranker,
-            unsteered(self.rule),
+            self.rule if learns and not isinstance(self.rule, Steered) else unsteered(self.rule),
             in_flight=self.plan.in_flight,
             speculate=self.recipe.run.speculate,
             clock=clock,

@@ -176,6 +176,16 @@ def reads_texts(name: str) -> bool:
     return any(one.entry is None or one.entry.reranker != "qe:recorded" for one in metrics)
 
 
+def checkpoint_of(name: str) -> str | None:
+    """The checkpoint of the only scoring model of a reranker; None for all others."""
+    try:
+        metrics = parse(name).metrics
+    except UsageError:
+        return None
+    entry = metrics[0].entry if len(metrics) == 1 else None
+    return (metrics[0].argument or entry.model) if entry is not None and entry.neural else None
+
+
 def entry_of(signature: str) -> MetricEntry | None:
     """The entry of the metric that a reranker's signature names; None for a combination, a function or an object."""
     if any(mark in signature for mark in "+*|"):

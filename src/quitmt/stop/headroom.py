@@ -32,6 +32,8 @@ USUAL_CAP = 10
 """With ``share=auto`` and no cap, a segment gets at most so many times ``usual``."""
 REACH_FROM = 16
 """Candidates from which ``reach`` applies: the mean of fewer says little."""
+UNKNOWN = -sys.float_info.max
+"""The top of a segment about which nothing is known: below every score."""
 SHARE = 2e-3
 """The share for a known top, for scores from 0 to 1."""
 
@@ -44,8 +46,8 @@ class Headroom(Threshold):
     step: int = 1
     share: float | str = AUTO
     """A number in units of the score; ``auto`` is the usual room divided by ``usual``, or 0.002 with a known top."""
-    top: float | str = "1"
-    """A number, or ``auto``. Replays (the lab, calibrate) need a number."""
+    top: float | str = AUTO
+    """A number, or ``auto`` to learn it. Replays in no order (the lab, calibrate) give it a number (``with_top``)."""
     usual: float = 12.0
     """With ``share=auto``: candidates for a segment with the usual room, and so about the mean number of candidates."""
     prior_top: float = 0.0
@@ -75,7 +77,7 @@ class Headroom(Threshold):
         share = f"c:{text(self.share)}" if isinstance(self.share, float) else f"usual:{text(self.usual)}"
         known = f"|prior:{text(self.prior_top)},{text(self.prior_room)}" if self.learns and self.prior_room else ""
         reach = f"|reach:{text(self.reach)}" if self.reach else ""
-        top = text(self.top) if isinstance(self.top, float) else self.top
+        top = self.top if isinstance(self.top, str) else "unknown" if self.top == UNKNOWN else text(self.top)
         name = f"headroom|k:{self.step}|{share}|top:{top}{known}{reach}|{self._shared}"
         object.__setattr__(self, "signature", name)
 
@@ -91,11 +93,14 @@ class Headroom(Threshold):
     def prior(self) -> Level | None:
         return Level(self.prior_top, self.prior_room) if self.prior_room else None
 
+    @property
+    def unknown(self) -> int:
+        return max(self.minimum, round(self.usual))
+
     def learned(self, level: Level | None) -> Self:
         """The rule of one segment, by what is known when it begins: ``usual`` candidates if that is nothing."""
         if level is None:
-            least = max(self.minimum, round(self.usual))
-            return replace(self, top=-sys.float_info.max, share=0.0, minimum=least)
+            return replace(self, top=UNKNOWN, share=0.0, minimum=self.unknown)
         if self.share != AUTO:
             return replace(self, top=level.top)
         return replace(
@@ -120,9 +125,15 @@ class Headroom(Threshold):
         signals: Floats = self.room(scores, kept, sizes) / sizes
         return signals
 
+    def with_top(self, level: Level, spec: str) -> str:
+        """The same rule as ``spec``, with the top as a number: for replays, and for segments without an order."""
+        name, _, options = spec.partition(":")
+        learned = ("top", "usual", "prior_top", "prior_room")
+        kept = [one for one in options.split(",") if one and one.partition("=")[0] not in learned]
+        return f"{name}:{','.join([f'top={level.top:.4g}', *kept])}"
+
     def room(self, best: Any, mean: Any, size: Any) -> Any:
         """How much may be left above the best score; takes arrays, too."""
-        # Replays of pools in no order (the lab, calibrate) do not learn: they take the prior, or 1.
         top = self.top if isinstance(self.top, float) else self.prior_top if self.prior_room else 1.0
         left = top - best
         if not self.reach:

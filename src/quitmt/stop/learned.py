@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from quitmt.protocols import StoppingRule
 from quitmt.types import Outcome, StopReason
@@ -59,6 +61,11 @@ class Levels:
         self._prior = prior
         self._best: deque[float] = deque(maxlen=WINDOW)
 
+    @classmethod
+    def of(cls, best: Iterable[float]) -> Level:
+        """The level of these best scores, however few."""
+        return _level(np.fromiter(best, np.float64))
+
     def add(self, best: float) -> None:
         self._best.append(best)
 
@@ -70,13 +77,17 @@ class Levels:
             return None
         if not count:
             return prior
-        best = np.array(self._best)
-        top = float(np.quantile(best, HIGH))
-        room = float(np.maximum(top - best, 0).mean())
+        found = _level(np.array(self._best))
         if prior is None:
-            return Level(top, room)
+            return found
         weight = PRIOR / (PRIOR + count)
-        return Level(top + weight * (prior.top - top), room + weight * (prior.room - room))
+        top, room = found.top + weight * (prior.top - found.top), found.room + weight * (prior.room - found.room)
+        return Level(top, room)
+
+
+def _level(best: npt.NDArray[np.float64]) -> Level:
+    top = float(np.quantile(best, HIGH))
+    return Level(top, float(np.maximum(top - best, 0).mean()))
 
 
 class InOrder(ABC):

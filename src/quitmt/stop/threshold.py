@@ -58,6 +58,15 @@ class Threshold(ABC):
         """The same rule at a level of best scores; None while too little is known."""
         return self
 
+    @property
+    def unknown(self) -> int:
+        """Candidates of a segment while too little is known."""
+        return self.minimum
+
+    def with_top(self, level: Level, spec: str) -> str:
+        """The rule that ``spec`` names, in its text what it would learn at this level."""
+        return spec
+
     def signals_of(self, scores: Floats, kept: Floats, sizes: Counts) -> Floats:
         """The signals of segments (rows) at some sizes, from the best scores and the numbers that outcomes kept."""
         return kept
