@@ -32,6 +32,8 @@ COSTS = (4, 8, 12, 16, 25)
 SHARES = np.geomspace(1e-6, 1, 240)
 USUAL = (3.0, 6.0, 11.0, 18.0, 30.0)
 RESAMPLES = 10_000
+DEFAULT = Headroom(reach=16)
+"""The rule that quitmt chooses for QE if it knows nothing of the metric."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def equal_cost(groups: Sequence[tuple[str, list[tuple[list[Pools], list[Pools]]]
     rows = []
     for title, splits in groups:
         learned = {
-            (one.name, usual): float(live_sizes(one, Headroom(top="auto", usual=usual)).mean())
+            (one.name, usual): float(live_sizes(one, Headroom(reach=16, usual=usual)).mean())
             for one in {id(one): one for train, _ in splits for one in train}.values()
             for usual in USUAL
         }
@@ -185,7 +187,7 @@ def equal_cost(groups: Sequence[tuple[str, list[tuple[list[Pools], list[Pools]]]
                     )
                 usual = usual_for(train, cost, learned)
                 found.setdefault("**headroom, top=auto**", []).extend(
-                    one.ratio(live_sizes(one, Headroom(top="auto", usual=usual))) for one in judged
+                    one.ratio(live_sizes(one, Headroom(reach=16, usual=usual))) for one in judged
                 )
             for name, values in found.items():
                 ratios.setdefault(name, []).append(values)
@@ -219,7 +221,7 @@ def default_table(sets: Sequence[Pools], alone: set[str]) -> None:
     rng = np.random.default_rng(1)
     rows = []
     for one in sets:
-        sizes = live_sizes(one, Headroom(top="auto"))
+        sizes = live_sizes(one, DEFAULT)
         cells = []
         for metric in [metric for metric in one.scores if metric != one.qe]:
             whole = one.chosen(metric, one.running.shape[1])
@@ -269,10 +271,48 @@ def paced_table(sets: Sequence[Pools]) -> None:
             cells = []
             for cost in (4, 8, 16):
                 pools = Pools(one.name, {name: found[place] for name, found in one.scores.items()}, one.qe)
-                sizes = live_sizes(pools, Steered(Headroom(top="auto"), cost))
+                sizes = live_sizes(pools, Steered(DEFAULT, cost))
                 top = top_of([pools], 0.99)
                 hindsight = pools.regret(headroom_sizes(pools, top, share_for([pools], float(sizes.mean()), top)))
                 cells.append(f"{sizes.mean() / cost - 1:+.1%}, {pools.regret(sizes) / hindsight:.2f}")
+            rows.append((one.name, order, *cells))
+    table(("pair", "segments", "--max-cost 4", "8", "16"), rows)
+
+
+def short_table(sets: Sequence[Pools]) -> None:
+    """The table of the README."""
+    print("### In short\n")
+    rows = []
+    for one in sets:
+        most = one.running.shape[1]
+        sizes = {"one sample": 1, "the first 8": 8, "the first 12": 12, "the first 16": 16}
+        rules: dict[str, Array] = {name: np.full(len(one.running), size) for name, size in sizes.items()}
+        rules["QUIT, k=1, w=8"] = quit_sizes(one, 1, 8)
+        rules["QUIT, k=8, w=8"] = quit_sizes(one, 8, 8)
+        rules["**headroom**"] = live_sizes(one, DEFAULT)
+        rules[f"all {most}"] = np.full(len(one.running), most)
+        for name, size in rules.items():
+            ratio = f"{one.ratio(size):.2f}" if one.regret(size) else "–"
+            means = [f"{one.chosen(metric, size).mean():.4g}" for metric in ("comet", "chrf")]
+            rows.append((one.name, name, f"{size.mean():.1f}", *means, f"{one.regret(size):.4f}", ratio))
+    table(("pair", "rule", "mean N", "COMET-22", "chrF", "regret", "against a fixed N of equal cost"), rows)
+
+
+def short_runs(sets: Sequence[Pools]) -> None:
+    print("### --max-cost on runs of 200 segments\n\nHow far the mean cost is off: mean and largest of the runs.\n")
+    rows = []
+    for one in sets:
+        every = np.arange(len(one.running))
+        slices = [every[start : start + 200] for start in range(0, len(every) - 199, 100)]
+        shuffled = [np.random.default_rng(seed).permutation(every)[:200] for seed in range(len(slices))]
+        for order, places in (("as they come", slices), ("shuffled", shuffled)):
+            cells = []
+            for cost in (4, 8, 16):
+                off = []
+                for place in places:
+                    pools = Pools(one.name, {name: found[place] for name, found in one.scores.items()}, one.qe)
+                    off.append(live_sizes(pools, Steered(DEFAULT, cost)).mean() / cost - 1)
+                cells.append(f"{np.abs(off).mean():.1%}, {np.abs(off).max():.1%}")
             rows.append((one.name, order, *cells))
     table(("pair", "segments", "--max-cost 4", "8", "16"), rows)
 
@@ -291,6 +331,8 @@ def main() -> None:
         even, odd = systems[::2], systems[1::2]
         splits.append(("systems of WMT25", [(even, odd), (odd, even)]))
     groups = [(title, [one for _, judged in parts for one in judged]) for title, parts in splits]
+    short_table(samples)
+    short_runs(samples)
     equal_cost(splits)
     quit_table(groups)
     oracle_table(groups)

@@ -170,7 +170,7 @@ def test_reach(mean: float | None) -> None:
 
 
 def test_settings() -> None:
-    assert stop.load("headroom") == Headroom(top=1.0) and stop.load("headroom:top=auto") == Headroom(top="auto")
+    assert stop.load("headroom") == stop.load("headroom:top=auto") == Headroom(top="auto")
     assert stop.load("headroom:top=0.89,share=0.004", k=2) == Headroom(step=2, top=0.89, share=0.004)
     assert stop.load("headroom:top=auto,share=0.004").signature == "headroom|k:1|c:0.004|top:auto|m:2|looks:4|n:512"
     assert Headroom(top="auto", prior_top=0.9, prior_room=0.03).signature == (

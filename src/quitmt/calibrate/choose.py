@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
 from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
-from quitmt.stop.learned import LEAST, Level, Levels
+from quitmt.stop.learned import LEAST
 from quitmt.stop.threshold import Threshold
 
 MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom:reach=16", "fixed")
@@ -118,7 +118,9 @@ class TooSmall(UsageError):
 
 
 def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source) -> Profile:
-    """The cheapest rule that keeps the guarantee, or ``TooSmall``."""
+    """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that set a top do not count for it."""
+    held_out, request, _ = with_tops(observed, request)
+    observed = observed[held_out:]
     found = replayed(observed, request)
     losses = families.losses(observed)
     accepted, curve = tested(found, losses, request)
@@ -150,14 +152,10 @@ def with_tops(observed: Sequence[Observed], request: Asked) -> tuple[int, Asked,
     if len(observed) < 2 * LEAST:
         hint = f"give more pools, or {setting('rule', f'{learning[0]},top=NUMBER')}"
         raise UsageError(f"{len(observed)} pools are too few to learn the top of {learning[0]} from", hint=hint)
-    level = level_of(observed[:count])
-    own: Any = request
-    rules = tuple(request.rule(spec).with_top(level, spec) if spec in learning else spec for spec in request.rules)
-    return count, replace(own, rules=rules), level.top
-
-
-def level_of(observed: Sequence[Observed]) -> Level:
-    return Levels.of(float(one.final[one.best[-1]]) for one in observed)
+    # The highest one: no threshold is careful enough for a segment whose best candidate is above the top.
+    top, own = max(float(one.final[one.best[-1]]) for one in observed[:count]), cast(Any, request)
+    rules = tuple(request.rule(spec).with_top(top, spec) if spec in learning else spec for spec in request.rules)
+    return count, replace(own, rules=rules), top
 
 
 def spread(observed: Sequence[Observed]) -> float:

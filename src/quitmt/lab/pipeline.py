@@ -67,7 +67,9 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
             one.replays[spec] = replayed(one.study, one.trajectories[spec], _windows(one.study, live=live), faster)
             if live and one.is_live:
                 generator = maker.generator(one.study.model)
-                one.live[spec] = _live(one.study, generator, spec, reranker, segments, folder, bar)
+                one.live[spec] = _live(
+                    one.study, generator, spec, reranker, segments, folder, one.trajectories[spec], bar
+                )
         del held, reranker
     return _results(study, test_set, arms, baselines, folder, bar)
 
@@ -252,16 +254,16 @@ def _evaluated(
 def _live(
     study: Study,
     generator: Generator,
-    spec: str,
     reranker: Reranker[Any],
     segments: tuple[Segment, ...],
     folder: Path,
+    replays: Trajectories,
     bar: Bar,
 ) -> list[Live]:
-    chosen = segments[: study.live.limit]
-    rules = 1 + len(study.live.windows) + len(replay.fitting(study, spec, study.live.rules))
+    spec, chosen = replays.reranker, segments[: study.live.limit]
+    rules = 1 + len(study.live.windows) + len(replay.fitting(study, replays, study.live.rules))
     with _counted(bar, f"{spec}, live", len(chosen) * rules) as step:
-        return run_live(study, generator, spec, reranker, chosen, folder, step)
+        return run_live(study, generator, spec, reranker, chosen, folder, replays, step)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quitmt import generate, stop
@@ -44,6 +44,10 @@ class Built:
     @property
     def choice(self) -> Choice | None:
         return self.plan.choice
+
+    def without_order(self) -> Built:
+        """The same parts, with a rule under which no segment depends on another."""
+        return replace(self, plan=replace(self.plan, rule=unsteered(self.rule)))
 
     def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
         """Make the driver of one run. With ``ranked``, segments come with the scores of all their candidates."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from quitmt.defaults import BUDGET
 from quitmt.errors import UsageError
+from quitmt.names import without_options
 from quitmt.protocols import RuleTraits, Watch
 from quitmt.signature import field as text
 from quitmt.stop.learned import Level, LevelSteering
@@ -125,12 +126,13 @@ class Headroom(Threshold):
         signals: Floats = self.room(scores, kept, sizes) / sizes
         return signals
 
-    def with_top(self, level: Level, spec: str) -> str:
+    def with_top(self, top: float, spec: str) -> str:
         """The same rule as ``spec``, with the top as a number: for replays, and for segments without an order."""
-        name, _, options = spec.partition(":")
+        name = without_options(spec)
+        options = spec[len(name) + 1 :]
         learned = ("top", "usual", "prior_top", "prior_room")
         kept = [one for one in options.split(",") if one and one.partition("=")[0] not in learned]
-        return f"{name}:{','.join([f'top={level.top:.4g}', *kept])}"
+        return f"{name}:{','.join([f'top={top:.4g}', *kept])}"
 
     def room(self, best: Any, mean: Any, size: Any) -> Any:
         """How much may be left above the best score; takes arrays, too."""

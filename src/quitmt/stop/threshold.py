@@ -63,8 +63,8 @@ class Threshold(ABC):
         """Candidates of a segment while too little is known."""
         return self.minimum
 
-    def with_top(self, level: Level, spec: str) -> str:
-        """The rule that ``spec`` names, in its text what it would learn at this level."""
+    def with_top(self, top: float, spec: str) -> str:
+        """The text of the rule ``spec`` with this top, if it learns one."""
         return spec
 
     def signals_of(self, scores: Floats, kept: Floats, sizes: Counts) -> Floats:

@@ -18,7 +18,7 @@ from typing import Any
 
 from quitmt.engine.driver import Driver, in_order
 from quitmt.errors import InputError, UsageError
-from quitmt.lab.frames import RuleSeconds
+from quitmt.lab.frames import RuleSeconds, Trajectories
 from quitmt.lab.pools.sample import in_flight
 from quitmt.lab.pools.store import key_of
 from quitmt.lab.replay.rules import fitting
@@ -68,13 +68,15 @@ def run(
     reranker: Reranker[Any],
     segments: Sequence[Segment],
     folder: Path,
+    trajectories: Trajectories,
     progress: Progress | None = None,
 ) -> list[Live]:
-    """Run live: all candidates, each window, and each other rule that fits. ``spec`` is the reranker's name."""
+    """Run live: all candidates, each window, and each other rule that fits. ``spec`` is the reranker's name, and
+    ``trajectories`` are its replay, which knows the tops that rules would learn."""
     bench = Bench(generator, reranker, segments, in_flight(study.model))
     rules = [(UNACCELERATED, study.rule("full"))]
     rules += [(f"QUIT w={w}", study.rule("quit", w=w)) for w in study.live.windows]
-    rules += fitting(study, spec, study.live.rules).items()
+    rules += fitting(study, trajectories, study.live.rules).items()
     found, warm = [], False
     for name, rule in rules:
         path = folder / f"live-{_key(bench, rule)}.json"
