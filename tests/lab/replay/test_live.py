@@ -85,7 +85,7 @@ def test_what_was_measured_is_kept(results: tuple[Study, Results, Bars]) -> None
 
 def small_live(study: Study, generator: Invented, segments: list[Segment], folder: Path) -> list[Any]:
     reranker = build_reranker(study.rerank.recipe("mbr:chrf"), ("en", "pt"))
-    return run(study, generator, "mbr:chrf", reranker, segments, folder)
+    return run(study, generator, "mbr:chrf", reranker, segments, folder, {})
 
 
 def invented_study(folder: Path, **rules: float) -> Study:
