@@ -78,9 +78,14 @@ class Scored:
     """Candidates per segment besides the samples; they count as cost."""
 
     @property
+    def _combines(self) -> bool:
+        return any(mark in self.reranker for mark in "*+")
+
+    @property
     def headroom(self) -> str:
         """The headroom rule for QE, with the level to start from if the checkpoint's is known."""
-        level = _levels().get(specs.checkpoint_of(self.reranker) or "")
+        models = specs.models_of(self.reranker)
+        level = _levels().get(models[0]) if len(models) == 1 and not self._combines else None
         known = f",prior_top={level['top']:g},prior_room={level['room']:g}" if level else ""
         return f"{HEADROOM}{known}"
 

@@ -176,14 +176,14 @@ def reads_texts(name: str) -> bool:
     return any(one.entry is None or one.entry.reranker != "qe:recorded" for one in metrics)
 
 
-def checkpoint_of(name: str) -> str | None:
-    """The checkpoint of the only scoring model of a reranker; None for all others."""
+def models_of(name: str) -> tuple[str, ...]:
+    """The checkpoints of a reranker's scoring models, and the names of its other metrics; none for an unknown one."""
     try:
         metrics = parse(name).metrics
     except UsageError:
-        return None
-    entry = metrics[0].entry if len(metrics) == 1 else None
-    return (metrics[0].argument or entry.model) if entry is not None and entry.neural else None
+        return ()
+    known = [(one.entry, one.argument) for one in metrics if one.entry is not None]
+    return tuple((argument or entry.model) if entry.neural else entry.name for entry, argument in known)
 
 
 def entry_of(signature: str) -> MetricEntry | None:
