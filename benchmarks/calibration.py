@@ -19,7 +19,7 @@ from scipy.stats import beta
 
 from quitmt import rerank
 from quitmt.calibrate import choose, families
-from quitmt.calibrate.choose import Request
+from quitmt.calibrate.choose import LossRequest
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import observe
 from quitmt.files.pools import read_pools
@@ -60,7 +60,7 @@ def main() -> None:
     losses = families.losses(observed)
     spread = float(np.std([one.final[one.best[-1]] for one in observed], ddof=1))
     rules = choose.QE_RULES if args.rerank.startswith("qe:") else choose.MBR_RULES
-    base = Request(loss_in(args.max_loss, spread), 0.1, 0.9, budget=args.budget, rules=rules)
+    base = LossRequest(loss_in(args.max_loss, spread), 0.1, 0.9, budget=args.budget, rules=rules)
     found = choose.replayed(observed, base)
     print(f"{args.rerank}, {len(pools)} segments, max loss {base.max_loss:.4g} ({base.max_loss / spread:.3g} sd)\n")
     print(
@@ -95,7 +95,7 @@ def main() -> None:
             print(f"| {risk:.0%}, {sure} | {size} | {np.mean(costs):.0f} | {said[0]} | {said[1]} |")
 
 
-def calibrated(found: list[Family], losses: np.ndarray, request: Request, chosen: np.ndarray) -> str:
+def calibrated(found: list[Family], losses: np.ndarray, request: LossRequest, chosen: np.ndarray) -> str:
     own = [Family(one.name, one.specs, one.sizes[:, chosen]) for one in found]
     accepted, _ = choose.tested(own, losses[chosen], request)
     return min(accepted, key=lambda point: point.mean_size).rule

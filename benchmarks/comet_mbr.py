@@ -140,7 +140,9 @@ def padding(pools: list[RecordedPool], folder: Path, sources: int = 20) -> None:
     examples = [Example(pool.segment.source, one.text) for pool in pools[:sources] for one in pool.candidates]
     kiwi.score(examples)
     ids = kiwi.encoder.tokenize([text for one in examples for text in (one.translation, one.source)])
-    lengths = np.array([len(kiwi.encoder.join(ids[2 * i], ids[2 * i + 1])) for i in range(len(examples))])
+    lengths = np.array(
+        [len(kiwi.encoder.join(ids[2 * i], ids[2 * i + 1], of="translation")) for i in range(len(examples))]
+    )
     order = np.argsort([len(one.source) for one in examples], kind="stable")
     computed = sum(64 * lengths[order[at : at + 64]].max() for at in range(0, len(order), 64))
     print(f"\n{sources} sources, {len(examples)} candidates ({len(set(examples))} distinct pairs)\n")

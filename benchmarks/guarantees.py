@@ -50,7 +50,6 @@ async def collected(paths: list[str], budget: int) -> list[RecordedPool]:
 class World:
     found: list[Family]
     judged: JudgedRules
-    span: float | None
     budget: int
 
     def of(self, segments: np.ndarray) -> World:
@@ -60,14 +59,12 @@ class World:
             whole=self.judged.whole[segments],
             chosen=tuple(values[:, segments] for values in self.judged.chosen),
         )
-        return World(own, judged, self.span, self.budget)
+        return World(own, judged, self.budget)
 
     def chosen(self, request: QualityRequest) -> tuple[int, int] | None:
         """The family and the place in it of the cheapest rule that is proven to keep the guarantee, if there is one."""
         best, least = None, SAVES * self.budget
-        for place, (family, one) in enumerate(
-            zip(self.found, quality.tested([self.judged], [self.span], request), strict=True)
-        ):
+        for place, (family, one) in enumerate(zip(self.found, quality.tested([self.judged], request), strict=True)):
             sizes = family.sizes[: one.passed].mean(axis=1)
             if len(sizes) and sizes.min() <= least:
                 best, least = (place, int(sizes.argmin())), sizes.min()
@@ -103,7 +100,6 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--step", type=int, default=8)
     parser.add_argument("--sizes", type=int, nargs="+", default=[], help="calibration sets besides one half")
-    parser.add_argument("--test", default="t")
     parser.add_argument("--plain", action="store_true", help="without the pools' anchors")
     args = parser.parse_args()
     world, observed = load(args)
@@ -112,7 +108,7 @@ def main() -> None:
     print("\n| guarantee | calibrated on | candidates | nothing proven | broken in halves | broken in samples |")
     print("|---|---:|---:|---:|---:|---:|")
     for wish in WISHES:
-        request = replace(wish, rules=tuple(args.rule), budget=args.budget, step=args.step, test=args.test)
+        request = replace(wish, rules=tuple(args.rule), budget=args.budget, step=args.step)
         for size in (*([segments // 2] if segments >= 2 * quality.LEAST else []), *args.sizes):
             row(world, request, size, args.splits, np.random.default_rng(0))
 
@@ -129,7 +125,7 @@ def load(args: argparse.Namespace) -> tuple[World, list[Observed]]:
     found = choose.replayed(observed, request)
     metric = metrics.load(args.metric)
     judged = winners(observed, pools, found).judged(metric, [[references[pool.segment.source] for pool in pools]])
-    return World(found, judged, metrics.find(args.metric)[0].evaluation_range, args.budget), observed
+    return World(found, judged, args.budget), observed
 
 
 def described(world: World, observed: list[Observed], args: argparse.Namespace) -> None:
@@ -179,7 +175,7 @@ def row(world: World, request: QualityRequest, size: int, splits: int, rng: np.r
                 costs.append(world.budget if one is None else world.size(*one))
             broken[way] += one is not None and breaks(others.difference(*one), request)
     name = "not worse" if request.not_worse else "equivalent"
-    kind = f"{name} within {request.margin}σ" + (", bounded" if request.test == "bounded" else "")
+    kind = f"{name} within {request.margin}σ"
     halves = interval(broken["halves"], splits) if size <= segments // 2 else "–"
     cells = [
         kind,

@@ -43,13 +43,14 @@ from quitmt.metrics.chrf import Chrf
 from quitmt.protocols import Update, Utility
 from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated
+from quitmt.rerank.lowrank import ObservedMean
 from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Effort, Segment
 
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SIZES = (64, 256, 512)
-CHRF = ("exact", "prune", "lowrank", "lowrank:rank=0", "aggregate", "aggregate:top=0")
-COMET = ("exact", "prune", "lowrank", "lowrank:rank=0", "centroid", "aggregate", "aggregate:top=0")
+CHRF = ("exact", "prune", "lowrank", "observed mean", "aggregate", "aggregate:top=0")
+COMET = ("exact", "prune", "lowrank", "observed mean", "centroid", "aggregate", "aggregate:top=0")
 GROWTH = {"exact": 2048, "prune": 2048, "aggregate": 2048, "aggregate:top=0": 2048, "lowrank": 512}
 """The largest pool each is run on."""
 PEERS = {"exact": "exact", "prune": "prune", "lowrank": "lowrank", "aggregate": "aggregate:top=0"}
@@ -122,8 +123,8 @@ class Problem:
 
 
 def run(utility: Utility[Any], method: str, name: str, texts: Sequence[str], times: int = 1) -> Run:
-    found = variants.load(method)
-    reranker: Any = Accelerated(utility, found) if found else Mbr(utility)
+    made = ObservedMean() if method == "observed mean" else variants.load(method)
+    reranker: Any = Accelerated(utility, made) if made else Mbr(utility)
     least = float("inf")
     for _ in range(times):
         candidates = [Candidate(text) for text in texts]

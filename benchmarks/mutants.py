@@ -2,10 +2,13 @@
 
     python -m benchmarks.mutants run --src c5a34ee --tests c5a34ee --out before.jsonl
     python -m benchmarks.mutants run --src c5a34ee --tests . --same before.jsonl --out after.jsonl
+    python -m benchmarks.mutants run --src . --tests . --same before.jsonl --moved-from c5a34ee --out after.jsonl
     python -m benchmarks.mutants table before.jsonl after.jsonl [--survivors]
 
 ``--src`` and ``--tests`` are checkouts or commits. ``--same`` takes the mutants of another run, so that two test suites
-are measured by the same ones; keep ``--src`` the same for both. A run that was interrupted continues where it stopped.
+are measured by the same ones. If the source changed in between, ``--moved-from`` names the source of the other run:
+mutants move with their lines, and those of changed lines are left out. Results keep the old positions, for ``table``.
+A run that was interrupted continues where it stopped.
 
 1. One run of the core's tests with a counter at each statement tells which tests reach it, and their CPU seconds. Tests
    that fail here are left out; tests of more than ``SLOWEST`` seconds too.
@@ -20,6 +23,7 @@ process ("timeout") counts as killed.
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
 import importlib
 import json
@@ -30,7 +34,7 @@ import tempfile
 import types
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,6 +72,7 @@ def prepare() -> None:
 def run(args: argparse.Namespace) -> None:
     src, tests, out = checkout(args.src) / "src", checkout(args.tests), Path(args.out).resolve()
     mutants = list(read(args.same)) if args.same else sample(src, args.mutants, args.seed)
+    places = moved(mutants, checkout(args.moved_from) / "src" if args.moved_from else src, src)
     done = read(out) if out.exists() else {}
     statements, reach = Statements(src), out.with_suffix(".reach.json")
     sys.path[:0] = [str(src), str(tests)]
@@ -81,13 +86,31 @@ def run(args: argparse.Namespace) -> None:
         os.waitpid(pid, 0)
     found = json.loads(reach.read_text("utf-8"))
     print(f"{len(found['tests'])} tests; left out, since they fail on --src: {found['failed']}", file=sys.stderr)
-    jobs = [make_job(one, src, statements, found["tests"], args.seconds) for one in mutants if one not in done]
+    left = {places[one]: one for one in mutants if one in places and one not in done}
+    jobs = [make_job(one, src, statements, found["tests"], args.seconds) for one in left]
     with out.open("a", encoding="utf-8") as file:
 
         def record(job: Job, result: str, by: str) -> None:
-            print(json.dumps({**asdict(job.mutant), "result": result, "by": by}), file=file, flush=True)
+            print(json.dumps({**asdict(left[job.mutant]), "result": result, "by": by}), file=file, flush=True)
 
         run_jobs(jobs, list(statements.trees), warming(statements, found["tests"]), args.jobs, record)
+
+
+def moved(mutants: Collection[Mutant], old: Path, new: Path) -> dict[Mutant, Mutant]:
+    """The mutants of an old source at their places in a new one, without those of lines that changed or went away."""
+    lines: dict[str, dict[int, int]] = {}
+    for file in {one.file for one in mutants}:
+        if not (new / "quitmt" / file).exists():
+            continue
+        texts = [(src / "quitmt" / file).read_text("utf-8").splitlines() for src in (old, new)]
+        blocks = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        lines[file] = {one.a + i + 1: one.b + i + 1 for one in blocks for i in range(one.size)}
+    found = {}
+    for one in mutants:
+        first, last = (lines.get(one.file, {}).get(line) for line in (one.line, one.end_line))
+        if first and last and last - first == one.end_line - one.line:
+            found[one] = replace(one, line=first, end_line=last)
+    return found
 
 
 def run_jobs(jobs: list[Job], core: Collection[str], warming: list[str], most: int, record: Record) -> None:
@@ -104,6 +127,7 @@ def run_jobs(jobs: list[Job], core: Collection[str], warming: list[str], most: i
                 "quitmt." + path.rpartition("/quitmt/")[2][:-3].replace("/", ".").removesuffix(".__init__")
             )
         functions: dict[types.CodeType, list[Any]] = defaultdict(list)
+        gc.unfreeze()  # the tests' conftest freezes all objects, which hides them from get_objects
         for one in gc.get_objects():
             if type(one) is types.FunctionType and one.__code__.co_filename in core:
                 functions[one.__code__].append(one)
@@ -161,6 +185,7 @@ def main() -> None:
     running.add_argument("--tests", default=".", help="checkout or commit whose tests are run [default: .]")
     running.add_argument("--out", required=True, help="file for the results, which is continued if it exists")
     running.add_argument("--same", help="results of another run, whose mutants are taken")
+    running.add_argument("--moved-from", help="checkout or commit that --same was run on, if --src differs from it")
     running.add_argument("--mutants", type=int, default=300, help="size of the sample [default: 300]")
     running.add_argument("--seed", type=int, default=0, help="seed of the sample [default: 0]")
     running.add_argument("--seconds", type=float, default=6.0, help="CPU seconds of tests per mutant [default: 6]")

@@ -26,10 +26,11 @@ import numpy as np
 
 import quitmt
 from quitmt import rerank
-from quitmt.calibrate import auto
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.files.pools import read_pools
+from quitmt.plan.choose import Scored, Target, choose
 from quitmt.protocols import RerankerTraits, traits_of
+from quitmt.rerank import specs
 from quitmt.stop.steering import Aimed, Steered
 from quitmt.types import Outcome, RecordedPool, StopReason
 
@@ -128,7 +129,8 @@ def report(name: str, reranker: Any, pools: list[RecordedPool], args: Any) -> No
 def granted(reranker: Any, cost: float, step: int, budget: int) -> Steered:
     """The rule that ``--max-cost`` gives."""
     traits, signed = traits_of(reranker, RerankerTraits), reranker.signature.partition("|")[0]
-    found: Any = auto.rule(signed, traits, auto.Wish(max_cost=cost), k=step, n=budget).rule
+    scored = Scored(signed, traits, specs.entry_of(signed), k=step, n=budget)
+    found = choose(scored, Target(max_cost=cost)).rule
     assert isinstance(found, Steered)
     return found
 

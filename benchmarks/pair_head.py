@@ -42,8 +42,7 @@ def seeded_pool(head: PairHead, candidates: int) -> tuple[CometUtility, CometAre
     common, own = torch.randn(WIDTH), torch.randn(candidates, WIDTH)
     vectors, source = 0.5 * (common + 0.3 * own), 0.5 * (common + 0.5 * torch.randn(WIDTH))
     arena = CometArena(Segment("1"))
-    arena.source = source
-    arena.add(vectors, head.parts(vectors, source))
+    arena.source, arena.vectors, arena.parts = source, vectors, head.parts(vectors, source)
     return CometUtility(SimpleNamespace(head=head, signature="seeded")), arena  # type: ignore[arg-type]
 
 

@@ -14,8 +14,7 @@ import asyncio
 from collections.abc import Sequence
 
 from quitmt import rerank_pool
-from quitmt.bergamot.models import load
-from quitmt.bergamot.vocabulary import Vocabulary
+from quitmt.bergamot.models import Vocabulary, load
 from quitmt.files.pools import read_pools
 from quitmt.types import RecordedPool
 

@@ -60,7 +60,7 @@ def main() -> None:
 def replay(segments: int) -> None:
     rng = np.random.default_rng(0)
     study = Study(TestSetSettings(tsv="made up"))
-    all_of = {"mbr:made-up": wandering(segments, rng), "qe:made-up": maxima(segments, rng)}
+    all_of = {"mbr:chrf": wandering(segments, rng), "qe:likelihood": maxima(segments, rng)}
     quality = {name: QualityScores(name, name, False, rng.random((segments, N))) for name in ("chrF++", "xCOMET")}
     print(f"{segments:,} segments × {N}, {len(all_of)} rerankers, {len(quality)} metrics; {memory():,.0f} MB made up\n")
     print("| part | CPU seconds | peak memory, MB |\n|---|---:|---:|")
@@ -72,7 +72,7 @@ def replay(segments: int) -> None:
                 for risk in (None, quality["xCOMET"]):
                     window_prr(one, risk, study.rules.k, w, N)
     places = tuple(Segment(str(row), "x") for row in range(segments))
-    test_set = StudyTestSet("made up", places, (("r",) * segments,), (None,) * segments)
+    test_set = StudyTestSet("made up", places, (("r",) * segments,))
     none = tuple(FullPool(segment, (), 1.0) for segment in places)
     results = Results(study, test_set, none, all_of, replays, quality, {})
     judges = [assemble.Criterion("rerank", "Rerank", None)]
@@ -102,7 +102,7 @@ def wandering(segments: int, rng: np.random.Generator) -> Trajectories:
         score[row] = 0.6 + np.cumsum(rng.normal(0, 0.02, N) / np.arange(1, N + 1))
     change = rng.random((segments, N)) < 2 / np.arange(1, N + 1)
     best = np.maximum.accumulate(np.where(change, np.arange(N), 0), axis=1)
-    return made_up("mbr:made-up", best, score, rng.random((segments, N)))
+    return made_up("mbr:chrf", best, score, rng.random((segments, N)))
 
 
 def maxima(segments: int, rng: np.random.Generator) -> Trajectories:
@@ -111,7 +111,7 @@ def maxima(segments: int, rng: np.random.Generator) -> Trajectories:
     score = np.maximum.accumulate(final, axis=1)
     record = np.concatenate((np.ones((segments, 1), np.bool_), final[:, 1:] > score[:, :-1]), axis=1)
     best = np.maximum.accumulate(np.where(record, np.arange(N), 0), axis=1)
-    return made_up("qe:made-up", best, score, final)
+    return made_up("qe:likelihood", best, score, final)
 
 
 def made_up(spec: str, best: np.ndarray, score: np.ndarray, final: np.ndarray) -> Trajectories:

@@ -125,7 +125,7 @@ def ours(
         for request in requests:
             sampler.admit(request)
         while sampler.busy:
-            measured.candidates += sum(len(task.candidates) for _, task in sampler.step())
+            measured.candidates += sum(len(draw.candidates) for _, draw in sampler.step())
     measured.seconds = time.process_time() - started
     tally = sampler.tally
     measured.rows, measured.tokens, measured.output_seconds = tally.rows, tally.tokens, tally.output_seconds

@@ -103,7 +103,7 @@ def test_a_pool_with_scores() -> None:
     [
         (lambda: quitmt.rerank_pool([]), InputError, "the pool has no candidates"),
         (lambda: quitmt.translate(["a"], sample, temperature=1), TypeError, "temperature: sampling settings"),
-        (lambda: list(quitmt.watch("a", lambda s, i, j: "text")), QuitmtError, "a list of candidates is needed"),
+        (lambda: list(quitmt.watch("a", lambda s, i, j: "text")), QuitmtError, "it must return a list of candidates"),
         (lambda: list(quitmt.watch("a", lambda s, i, j: [1])), QuitmtError, "must be a text, not int"),
     ],
 )

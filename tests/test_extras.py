@@ -72,7 +72,6 @@ COMMANDS = {
     "score gemba:openai": f"{SCORE} gemba:openai:m --src en --tgt pt --base-url http://127.0.0.1:9/v1",
     "score gemba:hf": f"{SCORE} gemba:hf:some/model --src en --tgt pt",
     "score gemba:vllm": f"{SCORE} gemba:vllm:some/model --src en --tgt pt",
-    "calibrate --plot": "calibrate pools.jsonl --max-loss 0.1 -n 24 --plot curve.svg -o profile.json",
     "calibrate": "calibrate pools.jsonl --max-loss 0.1 -n 24 --rerank mbr:comet -o profile.json",
     "lab run": "lab run study.toml",
     "lab live": "lab live study.toml",

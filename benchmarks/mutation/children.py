@@ -29,7 +29,7 @@ LIMIT, COMPILING = 20.0, 40.0
 
 SURVIVED, KILLED, BROKEN = range(3)
 RESULTS = ("survived", "killed", "broken")
-"""By a child's exit code. It is broken if it failed outside of a test: mend this script."""
+"""By a child's exit code. A child that failed outside of a test is broken: fix this script."""
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 

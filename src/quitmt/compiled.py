@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_making = RLock()  # two threads may make the first call at once, and making one kernel makes others
+_making = RLock()  # two threads may make the first call at the same time; reentrant, as one kernel compiles others
 
 
 class _Stub:
@@ -51,9 +51,9 @@ class _Stub:
 def _numba() -> Any:
     """numba, configured to compile for the same processor on every x86-64 machine with AVX2.
 
-    Code compiled for the host's processor rounds sums depending on the width of its vectors, so now and then it samples
-    another token, and different machines of a cluster would give different results. Wider vectors gain nothing here
-    (docs/decisions/0003). The environment variable ``NUMBA_CPU_NAME`` overrides this.
+    Code compiled for the host's processor rounds sums depending on the width of its vectors, so now and then it would
+    sample another token, and different machines of a cluster would give different results. Wider vectors aren't faster
+    here (docs/decisions/0003). The environment variable ``NUMBA_CPU_NAME`` overrides this.
     """
     import llvmlite.binding
     import numba
@@ -61,7 +61,7 @@ def _numba() -> Any:
 
     features = llvmlite.binding.get_host_cpu_features()
     if "NUMBA_CPU_NAME" not in os.environ and features.get("avx2") and features.get("fma"):
-        # In the environment, which numba reads again whenever a variable of it has changed.
+        # numba rereads its settings from the environment whenever they change there
         os.environ |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}
         cast(Any, numba.config).reload_config()
     return numba

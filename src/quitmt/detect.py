@@ -10,8 +10,8 @@ READ = 2000
 
 
 class Detector:
-    """``languages`` are the codes that are served. A language that the model doesn't know is detected only if it is the
-    only one."""
+    """``languages`` are the served codes. A language that the model doesn't know is detected only if no other language
+    is served."""
 
     def __init__(self, languages: Iterable[str]) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -31,11 +31,11 @@ class Detector:
         if not self._known:
             return [(code, 1 / len(allowed)) for code in allowed]
         scores = {self._known[name]: score for name, score in self._identifier.rank(_readable(text))}
-        found = {code: float(scores.get(code, 0.0)) for code in allowed}
-        total = sum(found.values())
+        confidences = {code: float(scores.get(code, 0.0)) for code in allowed}
+        total = sum(confidences.values())
         if total <= 0:
             return [(code, 1 / len(allowed)) for code in allowed]
-        return sorted(((code, score / total) for code, score in found.items()), key=lambda one: -one[1])
+        return sorted(((code, score / total) for code, score in confidences.items()), key=lambda one: -one[1])
 
 
 def primary(code: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports failed segments of a run, so that users needn't look for them in the outcomes."""
+"""Reports the failed segments of a run, so that users needn't search the outcomes for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits a text into sentences to translate and the text between them, which is kept exactly.
+"""Splits a text into sentences to translate and the text between them, which stays unchanged.
 
     >>> passage = split("Hello there. How are you?\\n\\n  * Fine!", "en")
     >>> [(one.id, one.text) for one in passage.sentences]
@@ -59,7 +59,7 @@ class Passage:
         left, after = iter(translations), False
         for place, piece in enumerate(self.pieces):
             if piece.id is not None:
-                missing = after and spaced and not piece.cut  # the source's language put nothing between them
+                missing = after and spaced and not piece.cut  # the source's language has no space there
                 yield piece, " " if missing else "", one_line(next(left))
             elif piece.text == " " and not spaced and self._is_between(place):
                 yield piece, "", ""

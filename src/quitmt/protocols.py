@@ -35,8 +35,6 @@ class GeneratorTraits:
     """The model was trained on single sentences and may skip some of several."""
     takes_seeds: bool = False
     """The generator follows ``Segment.seed``."""
-    shares_beginnings: bool = False
-    """Common prefixes are computed once, so further candidates cost less than the first."""
     translates: bool = True
     """Candidates translate the source, so warnings about missing text make sense. False for answers to questions."""
     anchored: bool = False
@@ -272,32 +270,29 @@ Traits = TypeVar("Traits", GeneratorTraits, RerankerTraits, RuleTraits, UtilityT
 
 def traits_of(part: object, kind: type[Traits]) -> Traits:
     """The traits that an implementation declares, or the defaults."""
-    found = getattr(part, "traits", None)
-    if found is None:
+    traits = getattr(part, "traits", None)
+    if traits is None:
         return kind()
-    if not isinstance(found, kind):
-        raise UsageError(f"the traits of {type(part).__name__} must be {kind.__name__}, not {type(found).__name__}")
-    return found
+    if not isinstance(traits, kind):
+        raise UsageError(f"the traits of {type(part).__name__} must be {kind.__name__}, not {type(traits).__name__}")
+    return traits
 
 
 async def check(generator: Generator) -> None:
     """Raise problems that would affect every segment, if the generator can detect them."""
-    own: Any = generator
-    if hasattr(own, "check"):
-        await own.check()
+    if hasattr(generator, "check"):
+        await generator.check()
 
 
 async def warm(generator: Generator) -> None:
     """Let the generator compile and load in advance, if it can."""
-    own: Any = generator
-    if hasattr(own, "warm"):
-        await own.warm()
+    if hasattr(generator, "warm"):
+        await generator.warm()
 
 
 def steering(rule: StoppingRule) -> Steering | None:
     """The rule's steering for one run, if it has one."""
-    own: Any = rule
-    return own.steer() if hasattr(own, "steer") else None
+    return rule.steer() if hasattr(rule, "steer") else None
 
 
 def waiting(generator: Generator) -> str | None:
@@ -307,8 +302,7 @@ def waiting(generator: Generator) -> str | None:
 
 def available(generator: Generator, segment: Segment) -> int | None:
     """Total number of a segment's candidates; None if it is unlimited or unknown."""
-    own: Any = generator
-    return own.available(segment) if hasattr(own, "available") else None
+    return generator.available(segment) if hasattr(generator, "available") else None
 
 
 def wasted_tokens(generator: Generator) -> int:
@@ -318,8 +312,7 @@ def wasted_tokens(generator: Generator) -> int:
 
 def unknown(generator: Generator, source: str) -> str:
     """The characters of a source that the generator's vocabulary lacks; empty if it can't tell."""
-    own: Any = generator
-    return str(own.unknown(source)) if hasattr(own, "unknown") else ""
+    return str(generator.unknown(source)) if hasattr(generator, "unknown") else ""
 
 
 def apart(reranker: Reranker[Any]) -> float | None:
@@ -329,17 +322,15 @@ def apart(reranker: Reranker[Any]) -> float | None:
 
 def cut(part: Any, texts: Collection[str]) -> list[int]:
     """The number of tokens that a reranker's models (``scores_with``) cut off from each truncated text."""
-    own = part.cuts.among(texts) if hasattr(part, "cuts") else []
-    return max([own, *(cut(one, texts) for one in getattr(part, "scores_with", ()))], key=len)
+    counts = part.cuts.among(texts) if hasattr(part, "cuts") else []
+    return max([counts, *(cut(one, texts) for one in getattr(part, "scores_with", ()))], key=len)
 
 
 def effort(reranker: Reranker[State], state: State) -> Effort | None:
     """The computation spent on a segment, if the reranker counts it."""
-    own: Any = reranker
-    return own.effort(state) if hasattr(own, "effort") else None
+    return reranker.effort(state) if hasattr(reranker, "effort") else None
 
 
 def ranked(reranker: Reranker[State], state: State) -> list[tuple[int, float]]:
     """Index and score of each distinct candidate in descending order; empty if the reranker can't rank them."""
-    own: Any = reranker
-    return own.ranked(state) if hasattr(own, "ranked") else []
+    return reranker.ranked(state) if hasattr(reranker, "ranked") else []

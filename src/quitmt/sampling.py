@@ -1,9 +1,9 @@
 """Sampling settings, the same for every engine.
 
-The cut-offs come after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` the fewest
-most probable ones whose probability reaches p; ``min_p`` those of at least that share of the most probable one's
-probability; ``epsilon`` those of probability epsilon or more. An engine that lacks a setting refuses it, because a
-substitute would be another distribution under the same name.
+The cut-offs apply after the temperature, in this order: ``top_k`` keeps the k most probable tokens; ``top_p`` keeps the
+fewest most probable tokens whose total probability reaches p; ``min_p`` keeps tokens with at least this share of the
+highest probability; ``epsilon`` keeps tokens with at least this probability. An engine that lacks a setting refuses it,
+because a substitute would be another distribution under the same name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quitmt.defaults import PAPER_TEMPERATURE
 from quitmt.errors import UsageError, setting
 from quitmt.signature import field
 
-SEEDS_A_SEGMENT = 1 << 20
+SEEDS_PER_SEGMENT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Sampling:
     seed: int = 0
     min_p: float | None = None
     beam: int | None = None
-    apart: bool = False
+    derived: bool = False
     """Whether the seed is derived from the samples' seed, so that these candidates don't resemble the samples."""
 
     def __post_init__(self) -> None:
@@ -53,8 +53,8 @@ class Sampling:
         if self.beam is not None:
             return f"beam:{self.beam}"
         cuts = {"k": self.top_k, "p": self.top_p, "m": self.min_p, "e": self.epsilon}
-        given = {name: cut for name, cut in cuts.items() if cut is not None}
-        fields = {"t": self.temperature, **given, "seed": self.seed}
+        set_cuts = {name: cut for name, cut in cuts.items() if cut is not None}
+        fields = {"t": self.temperature, **set_cuts, "seed": self.seed}
         return "|".join(f"{name}:{field(value)}" for name, value in fields.items())
 
     @property
@@ -83,7 +83,7 @@ class Sampling:
         """These settings with a segment's own seed, if it has one."""
         if seed is None:
             return self
-        return replace(self, seed=apart(seed) if self.apart else seed)
+        return replace(self, seed=derived_seed(seed) if self.derived else seed)
 
     def seed_of(self, segment_id: str, index: int) -> int:
         """The seed of one candidate, for engines that take one seed per call.
@@ -96,13 +96,13 @@ class Sampling:
         5
         """
         digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
-        return (int.from_bytes(digest) >> 31) * SEEDS_A_SEGMENT + index
+        return (int.from_bytes(digest) >> 31) * SEEDS_PER_SEGMENT + index
 
 
-def apart(seed: int) -> int:
-    """Derives a seed that gives different candidates.
+def derived_seed(seed: int) -> int:
+    """A seed that gives different candidates.
 
-    >>> apart(0) != 0
+    >>> derived_seed(0) != 0
     True
     """
     digest = hashlib.blake2b(f"{seed} anchors".encode(), digest_size=4).digest()

@@ -1,8 +1,8 @@
-"""Random numbers by address: each is computed from (seed, segment, candidate, position) without drawing any others.
+"""Random numbers by address: each is computed from (seed, segment, candidate, position), independently of the others.
 
 Philox4x64-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"), as in ``numpy.random.Philox``: the
-key comes from the seed and the segment's id, the counter is (candidate, position). So a segment's candidates are one
-endless sequence that may be requested in any pieces.
+key comes from the seed and the segment's id; the counter is (candidate, position). So a segment's candidates are one
+endless sequence, which may be requested in any pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _high(a: np.uint64, b: np.uint64) -> np.uint64:
 
 @kernel()
 def philox(keys: Words, first: Words, second: Words, out: Words) -> None:
-    """The first word Philox gives for each key and the counter (first, second, 0, 0)."""
+    """The first word that Philox gives for each key and counter (first, second, 0, 0)."""
     for i in range(len(out)):
         key_0, key_1 = keys[i, 0], keys[i, 1]
         a, b, c, d = first[i], second[i], np.uint64(0), np.uint64(0)

@@ -34,7 +34,7 @@ class Segment:
     seed: int | None = None
     """Overrides the run's seed, for generators with the trait ``takes_seeds``."""
     owner: str = ""
-    """The caller, where several share an engine: ids are unique per owner."""
+    """The caller, if several share an engine; ids are unique per owner."""
 
     @property
     def key(self) -> str:
@@ -108,7 +108,7 @@ class Rivals:
     """Compares the best candidate with each other distinct one, over the pseudo-references that both share."""
 
     mean: npt.NDArray[np.float64]
-    """The best candidate's mean advantage. Negative where the rival leads once both are removed from the support."""
+    """The best candidate's mean advantage. It is negative if the rival leads once both are removed from the support."""
     error: npt.NDArray[np.float64]
     """The standard error of the mean."""
     top: npt.NDArray[np.float64]
@@ -255,8 +255,8 @@ class Finished:
         cls, segment: Segment, stop: StopReason, signature: str, error: QuitmtError | None = None
     ) -> Finished:
         """A segment that needed no candidates, or that was never started."""
-        told = None if error is None else str(error)
-        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=told)
+        message = None if error is None else str(error)
+        outcome = Outcome(segment.id, segment.source, "", None, None, 0, stop, (), signature=signature, error=message)
         fault = None if error is None else error.fault
         return cls(segment, outcome, (), fault=fault, late=isinstance(error, NotInTime))
 

@@ -70,14 +70,14 @@ def warnings(source: str, translation: str, *, sentence_level: bool = False, unk
     ('several sentences',)
     """
     lost = lost_characters(source, translation, unknown)
-    found = {
+    checks = {
         SEVERAL: sentence_level and has_several_sentences(source),
         SHORTER: is_much_shorter(source, translation),
         f"{LOST}: {' '.join(lost)}": bool(lost),
         MARKUP: loses_markup(source, translation),
         COPIED: is_copy(source, translation),
     }
-    return tuple(name for name, holds in found.items() if holds)
+    return tuple(name for name, holds in checks.items() if holds)
 
 
 def kind(warning: str) -> str:
@@ -196,5 +196,5 @@ def lost_characters(source: str, translation: str, unknown: str) -> str:
 
 def _script(text: str) -> str:
     """The script of most letters (LATIN, CJK, …), by the first word of their Unicode names."""
-    found = Counter(name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
-    return max(found, key=found.__getitem__, default="")
+    scripts = Counter(name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    return max(scripts, key=scripts.__getitem__, default="")

@@ -59,7 +59,7 @@ def test_the_summary_shows_the_cost_and_the_cost_of_full_budgets() -> None:
         "100 rows, 90 of them distinct, in 2 files; 79 decided (enough by the rule), 1 failed",
         "1,600 candidates; full budgets would have taken 8,000 (80.0% saved)",
         "7,200 seconds in this run, at most 8.00 worker hours, 16.00 GPU hours",
-        "copied source in 1 row: the translation is the source itself",
+        "copied source in 1 row: the translation is identical to the source",
     ]
     assert "1 second in this run" in summary_lines(plan, total, 1.0, 4, 2.0)
 

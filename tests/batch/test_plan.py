@@ -69,7 +69,7 @@ def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: BatchJob,
 
 
 def test_context_is_the_lines_before_within_a_file(job: BatchJob) -> None:
-    chat = job.recipe.changed({"model.context": 2})
+    chat = recipe().changed({"model.name": "openai:m", "model.context": 2})
     found = rows(replace(job, recipe=chat))
     assert [row.context for row in found[:3]] == ["", "a 1.", "a 1.\na 2."] and found[7].context == ""
 

@@ -24,7 +24,7 @@ SEGMENTS = [
 
 
 def run(search, *requests):
-    """What is found for these asks, admitted together."""
+    """The draws of these requests, admitted together."""
     numbers = [search.admit(request) for request in requests]
     done = {}
     while search.busy:
@@ -113,7 +113,7 @@ def test_they_are_distinct_and_the_best_comes_first(embedded):
 @pytest.mark.parametrize("rows", [1, 7])
 def test_company_pieces_and_order_do_not_matter(embedded, monkeypatch, rows):
     alone = [hypotheses(embedded, 5, segment) for segment in SEGMENTS]
-    monkeypatch.setattr(module, "ROWS_A_STEP", rows)
+    monkeypatch.setattr(module, "ROWS_PER_STEP", rows)
     together = run(BeamSearch(embedded, 5), *(Request(segment, 0, 5) for segment in reversed(SEGMENTS)))
     assert [found.candidates for found in reversed(together)] == alone
     search = BeamSearch(embedded, 5)
@@ -128,7 +128,7 @@ def test_nothing_comes_after_the_last(tiny):
     (after,) = run(search, Request(SEGMENTS[0], 3, 8))
     (long_after,) = run(BeamSearch(tiny, 3), Request(SEGMENTS[0], 40, 48))
     assert whole.ended and len(whole.candidates) == 3
-    assert after.ended and long_after.ended and after.candidates == long_after.candidates == []
+    assert after.ended and long_after.ended and after.candidates == long_after.candidates == ()
 
 
 @pytest.fixture

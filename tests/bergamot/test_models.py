@@ -70,5 +70,5 @@ def test_a_damaged_vocabulary_is_named(tmp_path):
 def test_a_vocabulary_of_another_model_is_refused(tmp_path):
     folder = write_folder(tmp_path)
     (folder / "vocab.tiny.spm").write_bytes(find("embedded:en-pt").source_vocabulary.read_bytes())
-    with pytest.raises(ModelError, match="a vocabulary of 32000 where the model has 300"):
+    with pytest.raises(ModelError, match="a vocabulary has 32000 entries where the model has 300"):
         load(f"bergamot:{folder}")

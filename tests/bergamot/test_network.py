@@ -140,5 +140,5 @@ def test_greedy_agrees_with_the_native_engine(embedded):
         sampler.admit(Request(Segment(text, text), 0, 1))
     ours = {}
     while sampler.busy:
-        ours |= {task.request.segment.source: task.candidates[0].text for _, task in sampler.step()}
+        ours |= {draw.segment.source: draw.candidates[0].text for _, draw in sampler.step()}
     assert sum(ours[text] == engine.translate(text) for text in SENTENCES) >= 8

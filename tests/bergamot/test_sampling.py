@@ -25,12 +25,12 @@ SEGMENTS = [
 
 
 def run(sampler, *requests):
-    """The candidates of these asks, admitted together."""
+    """The candidates of these requests, admitted together."""
     numbers = [sampler.admit(request) for request in requests]
     done = {}
     while sampler.busy:
         done |= dict(sampler.step())
-    return [done[number].candidates for number in numbers]
+    return [list(done[number].candidates) for number in numbers]
 
 
 def plain_samples(model, network, segment, count, temperature, seed=0):
@@ -115,7 +115,7 @@ def test_company_pieces_and_order_do_not_matter(embedded, settings):
     assert late == alone[10:]
 
 
-def test_an_ask_may_join_while_others_are_under_way(embedded):
+def test_a_request_may_join_while_others_are_under_way(embedded):
     whole = run(Sampler(embedded, Sampling(1.2)), *(Request(segment, 0, 16) for segment in SEGMENTS))
     sampler, done, numbers = Sampler(embedded, Sampling(1.2)), {}, []
     for segment in SEGMENTS:
@@ -124,7 +124,7 @@ def test_an_ask_may_join_while_others_are_under_way(embedded):
             done |= dict(sampler.step())
     while sampler.busy:
         done |= dict(sampler.step())
-    assert [done[number].candidates for number in numbers] == whole
+    assert [list(done[number].candidates) for number in numbers] == whole
 
 
 def test_a_prefix_is_computed_once(embedded):
@@ -147,7 +147,7 @@ def test_with_little_memory_prefixes_are_forgotten_and_nothing_else_changes(embe
     assert sampler.tally.rows == 2 * rows
 
 
-def test_releasing_a_segment_aborts_its_asks_and_forgets_its_prefixes(embedded):
+def test_releasing_a_segment_aborts_its_requests_and_forgets_its_prefixes(embedded):
     sampler = Sampler(embedded, Sampling(1.2))
     keep, drop = sampler.admit(Request(SEGMENTS[0], 0, 8)), sampler.admit(Request(SEGMENTS[1], 0, 8))
     sampler.step()
@@ -157,10 +157,10 @@ def test_releasing_a_segment_aborts_its_asks_and_forgets_its_prefixes(embedded):
     while sampler.busy:
         done |= dict(sampler.step())
     alone = Sampler(embedded, Sampling(1.2))
-    assert list(done) == [keep] and [done[keep].candidates] == run(alone, Request(SEGMENTS[0], 0, 8))
+    assert list(done) == [keep] and [list(done[keep].candidates)] == run(alone, Request(SEGMENTS[0], 0, 8))
     alone.forget(SEGMENTS[0])
     rows = alone.tally.rows
-    assert run(alone, Request(SEGMENTS[0], 0, 8)) == [done[keep].candidates]
+    assert run(alone, Request(SEGMENTS[0], 0, 8)) == [list(done[keep].candidates)]
     assert alone.tally.rows == 2 * rows
 
 
@@ -188,10 +188,10 @@ def test_an_empty_and_a_very_long_source_are_sampled(tiny):
     assert len(empty) == 4 and len(long) == 2
 
 
-def test_seconds_are_shared_among_asks(embedded):
+def test_seconds_are_shared_among_requests(embedded):
     sampler, seconds = Sampler(embedded, Sampling(1.2)), []
     for segment in SEGMENTS:
         sampler.admit(Request(segment, 0, 8))
     while sampler.busy:
-        seconds += [task.seconds for _, task in sampler.step()]
+        seconds += [draw.seconds for _, draw in sampler.step()]
     assert len(seconds) == 3 and all(second > 0 for second in seconds)

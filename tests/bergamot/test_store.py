@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def test_a_manifest_that_cannot_be_read_is_none(content: str, tmp_path: Path, mo
     (store.folder("en-de") / store.MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
     assert store.manifest("en-de") is None
     known = store.Manifest("tiny", "Release", "abc", "http://x", {"bleu": 3.5})
-    (store.folder("en-de") / store.MANIFEST).write_text(store.written(known))
+    (store.folder("en-de") / store.MANIFEST).write_text(json.dumps(asdict(known)))
     assert store.manifest("en-de") == known
 
 

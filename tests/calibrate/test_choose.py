@@ -12,14 +12,14 @@ import pytest
 
 from quitmt import rerank, stop
 from quitmt.calibrate import choose, profile
-from quitmt.calibrate.choose import LossRequest, Source, TooSmall, calibrate
+from quitmt.calibrate.choose import LossRequest, PoolOrigin, TooSmall, calibrate
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.profile import Profile
 from quitmt.errors import InputError, UsageError
 from quitmt.protocols import RerankerTraits
 from quitmt.types import Candidate, RecordedPool, Segment
 
-SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
+SOURCE = PoolOrigin("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 MBR, FASTER = RerankerTraits("mbr", gives_rivals=True), RerankerTraits("mbr")
 QE = RerankerTraits("qe", running_best=True)
 REQUEST = LossRequest(0.05, 0.2, 0.9, step=4, budget=64, rules=choose.QE_RULES)

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.calibrate import choose, profile, quality, tost
-from quitmt.calibrate.choose import Source, TooSmall
-from quitmt.calibrate.families import Family
+from quitmt.calibrate import choose, profile, quality
+from quitmt.calibrate.choose import PoolOrigin, TooSmall
 from quitmt.calibrate.observe import Observed, observe
 from quitmt.calibrate.quality import QualityRequest
 from quitmt.calibrate.winners import JudgedRules, in_order_of, winners
@@ -25,7 +24,7 @@ from quitmt.protocols import RerankerTraits
 from quitmt.types import Candidate, RecordedPool, Segment
 
 REQUEST = QualityRequest(0.1, step=4, budget=16, rules=("fixed",))
-SOURCE = Source("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
+SOURCE = PoolOrigin("embedded:en-pt|t:1.2|seed:7", "qe:recorded:q", "en", "pt")
 
 
 class Counting:
@@ -74,7 +73,7 @@ def judged(rng: np.random.Generator, segments: int, means: Sequence[float], nois
 def test_a_chain_ends_at_the_first_rule_that_fails() -> None:
     rng = np.random.default_rng(0)
     one = judged(rng, 200, [0, 0, -3, 0], [0.1, 0.1, 0.1, 0.1])
-    [found] = quality.tested([one], [None], REQUEST)
+    [found] = quality.tested([one], REQUEST)
     assert found.passed == 2  # the last one is as good as the first, and comes after one that is not
     assert found.needed[1] <= 200 and np.isinf(found.needed[3])
     assert found.differences["m"][2] == pytest.approx(-3 / one.whole.std(), rel=0.05)
@@ -83,8 +82,8 @@ def test_a_chain_ends_at_the_first_rule_that_fails() -> None:
 def test_every_metric_must_agree() -> None:
     rng = np.random.default_rng(0)
     good, bad = judged(rng, 200, [0, 0], [0.1, 0.1]), judged(rng, 200, [0, -3], [0.1, 0.1])
-    assert [one.passed for one in quality.tested([good], [None], REQUEST)] == [2]
-    assert [one.passed for one in quality.tested([good, replace(bad, metric="n")], [None, None], REQUEST)] == [1]
+    assert [one.passed for one in quality.tested([good], REQUEST)] == [2]
+    assert [one.passed for one in quality.tested([good, replace(bad, metric="n")], REQUEST)] == [1]
 
 
 def test_chains_share_the_error() -> None:
@@ -99,7 +98,7 @@ def test_the_guarantee_is_kept_where_the_truth_is_known() -> None:
     broken = careless = 0
     for seed in range(150):
         one = judged(np.random.default_rng(seed), 80, means, noise)
-        [found] = quality.tested([one], [None], REQUEST)
+        [found] = quality.tested([one], REQUEST)
         broken += found.passed > 3
         careless += bool((found.differences["m"][3:] > -0.1).any())
     assert broken <= 15  # 7.5 are guaranteed; the 99.5th percentile of a binomial
@@ -134,7 +133,7 @@ def calibrated(segments: int, request: QualityRequest, gap: bool = False) -> pro
     one = winners(seen, own, found).judged(Counting(), [["r"] * segments])
     if gap:
         one.chosen[0][-1, 3] = np.nan
-    return quality.calibrate(seen, found, [one], [None], request, SOURCE)
+    return quality.calibrate(seen, found, [one], request, SOURCE)
 
 
 def test_the_cheapest_that_is_proven(tmp_path: Path) -> None:
@@ -179,7 +178,7 @@ def test_one_score_for_all_has_no_margin() -> None:
     found = choose.replayed(seen, REQUEST)
     one = JudgedRules("m", "m", np.full(60, 3.0), (np.full((len(found[0].specs), 60), 3.0),))
     with pytest.raises(InputError, match="m gives all segments the same score"):
-        quality.calibrate(seen, found, [one], [None], REQUEST, SOURCE)
+        quality.calibrate(seen, found, [one], REQUEST, SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +197,6 @@ def test_bad_margins(text: str, said: str) -> None:
 
 
 def test_bad_requests() -> None:
-    with pytest.raises(UsageError, match="unknown test"):
-        replace(REQUEST, test="z")
     for settings in ({"confidence": 95.0}, {"rules": ("headroom:share=0.1",)}):
         with pytest.raises(UsageError):
             replace(REQUEST, **settings)  # type: ignore[arg-type]
@@ -240,15 +237,3 @@ def test_damaged_profiles(known: profile.Profile, tmp_path: Path, where: str, na
     path.write_text(json.dumps(fields))
     with pytest.raises(InputError, match="is not a profile"):
         profile.read(str(path))
-
-
-def test_the_bounded_test_is_the_careful_one() -> None:
-    own = pools(900)
-    seen = observed(own)
-    found = [Family("fixed", ("fixed:16", "fixed:12"), np.repeat([[16], [12]], 900, axis=1))]
-    one = winners(seen, own, found).judged(Counting(), [["r"] * 900])
-    bounded = replace(REQUEST, test=tost.BOUNDED)
-    [usual] = quality.tested([one], [100.0], REQUEST)
-    [careful] = quality.tested([one], [100.0], bounded)
-    assert usual.passed == careful.passed == 2
-    assert usual.needed[1] < careful.needed[1] <= 900

@@ -10,7 +10,6 @@ import pytest
 from tests.conftest import Ran
 
 from quitmt import generate
-from quitmt.errors import OutputError
 from quitmt.sampling import Sampling
 
 Quitmt = Callable[..., Ran]
@@ -35,9 +34,8 @@ def test_from_pools_to_a_run_that_keeps_the_guarantee(
 ) -> None:
     profile = tmp_path / "chrf.json"
     words = ("--max-loss", "0.3sd", "-n", 64, "--src", "en", "--tgt", "pt")
-    done = quitmt("calibrate", pools, "-o", profile, "--plot", tmp_path / "curve.svg", *words)
+    done = quitmt("calibrate", pools, "-o", profile, *words)
     assert done.code == 0, done.err
-    assert "loss, in units of the score" in (tmp_path / "curve.svg").read_text()
     found = json.loads(profile.read_text())
     assert "<- chosen" in done.out
     assert f"{found['rule']}: with 90% confidence, no more than 10% of segments lose more than" in done.out
@@ -87,7 +85,6 @@ def test_kept_pools_know_their_model(quitmt: Quitmt, tmp_path: Path) -> None:
     [
         (["--max-loss", "0.1", "--confidence", "high"], "--confidence must be a number between 0 and 1, or none"),
         (["--max-loss", "0.1", "-n", "128"], "the pool of segment 0 has 64 candidates, fewer than 128"),
-        (["--max-loss", "0.1", "--plot", "curve.doc"], "curve.doc does not name a kind of picture"),
         (["--max-loss", "0.1", "-o", "no/such/folder.json"], "cannot write no/such/folder.json"),
     ],
 )
@@ -108,19 +105,6 @@ def test_pools_are_not_written_over(quitmt: Quitmt, pools: Path) -> None:
     done = quitmt("calibrate", pools, "--max-loss", "0.3", "-n", 64, "-o", pools)
     assert done.code == 2 and "is an input of this run and would be overwritten" in done.err
     assert pools.read_text() == before
-
-
-def test_a_profile_is_written_though_its_picture_fails(
-    quitmt: Quitmt, pools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise OutputError("no picture")
-
-    monkeypatch.setattr("quitmt.cli.calibrate.profile_figure.save", fails)
-    path = tmp_path / "p.json"
-    done = quitmt("calibrate", pools, "--max-loss", "0.3", "-n", 64, "-o", path, "--plot", tmp_path / "p.svg")
-    assert done.code == 2 and "no picture" in done.err
-    assert json.loads(path.read_text())["profile"] == 2
 
 
 def test_of_longer_pools_the_budget_counts(quitmt: Quitmt, pools: Path, tmp_path: Path) -> None:

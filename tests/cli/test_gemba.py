@@ -121,8 +121,8 @@ def test_a_comparison_leaves_out_what_either_lacks(quitmt: Quitmt, server: Serve
     assert (odder["base_score"], odder["score"]) == (-1 / 3, -0.5)  # of all that each has
 
     text = quitmt(*judged(server, "compare", "odd", "clear", "odder")).out
-    assert f"{NAME}, clear: 1 of 4 segments have no score for one of the two and are left out of all but" in text
-    assert f"{NAME}, odder: 3 of 4 segments have no score" in text and "whole corpora" not in text
+    assert f"{NAME}, clear: 1 of 4 segments lack a score of one of the two, and only base and other count" in text
+    assert f"{NAME}, odder: 3 of 4 segments lack a score" in text and "whole corpora" not in text
 
 
 @pytest.mark.usefixtures("here")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from quitmt import rerank
-from quitmt.metrics import scorer
 from quitmt.metrics.devices import Hardware
 from quitmt.protocols import Utility
+from quitmt.rerank import specs
 from tests.comet.folders import make_folder
 from tests.contract.rerankers import AnchoredContract, CloseContract, FailingContract, Make
 from tests.contract.utilities import UtilityContract
@@ -50,7 +50,7 @@ class TestNeural(CloseContract, AnchoredContract, FailingContract):
 class TestNeuralUtility(UtilityContract):
     @pytest.fixture(params=["comet", "xcomet", "metricx", "embedding"])
     def utility(self, request: pytest.FixtureRequest, spec: Callable[[str], str]) -> Utility[Any]:
-        return scorer.utility(spec(request.param), Hardware(device="cpu"))  # type: ignore[no-any-return]
+        return specs.parse(f"mbr:{spec(request.param)}").utility(Hardware(device="cpu"))
 
     def assert_equal(self, found: Any, expected: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=CloseContract.tolerance)

@@ -11,9 +11,8 @@ from quitmt import rerank
 from quitmt.metrics.chrf import Chrf
 from quitmt.metrics.function import FunctionEstimator, FunctionUtility
 from quitmt.metrics.recorded import RecordedScores
-from quitmt.metrics.ter import Ter
 from quitmt.metrics.vote import Vote
-from quitmt.metrics.words import Bleu, ChrfPlus
+from quitmt.metrics.words import Bleu, ChrfPlus, Ter
 from quitmt.protocols import Reranker, Utility
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.filtered import Filtered
@@ -160,7 +159,7 @@ class TestCounted:
 
 VARIANTS = [
     "prune",
-    "lowrank:reduction=1,rank=0",
+    "lowrank:reduction=1",
     "aggregate",
     "aggregate:top=0",
 ]

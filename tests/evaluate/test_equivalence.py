@@ -189,9 +189,9 @@ def test_other_bad_input() -> None:
         compare([Pair(np.zeros(3), np.zeros(2))])
     with pytest.raises(InputError, match="no segments"):
         compare([Pair(np.zeros(0), np.zeros(0))])
-    with pytest.raises(UsageError, match="at least 1 resample"):
+    with pytest.raises(UsageError, match="1 to 10,000,000 resamples, not 0"):
         compare([Pair(np.zeros(3), np.zeros(3))], resamples=0)
-    with pytest.raises(UsageError, match="10,000,000 resamples at most, not 10,000,001"):
+    with pytest.raises(UsageError, match="1 to 10,000,000 resamples, not 10,000,001"):
         compare([], resamples=10_000_001)
     with pytest.raises(UsageError, match="a margin must be a positive number, not -1"):
         compare([Pair(np.zeros(3), np.zeros(3))], margins=(0.05, -1))

@@ -15,7 +15,7 @@ import pytest
 from quitmt.bergamot import models, store
 from quitmt.errors import ModelError
 from quitmt.fetch import RemoteFile, download, get, index, read, transfer
-from quitmt.fetch.install import silent
+from quitmt.fetch.install import Silent
 from tests.servers.models import INDEX, ModelServer
 
 
@@ -74,7 +74,7 @@ def fetch(tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> Fetch:
         file = RemoteFile("model.bin", "http://x/model.bin", size)
         monkeypatch.setattr("quitmt.fetch.download.opened", lambda *_: answers())
         try:
-            download.download(file, tmp_path, silent, time.pass_, time)
+            download.download(file, tmp_path, Silent, time.pass_, time)
         finally:
             assert not (tmp_path / "model.bin").exists()
         return tmp_path / download.packed_name(file)
@@ -128,7 +128,7 @@ def test_a_size_in_the_index_is_not_believed_without_limit() -> None:
 
 def test_a_file_that_drips_is_given_up_and_kept(fetch: Fetch, tmp_path: Path, time: Time) -> None:
     answer = Answer(b"x", time, seconds=29.0)
-    with pytest.raises(ModelError, match=r"fewer than 8,192 bytes per second \(what has arrived is kept"):
+    with pytest.raises(ModelError, match=r"fewer than 8,192 bytes per second \(the part that has arrived is kept"):
         fetch(lambda: answer)
     assert time.now < 120 and kept(tmp_path) == answer.sent == 3
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def test_a_pair_is_fetched_once_and_then_found(server: ModelServer, small: Path,
     got = fetched()
     assert got.fresh and got.name == "embedded:en-xx" and same_model(got.folder, small)
     assert sorted(path.name for path in got.folder.iterdir()) == ["model.bin", "quitmt.json", "vocab.spm"]
-    assert sorted(path.name for path in cache.iterdir()) == ["en-xx", "index.json"]
+    assert sorted(path.name for path in cache.iterdir()) == ["en-xx"]
     known = store.manifest("en-xx")
     assert known and known.metrics == {"comet": 0.87} and known.architecture == "tiny" and known.status == "Release"
     assert models.load("embedded:en-xx").fingerprint == models.load(f"bergamot:{small}").fingerprint
@@ -91,7 +90,7 @@ def test_a_bad_connection_is_enough_as_long_as_something_arrives(server: ModelSe
 def test_the_next_run_continues_what_a_failed_one_has_kept(server: ModelServer, small: Path, cache: Path) -> None:
     entry = server.publish("en-xx", small)
     server.cuts = [CUT, 0, 0, 0, 0]
-    with pytest.raises(ModelError, match=r"the connection ended early \(what has arrived is kept") as failed:
+    with pytest.raises(ModelError, match=r"the connection ended early \(the part that has arrived is kept") as failed:
         fetched()
     assert server.path(entry) in str(failed.value)
     assert not store.has("en-xx") and store.pairs() == []
@@ -178,9 +177,9 @@ def test_a_vocabulary_of_another_model_is_not_installed(server: ModelServer, sma
     entry = server.publish("en-xx", small)
     foreign = models.find("embedded:en-pt").source_vocabulary.read_bytes()
     server.files[server.path(entry, "vocab")] = gzip.compress(foreign, 1)
-    with pytest.raises(ModelError, match=r"published for en-xx cannot be used: .* a vocabulary of 32000 where"):
+    with pytest.raises(ModelError, match=r"published for en-xx cannot be used: .* a vocabulary has 32000 entries"):
         fetched()
-    assert [path.name for path in cache.iterdir()] == ["index.json"]
+    assert not list(cache.iterdir())
 
 
 def test_a_file_that_is_not_packed_is_taken_as_it_is(server: ModelServer, small: Path) -> None:
@@ -194,7 +193,7 @@ def test_another_model_is_only_replaced_when_asked(server: ModelServer, small: P
     server.publish("en-xx", small)
     server.publish("en-xx", other, architecture="base-memory")
     assert same_model(fetched(architecture="tiny").folder, small)
-    with pytest.raises(UsageError, match=r"another one, tiny \(quitmt models get en-xx --arch.* base-memory --replace"):
+    with pytest.raises(UsageError, match=r"\(tiny\) \(quitmt models get en-xx --arch.* base-memory --replace"):
         fetched()
     assert same_model(fetched(replace=True).folder, other)
     assert [path.name for path in store.root().iterdir() if path.is_dir()] == ["en-xx"]
@@ -204,7 +203,7 @@ def test_files_put_there_by_hand_are_found_and_not_overwritten(server: ModelServ
     shutil.copytree(small, store.folder("en-xx"))
     assert models.load("embedded:en-xx").fingerprint == models.load(f"bergamot:{small}").fingerprint
     server.publish("en-xx", other)
-    with pytest.raises(UsageError, match="has a model already, one that was put there by hand"):
+    with pytest.raises(UsageError, match=r"already has a model \(added manually\)"):
         fetched()
     assert models.load("embedded:en-xx").fingerprint == models.load(f"bergamot:{small}").fingerprint
 
@@ -259,25 +258,22 @@ def test_a_cache_that_cannot_be_written(server: ModelServer, small: Path, cache:
     server.publish("en-xx", small)
     cache.parent.parent.mkdir(exist_ok=True)
     cache.parent.write_text("a file where a folder should be")
-    with pytest.raises(OutputError, match=r"cannot write to .*\(name a folder .* QUITMT_CACHE\)"):
+    with pytest.raises(OutputError, match=r"cannot write to .*\(set the environment variable QUITMT_CACHE .*\)"):
         fetched()
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
 
 
-def test_no_room(server: ModelServer, small: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room(server: ModelServer, small: Path, cache: Path) -> None:
     pytest.importorskip("resource")
     server.publish("en-xx", small)
     cache.mkdir(parents=True)
     ran = subprocess.run([sys.executable, "-c", LIMITED + FETCH], capture_output=True, text=True, timeout=120)
     [line] = ran.stderr.splitlines()
-    assert "there is no room for the model in" in line and "QUITMT_CACHE; what has arrived is kept" in line
+    assert "there is no room for the model in" in line and "the part that has arrived is kept" in line
     [part] = cache.glob(".en-xx.part/*.part")
     assert part.stat().st_size == 4096
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
-    with pytest.raises(OutputError, match=r"en-xx needs \d+ MB in .*, where 0 are free"):
-        fetched()
 
 
 def test_the_manifest_has_the_hash_of_the_file(server: ModelServer, small: Path) -> None:

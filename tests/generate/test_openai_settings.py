@@ -60,15 +60,6 @@ def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         OpenAIGenerator("m", Sampling(), languages=("en", "de"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [({"api": "responses"}, "unknown API 'responses'"), ({"max_tokens": 0}, "at least 1 token must be allowed")],
-)
-def test_settings_out_of_range(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        generator("http://x/v1", **settings)
-
-
 def test_signature_names_what_changes_results() -> None:
     def signature(sampling: Sampling | None = None, **settings: Any) -> str:
         return generator("http://x/v1", sampling, **settings).signature

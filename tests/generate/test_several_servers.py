@@ -20,8 +20,8 @@ from tests.servers.scripts import SlowTime, Time, client, drop, post, status, un
 
 from quitmt.errors import GenerationError, ModelError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.limits import Policy
-from quitmt.generate.remote.pacing import Gate, Pass, Sign
+from quitmt.generate.remote.limits import Policy, Sign
+from quitmt.generate.remote.pacing import Gate, Pass
 from quitmt.plan import files, resolve
 from quitmt.plan.recipe import Recipe
 from quitmt.types import Draw, Request, Segment
@@ -322,13 +322,9 @@ def test_recipes_have_lists_of_them(quitmt: Quitmt, tmp_path: Path) -> None:
     assert two.of_results() == one.of_results() and resolve(one).in_flight == 64
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [(["http://a/v1", "http://a/v1/"], "names http://a/v1 twice"), (["http://a/v1", "nowhere"], "'nowhere' is not")],
-)
-def test_what_is_no_list_of_addresses(given: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        generator(given)
+def test_each_address_is_checked() -> None:
+    with pytest.raises(UsageError, match="'nowhere' is not"):
+        generator(["http://a/v1", "nowhere"])
 
 
 def test_the_command_line_takes_several(

@@ -135,8 +135,8 @@ def test_quality_is_of_the_text_that_was_chosen(results: Results) -> None:
 
 def test_live_runs_with_anchors_are_the_replay(results: Results) -> None:
     for one in (results, *results.others):
-        found = agreements(one)
-        assert [(each.segments, each.differing) for each in found] == [(3, 0), (3, 0)], one.name
+        said = list(agreements(one))
+        assert len(said) == 2 and all("on 3 segments and used the same candidates" in each for each in said), one.name
     anchored = results.others[0]
     assert min(min(run.indices) for own in anchored.live.values() for run in own) < 0
 

@@ -12,7 +12,7 @@ from tests.comet.folders import make_folder, rewrite
 from tests.metrics.neural import watch
 from torch import nn
 
-from quitmt.errors import ModelError, UsageError
+from quitmt.errors import UsageError
 from quitmt.metrics import comet as module
 from quitmt.metrics import scorer
 from quitmt.metrics.comet import Comet, CometUtility
@@ -20,6 +20,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.kiwi import Kiwi
 from quitmt.metrics.scorer import Example
 from quitmt.metrics.xcomet import LABELS, Xcomet, span_points
+from quitmt.rerank import specs
 from quitmt.types import Candidate, Segment
 
 CPU = Hardware(device="cpu")
@@ -145,9 +146,13 @@ def test_tiles_bound_the_memory_of_the_head(comet, expected, monkeypatch):
     utility, sizes, inner = CometUtility(comet), [], comet.head.both
     arena = encoded(utility)
     monkeypatch.setattr(comet.head, "both", lambda *args: sizes.append(len(args[2]) * len(args[3])) or inner(*args))
-    forward, _ = utility.compare(arena, range(len(TEXTS)), range(len(TEXTS)))
+    numbers, size = np.arange(len(TEXTS)), len(TEXTS)
+    forward, _ = utility.compare(arena, range(size), range(size))
     assert max(sizes) <= 16 < sum(sizes)
-    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-5)
+    pairs = utility.pairs(arena, np.repeat(numbers, size), np.tile(numbers, size)).reshape(size, size)
+    block, against = utility.block(arena, numbers, range(size)), utility.against(arena, range(size), np.eye(size))
+    for found in (forward, pairs, block, against, square(comet, SEGMENT, TEXTS)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 # Memory
@@ -159,79 +164,6 @@ def test_too_large_batches_are_halved_and_nothing_is_lost(comet, monkeypatch):
     with watch.out_of_memory(watch.tokens_above(60)):
         torch.testing.assert_close(comet.embed(TEXTS), expected, rtol=0, atol=1e-5)
     assert comet.encoder.batcher.tokens < 120  # for good
-
-
-@pytest.fixture
-def small(comet, monkeypatch):
-    """Let the head fail with more than some pairs at once, and keep what it took."""
-    monkeypatch.setattr(
-        module.devices, "release_memory", lambda: None
-    )  # collecting garbage takes long, and there is none
-
-    def limit_to(most):
-        taken = []
-
-        def limited(name, size):
-            inner = getattr(comet.head, name)
-
-            def call(*args):
-                if size(*args) > most:
-                    raise torch.OutOfMemoryError("CUDA out of memory")
-                taken.append(size(*args))
-                return inner(*args)
-
-            monkeypatch.setattr(comet.head, name, call)
-
-        limited("both", lambda texts, parts, rows, columns: len(rows) * len(columns))
-        limited("grid", lambda texts, theirs, references, others: len(texts) * len(references))
-        limited("rows", lambda texts, *rest: len(texts))
-        limited("direct", lambda texts, *rest: len(texts))
-        return taken
-
-    return limit_to
-
-
-@pytest.mark.parametrize("most", [1, 3, 40])
-def test_too_large_tiles_are_halved_and_nothing_is_lost(comet, expected, most, small, monkeypatch):
-    monkeypatch.setattr(comet, "tiles", module.Tiles())
-    numbers, size = np.arange(len(TEXTS)), len(TEXTS)
-    arena = encoded(CometUtility(comet))
-    down, across = np.repeat(numbers, size), np.tile(numbers, size)
-    taken = small(most)
-    for compute in (
-        lambda utility: utility.compare(arena, range(size), range(size))[0],
-        lambda utility: utility.compare(arena, range(size), range(size))[1].T,
-        lambda utility: utility.block(arena, numbers, range(size)),
-        lambda utility: utility.pairs(arena, down, across).reshape(size, size),
-        lambda utility: utility.against(arena, range(size), np.eye(size)),
-        lambda utility: square(comet, SEGMENT, TEXTS),
-    ):
-        utility = CometUtility(comet)
-        np.testing.assert_allclose(compute(utility), expected, rtol=0, atol=1e-5)
-        assert max(taken) <= most
-        taken.clear()
-    utility.compare(arena, range(size), range(size))
-    left = utility.tiles.pairs
-    assert most / 2 <= left <= most
-    utility.compare(arena, range(size), range(size))
-    assert utility.tiles.pairs == left  # for good, and no less than needed
-
-
-def test_one_pair_that_does_not_fit_is_an_error(comet, small):
-    utility = CometUtility(comet)
-    arena = encoded(utility)
-    small(0)
-    with pytest.raises(ModelError, match=r"no memory to compare one pair of texts \(take a smaller model"):
-        utility.compare(arena, range(11), range(11))
-
-
-def test_other_failures_of_the_head_are_not_taken_for_a_lack_of_memory(comet, monkeypatch):
-    utility = CometUtility(comet)
-    arena = encoded(utility)
-    monkeypatch.setattr(comet.head, "both", lambda *args: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        utility.compare(arena, range(11), range(11))
-    assert utility.tiles.pairs == module.PAIRS_PER_TILE
 
 
 def test_what_fails_to_encode_changes_no_arena(comet, monkeypatch):
@@ -385,17 +317,4 @@ def test_a_reference_is_needed(comet, xcomet):
 def test_a_scorer_by_its_name(tmp_path):
     folder = make_folder(tmp_path, "regression")
     assert isinstance(scorer.load(f"comet:{folder}", CPU), Comet)
-    assert isinstance(scorer.utility(f"comet:{folder}", CPU), CometUtility)
-
-
-@pytest.mark.parametrize(
-    ("make", "spec", "said"),
-    [
-        (scorer.utility, "kiwi", r"CometKiwi scores without a reference .* \(take qe:kiwi\)"),
-        (scorer.estimator, "comet", r"COMET needs a reference \(mbr:comet"),
-        (scorer.load, "comte", r"unknown metric 'comte' \(did you mean 'comet'\?\)"),
-    ],
-)
-def test_a_metric_in_the_wrong_place(make, spec, said):
-    with pytest.raises(UsageError, match=said):
-        make(spec, CPU)
+    assert isinstance(specs.parse(f"mbr:comet:{folder}").utility(CPU), CometUtility)

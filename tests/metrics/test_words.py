@@ -12,8 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from quitmt.errors import RerankError
 from quitmt.metrics import chrf
-from quitmt.metrics.ter import Ter
-from quitmt.metrics.words import TOKENIZERS, Bleu, ChrfPlus
+from quitmt.metrics.words import TOKENIZERS, Bleu, ChrfPlus, Ter
 from quitmt.types import Segment
 
 WORDS = st.sampled_from(["o", "gato", "(gato)", "gato.", "casa,", "!", "“a", "é", "日本語", "99.5%", "don't", "&amp;"])

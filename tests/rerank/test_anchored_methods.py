@@ -18,7 +18,7 @@ from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.aggregate import Aggregate
 from quitmt.rerank.anchors import SAMPLES
 from quitmt.rerank.centroid import Centroid
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import LowRank, ObservedMean
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.prune import Prune
 from quitmt.types import Candidate, Segment
@@ -107,7 +107,7 @@ def requested(size: int, **settings: Any) -> set[tuple[int, int]]:
     """The cells that are drawn of a pool without duplicates, with two anchors that are not among it."""
     utility = QuickTable(np.ones((size + 2, size + 2)))
     cells = filled(utility, range(size), anchors=[size, size + 1], others=True)
-    LowRank(rank=0, **settings).estimate(cells, size)
+    ObservedMean(**settings).estimate(cells, size)
     return set(utility.requested)
 
 
@@ -123,7 +123,7 @@ def test_one_cell_in_so_many_and_none_of_the_diagonal(size: int, reduction: int)
 def test_samples_have_the_cells_that_they_have_without_anchors() -> None:
     """Numbers belong to cells for good: anchors only make a few more or fewer of them be drawn."""
     utility = QuickTable(np.ones((64, 64)))
-    LowRank(rank=0).estimate(filled(utility, range(64)), 64)
+    ObservedMean().estimate(filled(utility, range(64)), 64)
     before, after = {cell for cell in utility.requested if cell[0] != cell[1]}, requested(64)
     assert len(before & after) > 0.95 * len(before)
 
@@ -133,12 +133,12 @@ def test_a_sample_of_cells_is_averaged_as_often_as_they_were_drawn() -> None:
     utility, table = QuickTable(matrix), noisy(2, 200)
     # The same pool with a text for each candidate, to see which cells are drawn. Anchors that are no samples are first.
     apart = QuickTable(table)
-    LowRank(rank=0).estimate(filled(apart, range(70), anchors=[100, 101], others=True), 70)
+    ObservedMean().estimate(filled(apart, range(70), anchors=[100, 101], others=True), 70)
     name = {100: 30, 101: 31} | dict(enumerate(order))
     values: dict[int, list[float]] = {}
     for row, column in apart.requested:
         values.setdefault(name[row], []).append(matrix[name[row], name[column]])
-    estimates = LowRank(rank=0).estimate(filled(utility, order, anchors=[30, 31], others=True), 70)
+    estimates = ObservedMean().estimate(filled(utility, order, anchors=[30, 31], others=True), 70)
     texts = list(dict.fromkeys([30, 31, *order]))
     assert set(values) == {text for text, one in zip(texts, estimates, strict=True) if np.isfinite(one)}
     for text, one in zip(texts, estimates, strict=True):
@@ -155,14 +155,6 @@ def test_a_matrix_of_low_rank_is_recovered(others: bool) -> None:
     texts = list(dict.fromkeys([95, 3, 96, *order]))
     expected = [judged(matrix, order, text) if others else matrix[text, order].mean() for text in texts]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("others", [False, True])
-def test_with_all_cells_nothing_is_completed(others: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the columns of anchors nor the cell of a text that is there once are lacking."""
-    monkeypatch.setattr(LowRank, "_completed", lambda *given: pytest.fail("there is nothing to complete"))
-    order = drawn_order(1, 40)
-    LowRank(reduction=1).estimate(filled(QuickTable(noisy(1, 32)), order, anchors=ANCHORS, others=others), 40)
 
 
 # Means

@@ -22,7 +22,7 @@ from quitmt.protocols import Update, UtilityTraits
 from quitmt.rerank import variants
 from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.cells import Cells
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import LowRank, ObservedMean
 from quitmt.rerank.prune import Prune
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
@@ -137,7 +137,7 @@ def extend(reranker: Any, pools: dict[str, list[str]]) -> list[list[Snapshot] | 
     return found
 
 
-@pytest.mark.parametrize("method", [Prune(), LowRank(), LowRank(rank=0)])
+@pytest.mark.parametrize("method", [Prune(), LowRank(), ObservedMean()])
 def test_a_utility_that_raises_fails_its_own_segment_only(method: Any) -> None:
     class Broken(QuickTable):
         def block(self, arena: list[int], rows: Any, columns: range) -> Any:
@@ -176,7 +176,7 @@ def test_an_encoder_that_fails_fails_all_of_the_call() -> None:
     assert extend(reranker, {"a": ["1"]}) == [[Snapshot(1, 0, 1.0)]]
 
 
-@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid", "lowrank:rank=0"])
+@pytest.mark.parametrize("variant", ["prune", "lowrank", "aggregate", "aggregate:top=2", "centroid"])
 def test_a_text_that_cannot_be_encoded_fails_its_own_segment_only(variant: str) -> None:
     class Picky(Vectors):
         traits = UtilityTraits(encodes_whole=True)

@@ -15,13 +15,13 @@ from tests.rerank.tables import Floats, QuickTable, filled, noisy, stand
 
 from quitmt.errors import RerankError, UsageError
 from quitmt.rerank import lowrank
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import LowRank, ObservedMean
 
 
 def drawn(size: int, segment: str = "s", **settings: Any) -> set[tuple[int, int]]:
     """The cells that are computed of a pool without duplicates."""
     utility = QuickTable(np.ones((size, size)))
-    LowRank(rank=0, **settings).estimate(filled(utility, range(size), segment), size)
+    ObservedMean(**settings).estimate(filled(utility, range(size), segment), size)
     assert set(utility.requested.values()) == {1}
     return set(utility.requested)
 
@@ -63,7 +63,7 @@ def test_most_cells_of_a_pool_serve_the_larger_one(size: int, larger: int, kept:
 
 
 def test_growing_computes_hardly_more_than_the_whole_at_once() -> None:
-    utility, method = QuickTable(noisy(1, 256)), LowRank(rank=0)
+    utility, method = QuickTable(noisy(1, 256)), ObservedMean()
     cells = filled(utility, range(256))
     for size in range(8, 257, 8):
         method.estimate(cells, size)
@@ -86,7 +86,7 @@ def test_a_matrix_of_low_rank_is_recovered(scale: float) -> None:
     method = LowRank(reduction=4, rank=3, penalty=1e-6 * scale, tolerance=1e-8)
     estimates = method.estimate(filled(QuickTable(table), range(150)), 150)
     np.testing.assert_allclose(estimates, table.mean(axis=1), rtol=1e-4)
-    sampled = LowRank(reduction=4, rank=0).estimate(filled(QuickTable(table), range(150)), 150)
+    sampled = ObservedMean(reduction=4).estimate(filled(QuickTable(table), range(150)), 150)
     assert abs(sampled / table.mean(axis=1) - 1).max() > 0.01  # which took more than averaging
 
 
@@ -120,7 +120,7 @@ def test_a_sample_is_the_mean_of_its_cells_as_often_as_they_were_drawn() -> None
     values: dict[int, list[float]] = {text: [] for text in texts}
     for row, column in drawn(size):
         values[order[row]].append(table[order[row], order[column]])
-    estimates = LowRank(rank=0).estimate(filled(QuickTable(table), order), size)
+    estimates = ObservedMean().estimate(filled(QuickTable(table), order), size)
     np.testing.assert_allclose(estimates, [np.mean(values[text]) for text in texts], rtol=1e-12)
 
 
@@ -134,13 +134,13 @@ def test_duplicates_share_their_cells() -> None:
     assert cells.evaluations == len(expected) < 100**2 // 8
 
 
-@pytest.mark.parametrize("rank", [0, 10])
-def test_a_candidate_without_cells_does_not_win(rank: int) -> None:
+@pytest.mark.parametrize("method", [LowRank(), ObservedMean()])
+def test_a_candidate_without_cells_does_not_win(method: LowRank) -> None:
     # Utilities below zero: what nothing is known of would be completed as zero, the best of all.
     for segment in map(str, range(20)):
         seen = {row for row, _ in drawn(8, segment)}
         assert len(seen) < 8
-        assert stand(QuickTable(noisy(1, 8) - 5), LowRank(rank=rank), range(8), segment).best in seen
+        assert stand(QuickTable(noisy(1, 8) - 5), method, range(8), segment).best in seen
 
 
 def test_it_finds_a_good_one() -> None:
@@ -154,7 +154,7 @@ def test_it_finds_a_good_one() -> None:
 ESTIMATES = """
 import hashlib, sys
 from tests.rerank.tables import QuickTable, filled, noisy
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import LowRank, ObservedMean
 for size in map(int, sys.argv[1:]):
     table = QuickTable(noisy(1, size))
     found = LowRank().estimate(filled(table, range(size)), size)
@@ -223,7 +223,7 @@ def test_no_number_is_refused(bad: float) -> None:
     ("settings", "message"),
     [
         ({"reduction": 0}, "must be 1 or more, not 0"),
-        ({"rank": -1}, "rank of low-rank MBR must be 0 or more, not -1"),
+        ({"rank": 0}, "rank of low-rank MBR must be 1 or more, not 0"),
         ({"penalty": 0.0}, "penalty of low-rank MBR must be positive"),
         ({"penalty": float("nan")}, "penalty of low-rank MBR must be positive"),
         ({"penalty": float("inf")}, "penalty of low-rank MBR must be positive"),
@@ -238,5 +238,5 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> 
 
 
 def test_a_signature_has_all_that_changes_results() -> None:
-    for settings in ({"reduction": 4}, {"rank": 3}, {"penalty": 0.2}, {"tolerance": 1e-3}, {"seed": 1}, {"rank": 0}):
+    for settings in ({"reduction": 4}, {"rank": 3}, {"penalty": 0.2}, {"tolerance": 1e-3}, {"seed": 1}):
         assert LowRank(**settings).signature != LowRank().signature  # type: ignore[arg-type]

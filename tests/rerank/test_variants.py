@@ -21,7 +21,6 @@ PRUNE = "prune,c:0.99,b:500,seed:0"
         ("prune:schedule=4/10", "prune,c:0.99,b:500,r:4/10,seed:0"),
         ("lowrank", LOW),
         ("lowrank:reduction=16,rank=5,penalty=0.5,tolerance=0.01", "lowrank,rank:5,l:0.5,tol:0.01,1/16,seed:0"),
-        ("lowrank:rank=0", "sample,1/8,seed:0"),
         ("centroid", "centroid,k:64,i:10,seed:0"),
         ("centroid:centroids=8,iterations=3,weighted=yes", "centroid,k:8,i:3,weighted,seed:0"),
         ("aggregate", "aggregate,top:20,exact"),

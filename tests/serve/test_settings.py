@@ -77,8 +77,7 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: p
     [
         (None, "cannot read the keys in .*: No such file or directory"),
         (b"# none\n", "has no keys"),
-        (b"\xff", "isn't UTF-8"),
-        (b"one\ntwo words\n", "key 2 in .* has spaces in it"),
+        (b"\xff", "cannot read the keys"),
     ],
 )
 def test_files_without_keys(tmp_path: Path, content: bytes | None, told: str) -> None:

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,9 +30,6 @@ SHARES = 10_000
 
 PASSED = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 """Environment variables that engines read, passed to workers on other machines."""
-
-GREETING = b"Set ray log level from environment variable"
-"""A line that Ray prints even when its log is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +122,8 @@ def _start(ray: Any, tries: int, **settings: Any) -> None:
     """Ray waits only 30 seconds for its own processes, which is too short on a very busy machine."""
     for left in reversed(range(tries)):
         try:
-            with _without(GREETING):
-                ray.init(**settings)
-                return
+            ray.init(**settings)
+            return
         except Exception:
             ray.shutdown()
             if not left:
@@ -137,13 +132,13 @@ def _start(ray: Any, tries: int, **settings: Any) -> None:
 
 def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
     """The environment that Ray sets up for workers. Workers on this machine inherit the environment variables."""
-    found: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     if pool.working_dir is not None:
-        found["working_dir"] = pool.working_dir
+        environment["working_dir"] = pool.working_dir
     values = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
     if values and pool.address is not None:
-        found["worker_process_setup_hook"] = _passing(values)
-    return found
+        environment["worker_process_setup_hook"] = _passing(values)
+    return environment
 
 
 def _passing(values: Mapping[str, str]) -> Callable[[], None]:
@@ -153,21 +148,6 @@ def _passing(values: Mapping[str, str]) -> Callable[[], None]:
         os.environ.update(values)
 
     return pass_environment
-
-
-@contextmanager
-def _without(unwanted: bytes) -> Iterator[None]:
-    """Captures what C++ code writes to standard error and passes it on at the end, except for these lines."""
-    with tempfile.TemporaryFile() as caught:
-        real = os.dup(2)
-        os.dup2(caught.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(real, 2)
-            os.close(real)
-            caught.seek(0)
-            os.write(2, b"".join(line for line in caught if unwanted not in line))
 
 
 def _check_address(address: str) -> None:

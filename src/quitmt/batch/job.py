@@ -65,17 +65,17 @@ class BatchJob:
 
     def files(self) -> tuple[list[InputFile], str]:
         """Lists the inputs and their format. Inputs whose ids by file and line would not be unique are refused."""
-        found = [file for pattern in self.inputs for file in matches(pattern)]
+        files = [file for pattern in self.inputs for file in matches(pattern)]
         names: dict[str, str] = {}
         places: set[str] = set()
-        for file in found:
+        for file in files:
             if file.place.url in places:
                 raise UsageError(f"{file.place.url} is given as an input twice")
             places.add(file.place.url)
             if names.setdefault(file.name, file.place.url) != file.place.url and self.columns.id is None:
                 hint = "match both with one pattern, such as 'data/*/*.txt', or name a column with ids"
                 raise UsageError(f"two inputs are called {file.name}, so ids would not be unique", hint=hint)
-        return found, rows.format_of(found, self.input_format)
+        return files, rows.format_of(files, self.input_format)
 
     def settings(self) -> dict[str, Any]:
         """All settings that the results depend on, by name."""
@@ -162,9 +162,9 @@ def claim(job: BatchJob, files: Sequence[InputFile]) -> None:
 
 def _manifest(place: Location) -> Mapping[str, Any]:
     try:
-        found = json.loads(place.read())
-        if isinstance(found["settings"], dict) and isinstance(found["inputs"], dict):
-            return found  # type: ignore[no-any-return]
+        manifest = json.loads(place.read())
+        if isinstance(manifest["settings"], dict) and isinstance(manifest["inputs"], dict):
+            return manifest  # type: ignore[no-any-return]
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise

@@ -26,7 +26,6 @@ from quitmt.engine.items import Context
 from quitmt.errors import InputError, UsageError
 from quitmt.types import Segment
 
-COMMIT_ROWS = 100_000
 FIELDS = ("id", "segment", "source", "context", "key", "first", "others")
 
 
@@ -153,16 +152,13 @@ class _SeenTexts:
     """Remembers texts on disk, so that memory doesn't grow with their number."""
 
     def __init__(self, base: sqlite3.Connection) -> None:
-        self._base, self._count = base, 0
+        self._base = base
         base.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; CREATE TABLE seen (text TEXT PRIMARY KEY) WITHOUT ROWID"
         )
 
     def add(self, text: str) -> bool:
         """Adds a text and returns whether it is new."""
-        self._count += 1
-        if self._count % COMMIT_ROWS == 0:
-            self._base.commit()
         return self._base.execute("INSERT OR IGNORE INTO seen VALUES (?)", (text,)).rowcount == 1
 
 

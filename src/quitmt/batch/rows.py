@@ -17,6 +17,7 @@ from quitmt.batch.columns import renamed
 from quitmt.batch.storage import InputFile, message_of, unreadable
 from quitmt.errors import InputError, QuitmtError, UsageError, setting, unknown
 from quitmt.files.durable import is_writable
+from quitmt.files.lines import decoded
 
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "parquet": ("parquet", "pq"),
@@ -231,21 +232,12 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             number += 1
-            yield number, _decoded(b"".join([*pieces, line]) if pieces else line, file, number)
+            yield number, decoded(b"".join([*pieces, line]) if pieces else line, file.name, number)
             pieces.clear()
         if rest:
             pieces.append(rest)
     if pieces:
-        yield number + 1, _decoded(b"".join(pieces), file, number + 1)
-
-
-def _decoded(line: bytes, file: InputFile, number: int) -> str:
-    try:
-        text = line.removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = f"line {number}: not UTF-8 (byte {error.start + 1} of the line)"
-        raise InputError(f"{file.name}, {place}", hint="convert it first, e.g. with iconv -t UTF-8") from None
-    return text.removeprefix("\ufeff") if number == 1 else text
+        yield number + 1, decoded(b"".join(pieces), file.name, number + 1)
 
 
 def _chunks(file: InputFile) -> Iterator[bytes]:

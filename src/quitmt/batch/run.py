@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quitmt.batch import board, cluster, columns
-from quitmt.batch.actor import PartActor
 from quitmt.batch.cluster import WorkerPool, connected
 from quitmt.batch.fill import check_text, fill, write_text
 from quitmt.batch.job import BatchJob, Folder, claim
 from quitmt.batch.plan import Plan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
-from quitmt.batch.worker import Work
+from quitmt.batch.worker import PartActor, Work
 from quitmt.errors import ModelError, setting
 from quitmt.files.locks import open_alone
 from quitmt.names import importable
@@ -32,7 +31,7 @@ from quitmt.plan.resolve import resolve
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 60.0
-"""Seconds without any worker before the user is told what the job waits for."""
+"""Seconds without any worker before a message tells the user why the job waits."""
 READERS = 8
 
 
@@ -53,8 +52,6 @@ class BatchSummary:
     """The tally of the whole job, including earlier runs."""
     seconds: float
     """Seconds of work in this run, after Ray started; 0 if there was nothing to do."""
-    start_seconds: float = 0.0
-    """Seconds until Ray had started."""
     workers: int = 0
     """Maximum number of workers in this run."""
 
@@ -166,21 +163,20 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
         return PartTally.of(columns.from_bytes(place.read(), folder.output_format, place.url, USED), course.budget)
 
     with ThreadPoolExecutor(READERS) as readers:
-        for part, found in zip(done, readers.map(tally, done), strict=True):
-            if retry_failed and found.failed:
+        for part, counts in zip(done, readers.map(tally, done), strict=True):
+            if retry_failed and counts.failed:
                 course.retried.append(part)
             else:
-                course.add(part, found)
+                course.add(part, counts)
     return course
 
 
 def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
-    begun = time.monotonic()
     profile = job.recipe.stop.profile
     content = Path(profile).read_bytes() if profile else None
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)
     with connected(pool) as ray:
-        ready = time.monotonic()
+        start = time.monotonic()
         _report_rule(job, reporter)
         seen = ray.remote(num_cpus=0, max_restarts=-1)(board.Board).remote()
         retried = {*course.retried}
@@ -189,7 +185,7 @@ def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, cours
         arguments = (ray, _at_once(job, len(parts), pool.most), pool, work, seen, parts, results)
         threading.Thread(target=_consume, args=arguments, daemon=True, name="quitmt-batch").start()
         _follow(ray, seen, pool, reporter, course, results)
-        return BatchSummary(plan, PartTally(), time.monotonic() - ready, ready - begun)
+        return BatchSummary(plan, PartTally(), time.monotonic() - start)
 
 
 def _at_once(job: BatchJob, parts: int, workers: int) -> int:
@@ -240,13 +236,13 @@ def _follow(
     next_look = time.monotonic() + LOOK_SECONDS
     while True:
         with suppress(queue.Empty):
-            found = results.get(timeout=max(0.0, next_look - time.monotonic()))
-            if isinstance(found, BaseException):
-                raise _worker_error(found, _look(ray, seen)) from None
-            if found is None:
+            result = results.get(timeout=max(0.0, next_look - time.monotonic()))
+            if isinstance(result, BaseException):
+                raise _worker_error(result, _look(ray, seen)) from None
+            if result is None:
                 reporter.progress(course.sum)
                 return
-            course.add(int(found["part"]), PartTally.from_fields(json.loads(found["tally"])))
+            course.add(int(result["part"]), PartTally.from_fields(json.loads(result["tally"])))
         if time.monotonic() < next_look:
             continue
         next_look = time.monotonic() + LOOK_SECONDS

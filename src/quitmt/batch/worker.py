@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ FAILURES_IN_A_ROW = 16
 """After this many failures in a row, the engine is tested with a sentence that should work."""
 TRIAL = Segment("trial", "Good morning.")
 REPORT_SECONDS = 1.0
+REPORT_TIMEOUT_SECONDS = 5.0
 
 
 class Broken(Exception):
@@ -125,11 +127,11 @@ class PartWorker:
             earlier = {one["id"]: one for one in records if not columns.is_failed(one)}
         rows = unpack(await asyncio.to_thread(self._work.folder.rows(part).read))
         firsts = [row for row in rows if row.first]
-        found, tally = await self._rows(part, firsts, earlier, suspicion)
+        outcomes, tally = await self._rows(part, firsts, earlier, suspicion)
         engine = await self._loaded()
         if engine.failures_in_a_row:  # errors of a broken engine must not be written as outcomes
             await self._test(engine, 1)
-        data = columns.to_bytes(found, kind, columns.names(self._work.nbest), self._work.others)
+        data = columns.to_bytes(outcomes, kind, columns.names(self._work.nbest), self._work.others)
         await asyncio.to_thread(place.write, data)
         return tally
 
@@ -153,19 +155,19 @@ class PartWorker:
             return fields
 
         if suspicion is not None:
-            found = []
+            outcomes = []
             for row in rows:
                 await self._loaded()  # a death while loading isn't the row's fault
                 await self._observer.begin_row(part, row.id)
-                found.append(await one(row))
-            return found, tally
+                outcomes.append(await one(row))
+            return outcomes, tally
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
-            found = [await task for task in tasks]
+            outcomes = [await task for task in tasks]
             tally.error = next(
-                (fields["error"] for fields in found if fields.get("error")), None
+                (fields["error"] for fields in outcomes if fields.get("error")), None
             )  # the first in row order
-            return found, tally
+            return outcomes, tally
         finally:
             for task in tasks:
                 task.cancel()
@@ -246,3 +248,48 @@ def resolved_here(recipe: Recipe) -> Plan:
         if isinstance(error, MissingExtra):
             hint = f"{error.hint} on every machine"
         raise UsageError(f"a worker cannot use the recipe: {error.args[0]}", hint=hint) from None
+
+
+class BoardObserver(Observer):
+    def __init__(self, board: Any) -> None:
+        self._board = board
+
+    def part(self, number: int, tally: PartTally) -> None:
+        self._board.part.remote(number, tally.to_fields())
+
+    async def begin_row(self, number: int, row: str) -> None:
+        with suppress(Exception):  # Ray restarts a lost board
+            await self._board.row.remote(number, row)
+
+
+class PartActor:
+    """The worker as Ray runs it. Each call works on one part, and several calls run at once. Ray replaces an actor
+    whose process has ended."""
+
+    def __init__(self, work: Work, board: Any) -> None:
+        self._board = board
+        self._worker = PartWorker(work, BoardObserver(board))
+        board.started.remote()
+
+    async def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        number = int(batch["part"][0])
+        try:
+            suspicion = None
+            with suppress(Exception):  # Ray restarts a lost board
+                suspicion = await self._board.begin.remote(number)
+            tally = (await self._worker.do(number, suspicion, retry=bool(batch["retry"][0]))).to_fields()
+        except Broken as error:
+            self._report(self._board.broke, str(error))
+            os._exit(1)  # Ray retries an actor that raises forever, but replaces one whose process has ended
+        except QuitmtError as error:
+            self._report(self._board.refused, str(error.args[0]), error.hint)
+            raise
+        self._board.finished.remote(number, tally)
+        return {"part": [number], "tally": [json.dumps(tally)]}
+
+    def _report(self, method: Any, *values: Any) -> None:
+        """Waits until the board has received the message."""
+        import ray
+
+        with suppress(Exception):
+            ray.get(method.remote(*values), timeout=REPORT_TIMEOUT_SECONDS)

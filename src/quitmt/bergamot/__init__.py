@@ -1,6 +1,6 @@
-"""Firefox/Bergamot translation models (Marian files), read and run in numpy and numba: no engine, no torch.
+"""Reads and runs Firefox/Bergamot translation models (Marian files) in numpy and numba, without torch.
 
-    binary → architecture → network (layers, kernels, microkernel) → output → sampling (trie, random)
+    binary → architecture → network (kernels, microkernel) → output → sampling (trie) or beam
 
-A row's result never depends on the other rows of its batch, to the last bit: see ``microkernel``.
+Each row's result is the same to the last bit whatever other rows are in the batch: see ``microkernel``.
 """

@@ -1,7 +1,7 @@
 """Reads the architecture from a model file, and refuses unsupported options by name.
 
-Supported: Marian transformers with an SSRU decoder, which is what Firefox's and Bergamot's student models are, of any
-depth, width and number of heads, with tied or separate embeddings, normalised before or after each part.
+Supported are Marian transformers with an SSRU decoder, such as Firefox's and Bergamot's student models, with any depth,
+width and number of heads, tied or separate embeddings, and normalisation before or after each sublayer.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _OPERATIONS = {
     "transformer-postprocess-emb": "dn",
     "transformer-postprocess-top": "dn",
 }
-"""d: dropout (nothing, at inference), a: add the residual, n: normalise."""
+"""d: dropout (no effect at inference), a: add the residual, n: normalise."""
 MULTIPLE = 8
-"""Widths must be a multiple of this: what a vector register holds."""
+"""Widths must be a multiple of this, the number of floats in a vector register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Architecture:
 
 
 def describe(file: ModelFile) -> Architecture:
-    """The architecture that a model file describes, or a ``ModelError`` that names what is not supported in it."""
+    """The architecture in a model file; raises a ``ModelError`` that names an unsupported option."""
     config = file.config
     for option, allowed in _MUST_BE.items():
         if config.get(option) not in allowed:
@@ -124,7 +124,7 @@ def _is_size(value: Any) -> TypeGuard[int]:
 
 
 def _depth(file: ModelFile, option: str) -> int:
-    """The number of layers. Each has its own tensors, so a file with fewer tensors than layers is damaged."""
+    """The number of layers. Each layer has tensors, so a file with fewer tensors than layers is damaged."""
     depth, tensors = _size(file, option), len(file.tensors)
     if depth > tensors:
         raise ModelError(f"{file.path} is damaged: it has {tensors} tensors, too few for {option} {depth}")

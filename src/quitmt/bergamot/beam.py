@@ -1,15 +1,16 @@
 """Beam search for many segments: one batch per step.
 
-It follows Marian. A step keeps the continuations of a segment's hypotheses with the highest log-probability, as many as
-are still wanted. A hypothesis that ends leaves the beam and isn't replaced, so that a beam of size k finds k of them.
-At the end they are sorted by log-probability divided by their number of tokens, including the end mark: ``normalize:
-1``, the setting that Firefox's models are published with. Hypotheses cut off at the token limit count too.
+It works as in Marian. Each step keeps the most probable continuations of a segment's hypotheses, as many as are still
+wanted. A hypothesis that ends leaves the beam and isn't replaced, so a beam of size k finds k hypotheses. At the end
+they are sorted by log-probability divided by their number of tokens, including the end mark (``normalize: 1``, the
+setting of the published Firefox models). Hypotheses cut off at the token limit count too.
 
-The best continuations are found without looking at all of them. The output layer gives the largest logit of each block
-of the vocabulary (see ``output``). Each (hypothesis, block) has a continuation as good as that, so the best k of all
-continuations are in the best k of these pairs, and only those are opened.
+The search doesn't compute all continuations. The output layer gives the largest logit of each block of the vocabulary
+(see ``output``), which is the best continuation of a hypothesis within that block. So the k best continuations are in
+the k best pairs of hypothesis and block, and only the logits of these blocks are computed.
 
-Invariants: equals go by their hypothesis, then by token; a segment's hypotheses do not depend on its company.
+Invariants: ties go to the earlier hypothesis, then to the lower token; a segment's hypotheses don't depend on the other
+segments in the batch.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
 from quitmt.bergamot.output import BLOCK, log_normalisers
 from quitmt.bergamot.sources import EncodedSource, Sources
-from quitmt.types import Candidate, Request, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
-ROWS_A_STEP = 192
+ROWS_PER_STEP = 192
 """Large enough for an efficient output layer, and small enough for new requests to join soon."""
 SEARCHES_KEPT = 4096
 """Maximum finished searches, for callers who never close segments."""
@@ -41,54 +42,44 @@ Reals = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Found:
-    """A completed request. ``ended`` means that the segment has no further candidates."""
-
-    request: Request
-    candidates: list[Candidate | None]
-    seconds: float
-    ended: bool
-
-
-@dataclass(slots=True)
 class Search:
-    """The search of one segment; a row is a hypothesis under way."""
+    """The search for one segment; each row is an unfinished hypothesis."""
 
     source: EncodedSource
     wanted: int
-    """Hypotheses that are still to be found."""
+    """Number of hypotheses not found yet."""
     cells: Floats
     """(layers, rows, width): the decoder's states."""
     paths: Integers = field(default_factory=lambda: np.full((1, 1), START, np.int64))
-    """(rows, tokens), each with the mark of the beginning."""
+    """(rows, tokens); each row begins with the start mark."""
     scores: Reals = field(default_factory=lambda: np.zeros(1))
-    """log P of the rows."""
+    """Log-probabilities of the rows."""
     ended: list[tuple[list[int], float, int]] = field(default_factory=list)
-    """Tokens, log P and the number of tokens, with the end mark where there is one."""
+    """Tokens, log-probability and number of tokens; the number includes the end mark, if there is one."""
     result: list[Candidate] | None = None
     seconds: float = 0.0
 
     def pairs(self, peaks: Floats, normalisers: Reals) -> tuple[Integers, Integers, float]:
-        """The rows and blocks in which the best continuations are, and what these reach at least."""
+        """The rows and blocks that contain the best continuations, and a lower bound of their scores."""
         bounds = (self.scores[:, None] + (peaks - normalisers[:, None])).reshape(-1)
         floor = float(np.partition(bounds, -self.wanted)[-self.wanted]) if self.wanted < len(bounds) else _IMPOSSIBLE
         rows, blocks = np.divmod(np.flatnonzero(bounds >= floor), peaks.shape[1])
         return rows, blocks, floor
 
     def extend(self, rows: Integers, tokens: Integers, scores: Reals, cells: Floats, end: int) -> None:
-        """Go on with these continuations, the best of all; ``cells`` are the states after the present rows."""
+        """Continue with the best continuations; ``cells`` are the decoder's states after the current rows."""
         for row, score in zip(rows[tokens == end].tolist(), scores[tokens == end].tolist(), strict=True):
             self._finish(self.paths[row], score, 1)
-        on = tokens != end
-        self.paths = np.concatenate([self.paths[rows[on]], tokens[on, None]], axis=1)
-        self.scores, self.cells = scores[on], cells[:, rows[on]]
+        unfinished = tokens != end
+        self.paths = np.concatenate([self.paths[rows[unfinished]], tokens[unfinished, None]], axis=1)
+        self.scores, self.cells = scores[unfinished], cells[:, rows[unfinished]]
         if self.paths.shape[1] > self.source.limit:
             for path, score in zip(self.paths, self.scores.tolist(), strict=True):
                 self._finish(path, score, 0)
             self.scores = self.scores[:0]
 
-    def _finish(self, path: Integers, score: float, closing: int) -> None:
-        self.ended.append((path[1:].tolist(), score, len(path) - 1 + closing))
+    def _finish(self, path: Integers, score: float, end_marks: int) -> None:
+        self.ended.append((path[1:].tolist(), score, len(path) - 1 + end_marks))
         self.wanted -= 1
 
     @property
@@ -137,33 +128,30 @@ class BeamSearch:
         ]:
             del self._searches[segment]
 
-    def step(self) -> list[tuple[int, Found]]:
-        """Extend the oldest searches by a token; return the completed requests."""
+    def step(self) -> list[tuple[int, Draw]]:
+        """Extend the oldest searches by one token; return the completed requests."""
         under_way, rows = list[Search](), 0
         for search in self._searches.values():
-            if search.result is None and (not rows or rows + len(search.scores) <= ROWS_A_STEP):
+            if search.result is None and (not rows or rows + len(search.scores) <= ROWS_PER_STEP):
                 under_way.append(search)
                 rows += len(search.scores)
         if under_way:
             self._advance(under_way)
         over = {segment for segment, search in self._searches.items() if search.result is not None}
-        found = [
-            (number, self._found(request)) for number, request in self._requests.items() if request.segment in over
-        ]
-        for number, _ in found:
+        draws = [(number, self._draw(request)) for number, request in self._requests.items() if request.segment in over]
+        for number, _ in draws:
             del self._requests[number]
         self._trim()
-        return found
+        return draws
 
     def _requested(self) -> set[Segment]:
         return {request.segment for request in self._requests.values()}
 
-    def _found(self, request: Request) -> Found:
+    def _draw(self, request: Request) -> Draw:
         search = self._searches[request.segment]
         hypotheses, seconds, search.seconds = search.result or [], search.seconds, 0.0
-        return Found(
-            request, list(hypotheses[request.start : request.stop]), seconds, ended=request.stop >= len(hypotheses)
-        )
+        candidates = tuple(hypotheses[request.start : request.stop])
+        return Draw(request.segment, request.start, candidates, seconds, ended=request.stop >= len(hypotheses))
 
     def _trim(self) -> None:
         requested = self._requested() if len(self._searches) > SEARCHES_KEPT else set()
@@ -185,14 +173,14 @@ class BeamSearch:
         sums, _ = output.summarise(vectors, 1.0)
         peaks, normalisers = sums[:, :, 0], log_normalisers(sums)
         opened = [search.pairs(peaks[a:b], normalisers[a:b]) for search, (a, b) in zip(searches, bounds, strict=True)]
-        rows = np.concatenate([own + a for (own, _, _), (a, _) in zip(opened, bounds, strict=True)])
+        rows = np.concatenate([rows + a for (rows, _, _), (a, _) in zip(opened, bounds, strict=True)])
         logits = output.open(vectors, rows, np.concatenate([blocks for _, blocks, _ in opened]))
         steps = logits - normalisers[rows, None]
         place = 0
-        for search, (own, blocks, floor), (a, b) in zip(searches, opened, bounds, strict=True):
-            totals = search.scores[own, None] + steps[place : place + len(own)]
-            place += len(own)
-            search.extend(*_best(own, blocks, totals, floor, search.wanted), cells[:, a:b], end)
+        for search, (rows, blocks, floor), (a, b) in zip(searches, opened, bounds, strict=True):
+            totals = search.scores[rows, None] + steps[place : place + len(rows)]
+            place += len(rows)
+            search.extend(*_best(rows, blocks, totals, floor, search.wanted), cells[:, a:b], end)
             if search.over:
                 search.result = self._sorted(search)
         seconds = time.perf_counter() - started
@@ -207,7 +195,8 @@ class BeamSearch:
 def _best(
     rows: Integers, blocks: Integers, totals: Reals, floor: float, wanted: int
 ) -> tuple[Integers, Integers, Reals]:
-    """Of opened blocks (pairs, BLOCK), the rows, tokens and scores of the best continuations, the best first."""
+    """Rows, tokens and scores of the best continuations in descending order. ``totals`` has the scores of the opened
+    blocks: (pairs, BLOCK)."""
     pairs, places = np.nonzero(totals >= max(floor, _IMPOSSIBLE))
     tokens, scores = blocks[pairs] * BLOCK + places, totals[pairs, places]
     best = np.lexsort((tokens, rows[pairs], -scores))[:wanted]

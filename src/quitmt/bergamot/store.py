@@ -2,11 +2,11 @@
 
     CACHE/models/en-de/      model.bin, vocab.spm (or srcvocab.spm and trgvocab.spm), quitmt.json
 
-``quitmt.fetch`` fills it. Models that the user put there by hand are valid too. They have no quitmt.json, which records
-only a model's origin.
+``quitmt.fetch`` fills it. Models that the user added manually are valid too; they have no quitmt.json, which only
+records a model's origin.
 
-While a model is replaced, the old one is set aside for a moment (``.en-de.old``) and used until the new one is in
-place.
+While a model is replaced, the old one is moved to ``.en-de.old`` for a moment, and used from there until the new one is
+in place.
 
 Invariant: a fetched folder gets its final name only after everything in it was checked.
 """
@@ -16,9 +16,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from quitmt.errors import UsageError, unknown
 
@@ -46,15 +45,15 @@ class Manifest:
 
 def root() -> Path:
     """The folder of all pairs; it may not exist."""
-    if given := os.environ.get(VARIABLE):
-        return Path(given).expanduser() / "models"
-    from platformdirs import user_cache_path  # not for commands that need no fetched model
+    if folder := os.environ.get(VARIABLE):
+        return Path(folder).expanduser() / "models"
+    from platformdirs import user_cache_path
 
     return user_cache_path("quitmt", appauthor=False) / "models"
 
 
 def is_pair(text: str) -> bool:
-    """Whether it has the form of a pair: ``en-de``, ``en-zh_hant``. Nothing else becomes the name of a folder."""
+    """Whether a text looks like a language pair: ``en-de``, ``en-zh_hant``. Only such texts become folder names."""
     return _PAIR.fullmatch(text) is not None
 
 
@@ -70,8 +69,8 @@ def aside(pair: str) -> Path:
 
 def folder(pair: str) -> Path:
     """The folder that a pair's model is in, or will be in."""
-    own = place(pair)
-    return aside(pair) if aside(pair).is_dir() and not own.is_dir() else own
+    final = place(pair)
+    return aside(pair) if aside(pair).is_dir() and not final.is_dir() else final
 
 
 def has(pair: str) -> bool:
@@ -87,17 +86,12 @@ def pairs() -> list[str]:
 
 
 def manifest(pair: str) -> Manifest | None:
-    """A model's manifest; None if the model was put there by hand."""
+    """A model's manifest; None if the model was added manually."""
     try:
         found = json.loads((folder(pair) / MANIFEST).read_text("utf-8"))
         return Manifest(**found) if isinstance(found, dict) else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-
-
-def written(manifest: Manifest) -> str:
-    fields: dict[str, Any] = asdict(manifest)
-    return json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
 
 
 def require(name: str) -> None:

@@ -1,11 +1,11 @@
 """The prefixes that candidates share, each computed once.
 
-``Nodes`` is one store for the prefixes of all segments, so that rows of any of them go into one batch; a ``Trie`` is
-the part of one segment. A node takes about 3.5 KB for the small models: the decoder's state after the prefix, the
-vector that predicts the next token, and the masses of the vocabulary's blocks (see ``output``), but no probabilities.
+``Nodes`` stores the prefixes of all segments, so that a batch can mix segments; a ``Trie`` describes those of one
+segment. For the small models a node takes about 3.5 KB: the decoder's state after the prefix, the vector that predicts
+the next token, and the masses of the vocabulary's blocks (see ``output``), but no probabilities.
 
-Invariants: a node's numbers follow from its prefix alone, so that forgetting it and computing it again changes nothing;
-a slot belongs to one trie until it is freed.
+Invariants: a node's numbers depend only on its prefix, so forgetting and recomputing it changes nothing; a slot belongs
+to one trie until it is freed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Slots = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Trie:
-    """The prefixes of one segment. ``children`` maps node · vocabulary + token to a node."""
+    """The prefixes of one segment. ``children`` maps node · vocabulary + token to the child node."""
 
     source: EncodedSource
     key: Words
@@ -41,11 +41,11 @@ class Trie:
     texts: dict[int, str] = field(default_factory=dict)
     """Texts of prefixes that are complete candidates."""
     walkers: int = 0
-    """Number of candidates under way; a trie that has any can't be forgotten."""
+    """Number of unfinished candidates; a trie that has any can't be forgotten."""
 
 
-def bytes_a_node(architecture: Architecture, blocks: int) -> int:
-    """Bytes per slot, without the scalars."""
+def bytes_per_node(architecture: Architecture, blocks: int) -> int:
+    """Bytes per slot, not counting scalars."""
     return 4 * (architecture.width * (architecture.decoder_layers + 1) + blocks)
 
 
@@ -72,7 +72,7 @@ class Nodes:
         return self._touched - len(self._free)
 
     def add(self, trie: Trie, parent: int, token: int, log_probability: float) -> int:
-        """A new node, not computed yet, for ``parent`` followed by ``token``."""
+        """Create a node for ``parent`` followed by ``token``; it is computed later."""
         slot = self._free.pop() if self._free else self._fresh()
         root = parent == NOWHERE
         self.parents[slot], self.tokens[slot], self.owners[slot] = parent, token, trie.number
@@ -95,7 +95,7 @@ class Nodes:
         self._free.extend(slots)
 
     def states_before(self, slots: Slots) -> npt.NDArray[np.float32]:
-        """The decoder's state from which each of these nodes is computed; zero for a root."""
+        """The decoder's state before each node's token; zero for a root."""
         cells = np.ascontiguousarray(self.cells[self.parents[slots]].transpose(1, 0, 2))
         cells[:, self.parents[slots] == NOWHERE] = 0
         return cells
@@ -112,7 +112,7 @@ class Nodes:
     def choose(
         self, slots: Slots, uniforms: npt.NDArray[np.float64], output: OutputLayer, rate: float
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """The next token after each of these prefixes, and its log-probability at temperature 1."""
+        """Choose the next token after each prefix; also return its log-probability at temperature 1."""
         distinct, which = np.unique(slots, return_inverse=True)
         blocks, targets = stage_one(self.masses[slots], uniforms)
         vectors, peaks, floors = self.vectors[distinct], self.peaks[distinct], self.floors[distinct]

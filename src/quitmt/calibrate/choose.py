@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from quitmt import stop
 from quitmt.calibrate import families, risk
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
-from quitmt.calibrate.profile import Guarantee, Point, Profile, seedless
+from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee, seedless
 from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
 from quitmt.stop.learned import LEAST
@@ -24,7 +24,7 @@ MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom:reach=16", "fixed")
 STEPS_PER_DOUBLING = 8
 HELD_OUT = 5
 """One in so many segments sets the top of ``headroom`` and counts for nothing else."""
-Asked = TypeVar("Asked", bound="Request")
+Asked = TypeVar("Asked", bound="RulesRequest")
 
 
 def default_rules(reranker: str) -> tuple[str, ...]:
@@ -34,66 +34,57 @@ def default_rules(reranker: str) -> tuple[str, ...]:
     return QE_RULES
 
 
-@dataclass(frozen=True, slots=True)
-class LossRequest:
-    """A requested guarantee about losses; ``max_loss`` is in units of the score."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesRequest:
+    """The rules to try, for either kind of guarantee."""
 
-    max_loss: float
-    risk: float
-    confidence: float | None
     step: int = STEP
     budget: int = BUDGET
     rules: tuple[str, ...] = MBR_RULES
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.max_loss) and self.max_loss > 0):
-            raise UsageError(f"{setting('max_loss')} must be a number above 0, not {self.max_loss}")
-        if not 0 < self.risk < 1:
-            raise UsageError(
-                f"{setting('risk')} must be between 0 and 1, not {self.risk}", hint="a share of segments, as 0.1"
-            )
-        if self.confidence is not None and not 0 < self.confidence < 1:
-            raise UsageError(f"{setting('confidence')} must be between 0 and 1, not {self.confidence}")
         for spec in self.rules:
             if spec != "fixed":
                 self.rule(spec)
 
     def rule(self, spec: str) -> Threshold:
-        return rule_without_threshold(spec, self.step, self.budget)
+        """A rule of a kind with thresholds, at its default threshold."""
+        found = stop.load_threshold(spec, k=self.step, n=self.budget)
+        if f"{found.limit}=" in spec:
+            raise UsageError(f"{spec} has a threshold, but calibration chooses it")
+        return found
 
     def thresholds(self, rule: Threshold) -> Floats:
-        """Fixed before any data are seen: thresholds around the allowed loss, or from its share of the budget on. The
-        gap to a perfect score may be many times that loss, divided by few candidates, so shares go further up."""
+        """The thresholds to try, ascending. They must not depend on the pools."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class LossRequest(RulesRequest):
+    """A requested guarantee about losses; ``max_loss`` is in units of the score."""
+
+    max_loss: float
+    risk: float
+    confidence: float | None
+
+    def __post_init__(self) -> None:
+        RulesRequest.__post_init__(self)
+        if not (math.isfinite(self.max_loss) and self.max_loss > 0):
+            raise UsageError(f"{setting('max_loss')} must be a number above 0, not {self.max_loss}")
+        for name, share in (("risk", self.risk), ("confidence", self.confidence)):
+            if share is not None:
+                check_share(name, share)
+
+    def thresholds(self, rule: Threshold) -> Floats:
+        """Thresholds around the allowed loss, or from its share of the budget on. The gap to a perfect score may be
+        many times that loss, divided by few candidates, so shares go further up."""
         unit, up = (self.max_loss / rule.budget, 16) if rule.limit == "share" else (self.max_loss, 6)
         return doublings(unit, -12, up)
 
 
-class Request(Protocol):
-    """The part of a request that a replay needs."""
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def budget(self) -> int: ...
-
-    @property
-    def rules(self) -> tuple[str, ...]: ...
-
-    def rule(self, spec: str) -> Threshold:
-        """A rule of a kind with thresholds, at any threshold."""
-        ...
-
-    def thresholds(self, rule: Threshold) -> Floats:
-        """The thresholds to try, ascending. They must not depend on the pools."""
-        ...
-
-
-def rule_without_threshold(spec: str, step: int, budget: int) -> Threshold:
-    found = stop.load_threshold(spec, k=step, n=budget)
-    if f"{found.limit}=" in spec:
-        raise UsageError(f"{spec} has a threshold, but calibration chooses it")
-    return found
+def check_share(name: str, share: float) -> None:
+    if not 0 < share < 1:
+        raise UsageError(f"{setting(name)} must be between 0 and 1, not {share}")
 
 
 def doublings(unit: float, low: int, high: int) -> Floats:
@@ -103,7 +94,7 @@ def doublings(unit: float, low: int, high: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PoolOrigin:
     """The origin of the pools."""
 
     generator: str
@@ -117,7 +108,7 @@ class TooSmall(UsageError):
     """Too few segments to prove the guarantee for any rule."""
 
 
-def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source) -> Profile:
+def calibrate(observed: Sequence[Observed], request: LossRequest, source: PoolOrigin) -> Profile:
     """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that set a top do not count for it."""
     held_out, request, _ = with_tops(observed, request)
     observed = observed[held_out:]
@@ -126,16 +117,28 @@ def calibrate(observed: Sequence[Observed], request: LossRequest, source: Source
     accepted, curve = tested(found, losses, request)
     if not accepted:
         raise _too_small(found, losses, request)
-    cheapest = min(accepted, key=lambda point: point.mean_size)
+    guarantee = Guarantee(request.max_loss, request.risk, request.confidence, len(observed))
+    return profile_of(accepted, curve, guarantee, observed, request, source)
+
+
+def profile_of(
+    accepted: Sequence[Point],
+    curve: Sequence[Point],
+    guarantee: Guarantee | QualityGuarantee,
+    observed: Sequence[Observed],
+    request: RulesRequest,
+    source: PoolOrigin,
+) -> Profile:
+    """The profile with the cheapest accepted rule."""
     return Profile(
-        rule=cheapest.rule,
+        rule=min(accepted, key=lambda point: point.mean_size).rule,
         step=request.step,
         budget=request.budget,
         generator=seedless(source.generator),
         reranker=source.reranker,
         source_language=source.source_language,
         target_language=source.target_language,
-        guarantee=Guarantee(request.max_loss, request.risk, request.confidence, len(observed)),
+        guarantee=guarantee,
         spread=spread(observed),
         curve=tuple(curve),
         recipe=source.recipe,
@@ -165,7 +168,7 @@ def spread(observed: Sequence[Observed]) -> float:
     return float(best.std(ddof=1)) if len(best) > 1 else 0.0
 
 
-def replayed(observed: Sequence[Observed], request: Request) -> list[Family]:
+def replayed(observed: Sequence[Observed], request: RulesRequest) -> list[Family]:
     """All rules of a request on all pools."""
     pools = np.array([len(one.best) for one in observed], np.int64)
     found = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from quitmt.protocols import Reranker, Update
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.threshold import Threshold
-from quitmt.types import Candidate, Segment, Snapshot
+from quitmt.types import RecordedPool, Snapshot
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -80,20 +80,7 @@ class Running(Sequence[Snapshot]):
         )
 
 
-class Observable(Protocol):
-    """A pool of any origin."""
-
-    @property
-    def segment(self) -> Segment: ...
-
-    @property
-    def candidates(self) -> Sequence[Candidate]: ...
-
-    @property
-    def anchors(self) -> Sequence[Candidate]: ...
-
-
-def observe(reranker: Reranker[Any], pools: Sequence[Observable]) -> list[Observed]:
+def observe(reranker: Reranker[Any], pools: Sequence[RecordedPool]) -> list[Observed]:
     """Several pools in one call, so that an encoder's batches are full."""
     observable = check(reranker)
     return _observe_mbr(observable, pools) if isinstance(observable, Mbr) else _observe_qe(observable, pools)
@@ -109,7 +96,7 @@ def check(reranker: Reranker[Any]) -> Mbr[Any] | Qe:
     )
 
 
-def _observe_mbr(reranker: Mbr[Any], pools: Sequence[Observable]) -> list[Observed]:
+def _observe_mbr(reranker: Mbr[Any], pools: Sequence[RecordedPool]) -> list[Observed]:
     states = [reranker.open(pool.segment) for pool in pools]
     updates = [Update(state, pool.candidates, 1, pool.anchors) for state, pool in zip(states, pools, strict=True)]
     found = []
@@ -123,7 +110,7 @@ def _observe_mbr(reranker: Mbr[Any], pools: Sequence[Observable]) -> list[Observ
     return found
 
 
-def _observe_qe(reranker: Qe, pools: Sequence[Observable]) -> list[Observed]:
+def _observe_qe(reranker: Qe, pools: Sequence[RecordedPool]) -> list[Observed]:
     found = []
     ordered = [(pool.segment, [*pool.anchors, *pool.candidates]) for pool in pools]
     for scores, pool in zip(reranker.scores(ordered), pools, strict=True):

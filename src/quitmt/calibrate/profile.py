@@ -68,8 +68,6 @@ class QualityGuarantee:
     """True for "not worse", False for "equivalent"."""
     confidence: float
     segments: int
-    test: str
-    """``t`` or ``bounded``, which differ in their assumptions (``tost``)."""
     metrics: dict[str, float]
     """By metric: the standard deviation of the whole pool's quality."""
     signatures: dict[str, str]
@@ -194,7 +192,7 @@ def read(path: str, *, allow_functions: bool = False) -> Profile:
             found = parse(file.read(LARGEST))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         raise InputError(f"{path} is not a profile", hint="quitmt calibrate writes them") from None
     if not allow_functions:
         refuse_functions((f"{path}, rule", rule) for rule in found.functions)
@@ -221,21 +219,18 @@ HINTS: dict[type, dict[str, Any]] = {
 
 def _checked(part: Part) -> Part:
     """Check a part that was read from a file: every field has its type, and no number is NaN or infinite."""
-    hints = HINTS[type(part)]
-    for name, wanted in hints.items():
-        value = getattr(part, name)
-        allowed = [get_origin(one) or one for one in (get_args(wanted) if isinstance(wanted, UnionType) else (wanted,))]
-        number = float in allowed and type(value) is int
-        if not (number or type(value) in allowed) or (isinstance(value, float) and not math.isfinite(value)):
-            raise TypeError(f"{name} is {value!r}")
-        if isinstance(value, dict) and name != "recipe":
-            _check_values(value, hints[name])
+    for name, hint in HINTS[type(part)].items():
+        if not _fits(getattr(part, name), hint):
+            raise TypeError(f"{name} is {getattr(part, name)!r}")
     return part
 
 
-def _check_values(found: dict[Any, Any], hint: Any) -> None:
-    key, wanted = get_args(next(kind for kind in (hint, *get_args(hint)) if get_origin(kind) is dict))
-    for name, value in found.items():
-        number = wanted is float and type(value) in (int, float) and math.isfinite(value)
-        if type(name) is not key or not (number or (wanted is not float and type(value) is wanted)):
-            raise TypeError(f"{name} is {value!r}")
+def _fits(value: Any, hint: Any) -> bool:
+    if isinstance(hint, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is dict:
+        inner = get_args(hint)[1]
+        return isinstance(value, dict) and (inner is Any or all(_fits(one, inner) for one in value.values()))
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is (get_origin(hint) or hint)

@@ -4,7 +4,7 @@ Rules of a kind form a chain, from the most careful to the cheapest, in an order
 They are tested one after the other until one fails (a fixed sequence). To choose a rule that breaks the guarantee, the
 first such rule of its chain must pass its own test, which happens with probability e at most. So each chain errs with
 probability e, and several chains share the error: e = (1 − confidence) / chains. The guarantee then holds with the
-requested confidence for any rule that passed, as far as the test's assumption holds (``tost``).
+requested confidence for any rule that passed, if the test's assumption holds (``tost``).
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from quitmt.calibrate import choose, families, tost
-from quitmt.calibrate.choose import Source, TooSmall
+from quitmt.calibrate.choose import PoolOrigin, RulesRequest, TooSmall
 from quitmt.calibrate.families import Family
 from quitmt.calibrate.observe import Floats, Observed
-from quitmt.calibrate.profile import Point, Profile, QualityGuarantee, seedless
+from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
 from quitmt.calibrate.risk import Flags
 from quitmt.calibrate.tost import QualityMargin
 from quitmt.calibrate.winners import JudgedRules
-from quitmt.defaults import BUDGET, STEP
-from quitmt.errors import InputError, UsageError, setting, unknown
+from quitmt.errors import InputError, UsageError, setting
 from quitmt.evaluate.equivalence import LEAST
 from quitmt.stop.threshold import Threshold
 
@@ -34,7 +33,7 @@ SAVES = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class QualityRequest:
+class QualityRequest(RulesRequest):
     """A requested guarantee about quality."""
 
     margin: float
@@ -42,35 +41,19 @@ class QualityRequest:
     not_worse: bool = False
     """Whether the rule may be better than the margin; otherwise it must be equivalent."""
     confidence: float = 0.95
-    test: str = tost.T
-    step: int = STEP
-    budget: int = BUDGET
-    rules: tuple[str, ...] = choose.MBR_RULES
 
     def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise UsageError(f"{setting('confidence')} must be between 0 and 1, not {self.confidence}")
-        if self.test not in tost.TESTS:
-            raise unknown("test", self.test, tost.TESTS)
-        for spec in self.rules:
-            if spec != "fixed":
-                self.rule(spec)
+        RulesRequest.__post_init__(self)
+        choose.check_share("confidence", self.confidence)
 
     @property
     def error(self) -> float:
         """The error of each chain."""
         return (1 - self.confidence) / len(self.rules)
 
-    def rule(self, spec: str) -> Threshold:
-        return choose.rule_without_threshold(spec, self.step, self.budget)
-
     def thresholds(self, rule: Threshold) -> Floats:
         """Around the rule's default; a share of a perfect score may be of any scale."""
         return choose.doublings(rule.threshold, -8, 16 if rule.limit == "share" else 8)
-
-    def margin_by(self, span: float | None) -> QualityMargin:
-        """``span`` is the largest difference between two scores of a metric."""
-        return QualityMargin(self.margin, not self.not_worse, self.test, span)
 
 
 def margin_in(text: str, name: str) -> float:
@@ -101,13 +84,13 @@ class Tested:
     the guarantee."""
 
 
-def tested(judged: Sequence[JudgedRules], spans: Sequence[float | None], request: QualityRequest) -> list[Tested]:
+def tested(judged: Sequence[JudgedRules], request: QualityRequest) -> list[Tested]:
     """The tests of every family's rules by every metric together."""
-    found = []
+    found, margin = [], QualityMargin(request.margin, both=not request.not_worse)
     for place in range(len(judged[0].chosen)):
         p_values, needed, by_metric = list[Floats](), list[Floats](), dict[str, Floats]()
-        for one, span in zip(judged, spans, strict=True):
-            margin, differences = request.margin_by(span), one.chosen[place] - one.whole
+        for one in judged:
+            differences = one.chosen[place] - one.whole
             p_values.append(tost.p_values(differences, one.whole, margin))
             needed.append(tost.segments_needed(differences, one.whole, margin, request.error))
             by_metric[one.metric] = differences.mean(axis=1) / one.whole.std(ddof=0)
@@ -122,9 +105,8 @@ def calibrate(
     observed: Sequence[Observed],
     found: Sequence[Family],
     judged: Sequence[JudgedRules],
-    spans: Sequence[float | None],
     request: QualityRequest,
-    source: Source,
+    source: PoolOrigin,
 ) -> Profile:
     """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that some metric could not score are left
     out."""
@@ -132,14 +114,14 @@ def calibrate(
     found = [Family(one.name, one.specs, one.sizes[:, scored]) for one in found]
     judged = [one.of_segments(scored) for one in judged]
     _check(judged)
-    if request.test == tost.T and scored.sum() < LEAST:
+    if scored.sum() < LEAST:
         problem = (
             f"{scored.sum()} segments are too few: at least {LEAST} are needed, and 100 to 300 for most guarantees"
         )
         raise TooSmall(problem, hint="give more pools")
     losses = families.losses(observed)[scored]
     curve = list[Point]()
-    for family, one in zip(found, tested(judged, spans, request), strict=True):
+    for family, one in zip(found, tested(judged, request), strict=True):
         lost = families.lost(losses, family.sizes).mean(axis=1)
         curve += [
             Point(
@@ -157,27 +139,15 @@ def calibrate(
     accepted = [point for point in curve if point.proven and point.mean_size <= SAVES * whole]
     if not accepted:
         raise _too_small(curve, int(scored.sum()), whole, request)
-    return Profile(
-        rule=min(accepted, key=lambda point: point.mean_size).rule,
-        step=request.step,
-        budget=request.budget,
-        generator=seedless(source.generator),
-        reranker=source.reranker,
-        source_language=source.source_language,
-        target_language=source.target_language,
-        guarantee=QualityGuarantee(
-            request.margin,
-            request.not_worse,
-            request.confidence,
-            int(scored.sum()),
-            request.test,
-            {one.metric: float(one.whole.std(ddof=0)) for one in judged},
-            {one.metric: one.signature for one in judged},
-        ),
-        spread=choose.spread(observed),
-        curve=tuple(curve),
-        recipe=source.recipe,
+    guarantee = QualityGuarantee(
+        request.margin,
+        request.not_worse,
+        request.confidence,
+        int(scored.sum()),
+        {one.metric: float(one.whole.std(ddof=0)) for one in judged},
+        {one.metric: one.signature for one in judged},
     )
+    return choose.profile_of(accepted, curve, guarantee, observed, request, source)
 
 
 def within_reach(curve: Sequence[Point], share: float, whole: float) -> Point | None:

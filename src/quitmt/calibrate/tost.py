@@ -5,17 +5,11 @@ deviation of the whole pool's quality over segments. A rule is *not worse* if E 
 as well. A claim is accepted only if a test rejects its opposite. Both tests of an equivalence (TOST) must reject, and
 so must the tests by all metrics, so the largest p-value counts without a correction (an intersection-union test).
 
-Two tests, which differ in their assumptions:
-
-- ``t`` assumes that the mean difference is about normal. It is Student's t of d ± mσ̂, where σ̂ is estimated from the
-  same segments. A segment's contribution to σ̂ (its influence, m·(σ̂ + ((q − q̄)² − σ̂²)/2σ̂)) is part of the sum, so
-  the error of σ̂ counts. A rule that never differed from the whole pool would be proven to be within any margin, however
-  few the segments. So we add one imagined segment on which the rule is on the wrong side by as much as rules differ
-  where they do (the root mean square over all rules of the kind). Rare disasters that are far larger break the test.
-- ``bounded`` assumes only that the metric's scale has two ends, so that |d| ≤ B. Bet on "E d > −δ" with the share λ of
-  the capital: Π(1 + λ(d + δ)) is at least 0 for λ ≤ 1/(B − δ), and its mean is at most 1 if E d ≤ −δ, so 1/capital is
-  a p-value for every number of segments (Markov; Waudby-Smith & Ramdas 2023). The capital is shared among a few λ. δ is
-  mσ̂ of the same segments, and counts as known.
+The test assumes that the mean difference is about normal. It is Student's t of d ± mσ̂, where σ̂ is estimated from the
+same segments. A segment's contribution to σ̂ (its influence, m·(σ̂ + ((q − q̄)² − σ̂²)/2σ̂)) is part of the sum, so the
+error of σ̂ counts. A rule that never differed from the whole pool would be proven to be within any margin, however few
+the segments. So we add one imagined segment on which the rule is on the wrong side by as much as rules differ where
+they do (the root mean square over all rules of the kind). Rare disasters that are far larger break the test.
 """
 
 from __future__ import annotations
@@ -28,13 +22,7 @@ import numpy as np
 
 from quitmt.calibrate.observe import Floats
 
-T, BOUNDED = "t", "bounded"
-TESTS = {
-    T: "the mean difference is about normal (Student's t)",
-    BOUNDED: "the metric's scale has two ends; needs many more segments",
-}
-SHARES = 1 / 3.0 ** np.arange(3)
-"""The bets, as shares of the largest λ."""
+ASSUMPTION = "the mean difference is about normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +33,6 @@ class QualityMargin:
     """m"""
     both: bool = True
     """True for "equivalent", False for "not worse"."""
-    test: str = T
-    span: float | None = None
-    """B, for ``bounded``."""
 
     def sides(self, differences: Floats) -> list[Floats]:
         """The differences whose mean must be shown to be above −mσ."""
@@ -76,9 +61,6 @@ def _typical(differences: Floats) -> float:
 
 def _p_values(side: Floats, whole: Floats, margin: QualityMargin, typical: float) -> Floats:
     segments = side.shape[1]
-    if margin.test == BOUNDED:
-        capital = _log_growth(side, whole, margin) * segments
-        return np.asarray(np.exp(-np.maximum(0.0, _averaged(capital))))
     if segments < 2:
         return np.ones(len(side))
     imagined = np.full((len(side), 1), margin.sds * float(whole.std(ddof=0)) - typical)
@@ -90,14 +72,10 @@ def _p_values(side: Floats, whole: Floats, margin: QualityMargin, typical: float
 
 
 def _needed(side: Floats, whole: Floats, margin: QualityMargin, error: float, typical: float) -> Floats:
-    if margin.test == BOUNDED:
-        growth = _log_growth(side, whole, margin).max(axis=0)
-        wanted = math.log(1 / error) + math.log(len(SHARES))
-        return np.asarray(np.where(growth > 0, np.ceil(wanted / np.maximum(growth, 1e-12)), np.inf))
     summed = side + margin.sds * _influence(whole)
     means, variances = summed.mean(axis=1), summed.var(axis=1, ddof=min(1, side.shape[1] - 1))
     z = NormalDist().inv_cdf(1 - error)
-    # n·mean − typical = z·√(n·variance + apart²), which includes the imagined segment; then Student's tail.
+    # n·mean − typical = z·√(n·variance + typical²), which includes the imagined segment; then Student's tail.
     safe = np.maximum(means, 1e-6 * np.sqrt(variances) + 1e-100)
     half = safe * typical + z * z * variances / 2
     least = (half + np.sqrt(half**2 + safe**2 * typical**2 * max(0.0, z * z - 1))) / safe**2
@@ -110,25 +88,6 @@ def _influence(whole: Floats) -> Floats:
     if spread == 0:
         return np.zeros(len(whole))
     return np.asarray(spread / 2 + (whole - whole.mean()) ** 2 / (2 * spread))
-
-
-def _log_growth(side: Floats, whole: Floats, margin: QualityMargin) -> Floats:
-    """[shares, rules]: the mean logarithm of the factor by which a segment changes the capital."""
-    assert margin.span is not None
-    least = margin.sds * float(whole.std(ddof=0))
-    if least <= 0 or least >= margin.span:  # the claim cannot be shown, or needs no proof
-        return np.full((len(SHARES), len(side)), -np.inf if least <= 0 else 1e9)
-    with np.errstate(divide="ignore"):
-        return np.stack(
-            [np.log1p(np.maximum(share / (margin.span - least) * (side + least), -1)).mean(axis=1) for share in SHARES]
-        )
-
-
-def _averaged(logs: Floats) -> Floats:
-    """[rules]: the logarithm of the mean capital over [shares, rules]."""
-    top = np.maximum(logs.max(axis=0), -1e300)
-    with np.errstate(divide="ignore", under="ignore"):
-        return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
 
 
 def student_tail(t: Floats, freedom: int) -> Floats:

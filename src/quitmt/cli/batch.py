@@ -167,12 +167,12 @@ def _report(summary: BatchSummary, args: argparse.Namespace) -> int:
 
 def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """The results of a job, its cost, and the cost of full budgets."""
-    from quitmt.cli.progress import told
+    from quitmt.cli.progress import explained
 
     lines = []
     once = f", {plan.distinct:,} of them distinct" if plan.distinct < plan.rows else ""
     rows, files = counted(plan.rows, "row"), counted(len(plan.parts), "file")
-    stops = ", ".join(f"{count:,} {told(StopReason(stop))}" for stop, count in total.stops.most_common())
+    stops = ", ".join(f"{count:,} {explained(StopReason(stop))}" for stop, count in total.stops.most_common())
     lines.append(f"{rows}{once}, in {files}; {stops or 'nothing to translate'}")
     if total.possible:
         full = f"full budgets would have taken {total.possible:,}"
@@ -203,15 +203,15 @@ class BatchProgress:
             print(f"quitmt: {message}", file=sys.stderr)
 
     def planned(self, plan: Plan, done: PartTally) -> None:
-        from quitmt.cli.progress import UNIT, Bar
+        from tqdm import tqdm
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()
         if done.rows:
             message = f"continuing after {done.rows:,} of {plan.distinct:,} segments"
             self.say(message if done.rows < plan.distinct else "this job is already complete")
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._bar = Bar(
-            total=plan.distinct, initial=done.rows, unit=UNIT, disable=self._quiet or not terminal,
+        self._bar = tqdm(
+            total=plan.distinct, initial=done.rows, unit="segment", disable=self._quiet or not terminal,
             file=sys.stderr, dynamic_ncols=True, smoothing=0.05,
         )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -16,17 +15,17 @@ from tqdm import tqdm
 
 from quitmt import generate, stop
 from quitmt.calibrate import choose, observe, profile, quality
-from quitmt.calibrate.choose import LossRequest, Source
+from quitmt.calibrate.choose import LossRequest, PoolOrigin
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee
 from quitmt.cli import guarantees, options
 from quitmt.cli.results import STOPPED_EARLY
 from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import InputError, UsageError, setting
+from quitmt.files.locks import same_file
 from quitmt.files.outputs import Output
 from quitmt.files.pools import read_pools
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.lab import profile_figure
 from quitmt.names import without_options
 from quitmt.plan import Recipe, StopRecipe
 from quitmt.plan.choose import loss_in
@@ -64,7 +63,7 @@ EXAMPLES = """\
 examples:
   quitmt translate sample.en --stop full --keep-pools pools.jsonl -o /dev/null
   quitmt calibrate pools.jsonl --references sample.ref.pt -m chrf++ --equivalent 0.02sd -o chrf.json
-  quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json --plot chrf.svg
+  quitmt calibrate pools.jsonl --max-loss 0.01 -o chrf.json
   quitmt translate news.en --profile chrf.json -o news.pt
   quitmt translate news.en --profile chrf.json --max-cost 100 -o news.pt    # another point of its curve
   quitmt calibrate pools.jsonl --rerank qe:likelihood --max-loss 0.2sd --risk 0.2 -o likelihood.json"""
@@ -85,9 +84,6 @@ def add_parser(commands: Any) -> None:
         "pools", metavar="POOLS", help="full pools as JSON lines, as translate --keep-pools writes them"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="file for the profile [default: only print it]")
-    parser.add_argument(
-        "--plot", metavar="FILE", help="file for a picture of the curve: .svg, .pdf or .png (needs quitmt[lab])"
-    )
     parser.add_argument(
         "--max-loss",
         metavar="L",
@@ -131,10 +127,9 @@ def act(args: argparse.Namespace) -> int:
     assert plan.reranking is not None
     whole, step, budget = plan.recipe, plan.step, plan.budget
     requested = _requested(args, step, budget, tuple(args.rule or choose.default_rules(recipe.rerank.name)))
-    if args.plot:
-        profile_figure.check(args.plot)
-    _check_outputs(args)
-    judging = guarantees.prepare(args, recipe, requested) if isinstance(requested, quality.QualityRequest) else None
+    if args.output is not None:
+        _check_output(args)
+    judging = guarantees.prepare(args, recipe) if isinstance(requested, quality.QualityRequest) else None
     for rule in _thresholds(requested):
         stop.check_fits(rule, plan.traits, recipe.rerank.name)
     reranker = plan.reranking.load(whole.model.languages, plan.hardware)
@@ -152,7 +147,7 @@ def act(args: argparse.Namespace) -> int:
     if top is not None and not args.quiet:
         text = f"the first {held_out} pools only set the top of headroom, which is {top:.4g}"
         print(f"quitmt: {text}", file=sys.stderr)
-    source = Source(generator, reranker.signature, *recipe.model.languages, whole.of_results())
+    source = PoolOrigin(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     if isinstance(requested, quality.QualityRequest):
         assert judging is not None
         found = guarantees.calibrated(judging, requested, observed, pools, source, held_out=held_out, quiet=args.quiet)
@@ -161,15 +156,13 @@ def act(args: argparse.Namespace) -> int:
         request = replace(requested, max_loss=loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))
-    if args.output:  # before the picture, which may fail
+    if args.output:
         profile.write(found, args.output)
         print(f"\nwritten to {args.output}; use it with:")
         allowed = ["--allow-functions"] if found.functions else []
         same = [*_same(recipe, generator), "--profile", args.output, *allowed]
         words = ["quitmt", "translate", *same, "INPUT", "-o", "OUTPUT"]
         print(f"  {shlex.join(words)}")
-    if args.plot:
-        profile_figure.save(found, args.plot)
     return 0
 
 
@@ -180,7 +173,8 @@ def _requested(
         return guarantees.request_of(args, _confidence(args.confidence, guarantees.CONFIDENCE), (step, budget), rules)
     loss_in(args.max_loss, 1.0)  # raises errors before any work
     risk = 0.1 if args.risk is None else args.risk
-    return LossRequest(1.0, risk, _confidence(args.confidence, 0.9), step, budget, rules)
+    confidence = _confidence(args.confidence, 0.9)
+    return LossRequest(1.0, risk, confidence, step=step, budget=budget, rules=rules)
 
 
 def _thresholds(requested: LossRequest | quality.QualityRequest) -> list[Threshold]:
@@ -207,19 +201,15 @@ def _same(recipe: Recipe, generator: str) -> list[str]:
     return [word for name, value in settings.items() if value for word in (name, value)]
 
 
-def _check_outputs(args: argparse.Namespace) -> None:
-    """What cannot be written is said before any work, and the pools are not written over."""
-    paths = [path for path in (args.output, args.plot) if path is not None]
-    if len({os.path.realpath(path) for path in paths}) < len(paths):
-        raise UsageError("two outputs would go to the same file")
-    if "-" in paths:
-        raise UsageError("write the profile and its picture to files, not to standard output")
+def _check_output(args: argparse.Namespace) -> None:
+    """Refuse an output that cannot be written or is an input, before any work."""
+    if args.output == "-":
+        raise UsageError("write the profile to a file, not to standard output")
     for path in (args.pools, *(args.references or ())):
-        if os.path.realpath(path) in map(os.path.realpath, paths):
+        if same_file(path, args.output):
             raise UsageError(f"{path} is an input of this run and would be overwritten", hint="write to another file")
-    for path in map(Path, paths):
-        if path.is_file() or not path.exists():
-            Output(str(path)).close()
+    if Path(args.output).is_file() or not Path(args.output).exists():
+        Output(args.output).close()
 
 
 def _confidence(text: str | None, usual: float) -> float | None:

@@ -15,15 +15,15 @@ import numpy as np
 from quitmt.cli import score, scoring
 from quitmt.errors import UsageError, unknown
 from quitmt.evaluate import equivalence
-from quitmt.evaluate.equivalence import LEAST, MARGINS, MOST_RESAMPLES, RESAMPLES, Comparison, Pair
-from quitmt.evaluate.report import MetricScores, Report, parse
+from quitmt.evaluate.equivalence import LEAST, MARGINS, RESAMPLES, Comparison, Pair
+from quitmt.evaluate.report import MetricScores, Report, metric_fields, parse
 from quitmt.files.outputs import Output
 
 DESCRIPTION = """\
 Compare systems with a base: is a cheaper one as good, is an expensive one better? A paired bootstrap over segments
-gives the difference of the mean segment scores with its 95% interval, and a mark for equivalence within a margin
-(TOST). Beside it stands how many segments are better, equal and worse. BASE and OTHER are translations, as in quitmt
-score. Or BASE alone is a file that quitmt score --format json --segments wrote. Then nothing is scored again."""
+gives the difference of the mean segment scores with its 95% interval, a mark for equivalence within a margin (TOST),
+and the numbers of segments that are better, equal and worse. BASE and OTHER are translations, as in quitmt score. Or
+give BASE alone, a file that quitmt score --format json --segments wrote; then nothing is scored again."""
 
 EXAMPLES = """\
 examples:
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The comparison of one system with the base by one metric."""
+    """One system compared with the base by one metric."""
 
     metric: str
     system: str
@@ -113,15 +113,9 @@ def act(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.resamples < 1:
-        raise UsageError(f"--resamples must be 1 or more, not {args.resamples}")
-    if args.resamples > MOST_RESAMPLES:
-        raise UsageError(f"--resamples must be {MOST_RESAMPLES:,} or fewer, not {args.resamples:,}")
+    equivalence.check_settings(args.resamples, args.margins)
     if args.seed < 0:
         raise UsageError(f"--seed must be 0 or more, not {args.seed}")
-    for margin in args.margins:
-        if not 0 < margin < float("inf"):
-            raise UsageError(f"--margins must be positive numbers, not {margin}")
     args.margins = sorted(set(args.margins), reverse=True)
 
 
@@ -132,9 +126,9 @@ def _recorded(args: argparse.Namespace) -> int:
     text = "\n".join(scoring.read_texts(path))
     if not text.lstrip().startswith("{") or scoring.outcome_fields(text.partition("\n")[0]):
         raise UsageError(f"there is nothing to compare {path} with", hint="quitmt compare BASE OTHER …")
-    option = scoring.first_given(args, scoring.MODEL_OPTIONS)
-    for name, given in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics), (option, option)):
-        if given:
+    option = scoring.first_option(args, scoring.MODEL_OPTIONS)
+    for name, value in (("-s", args.sources), ("-r", args.references), ("-m", args.metrics), (option, option)):
+        if value:
             raise UsageError(f"{name} goes with translations; {path} has its scores already")
     report = parse(text, path)
     if len(report.systems) < 2:
@@ -205,7 +199,7 @@ def _left(table: Sequence[list[str]], column: int) -> list[list[str]]:
 
 def _legend(result: Compared) -> Iterator[str]:
     marks = [f"{DAGGER * count} within {m:g}σ" for count, m in enumerate(result.settings["margins"], start=1)]
-    yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference lies inside ±that"
+    yield f"equivalent: {', '.join(marks)}: the 5th to 95th percentile of the resampled difference is within it"
     fewest = min((row.segments for row in result.rows), default=LEAST)
     if fewest < LEAST:
         yield f"{fewest} segments are too few to decide about equivalence: a mark needs {LEAST} or more"
@@ -215,8 +209,8 @@ def _legend(result: Compared) -> Iterator[str]:
         yield f"base and other are scores of whole corpora for {', '.join(whole)}, not means of segments"
     for row in result.rows:
         if row.comparison.left_out:
-            lacking = f"{row.comparison.left_out} of {result.report.segments} segments have no score for one of the two"
-            yield f"{row.metric}, {row.system}: {lacking} and are left out of all but base and other"
+            lacking = f"{row.comparison.left_out} of {result.report.segments} segments lack a score of one of the two"
+            yield f"{row.metric}, {row.system}: {lacking}, and only base and other count them"
     down = [name for name, column in result.report.columns.items() if column.lower_is_better]
     if down:
         yield f"lower is better for {', '.join(down)}: a negative difference is an improvement, a lower score a win"
@@ -231,10 +225,7 @@ def as_json(result: Compared) -> Iterator[str]:
         "base": result.base,
         "segments": result.report.segments,
         **result.settings,
-        "metrics": {
-            name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
-            for name, column in result.report.columns.items()
-        },
+        "metrics": metric_fields(result.report),
         "comparisons": [_fields(result, row) for row in result.rows],
     }
     yield json.dumps(fields, ensure_ascii=False, indent=2, allow_nan=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from quitmt.calibrate import choose, quality, tost, winners
-from quitmt.calibrate.choose import Source
+from quitmt.calibrate.choose import PoolOrigin
 from quitmt.calibrate.observe import Observed
 from quitmt.calibrate.profile import Point, Profile, QualityGuarantee
 from quitmt.calibrate.quality import QualityRequest
@@ -21,7 +21,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.plan import Recipe
 from quitmt.types import RecordedPool
 
-ONLY_QUALITY = ("references", "metrics", "test")
+ONLY_QUALITY = ("references", "metrics")
 CONFIDENCE = 0.95
 FURTHER = 10
 """Cheaper rules are mentioned if this many times the segments could prove them."""
@@ -41,8 +41,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-m", "--metric", dest="metrics", action="append", metavar="NAME",
         help="metric of quitmt score; may be repeated, and the guarantee holds for each [default: chrf++]",
     )  # fmt: skip
-    tests = "; ".join(f"{name}: {meaning}" for name, meaning in tost.TESTS.items())
-    group.add_argument("--test", choices=list(tost.TESTS), help=f"assumption of the test [default: t]. {tests}")
 
 
 def is_requested(args: argparse.Namespace) -> bool:
@@ -70,7 +68,8 @@ def request_of(
     margin = quality.margin_in(getattr(args, name), name)
     if confidence is None:
         raise UsageError("--confidence none goes with --max-loss", hint="name one, as 0.95")
-    return QualityRequest(margin, name == "not_worse", confidence, args.test or tost.T, *shape, rules)
+    step, budget = shape
+    return QualityRequest(margin, name == "not_worse", confidence, step=step, budget=budget, rules=rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,6 @@ class Judging:
     setup: Setup
     files: dict[str, list[str]]
     """References, by path."""
-    spans: tuple[float | None, ...]
 
     def check(self, pools: Sequence[RecordedPool]) -> None:
         """Refuse metrics and references that do not fit these pools, before they are scored."""
@@ -95,10 +93,9 @@ class Judging:
         return [load(spec, self.setup) for spec in self.specs]
 
 
-def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -> Judging:
+def prepare(args: argparse.Namespace, recipe: Recipe) -> Judging:
     """Check metrics and references before any work."""
     specs, files = tuple(args.metrics or ["chrf++"]), args.references or []
-    spans = []
     for spec in specs:
         entry, _ = find(spec)
         if specs.count(spec) > 1:
@@ -107,13 +104,10 @@ def prepare(args: argparse.Namespace, recipe: Recipe, request: QualityRequest) -
             raise UsageError(f"the metric {spec} needs references", hint="--references FILE")
         if entry.is_judge and None in recipe.model.languages:
             raise UsageError(f"the metric {spec} needs both languages", hint="--src LANG --tgt LANG")
-        if request.test == tost.BOUNDED and entry.evaluation_range is None:
-            raise UsageError(f"--test bounded needs a metric whose scale has two ends, and {spec} has none")
         entry.require(f"the metric {spec}")
-        spans.append(entry.evaluation_range)
     hardware = Hardware(recipe.rerank.device, recipe.rerank.dtype, recipe.rerank.batch_tokens)
     setup = Setup(hardware, recipe.model.languages)
-    return Judging(specs, setup, {path: scoring.read_texts(path) for path in files}, tuple(spans))
+    return Judging(specs, setup, {path: scoring.read_texts(path) for path in files})
 
 
 def calibrated(
@@ -121,7 +115,7 @@ def calibrated(
     request: QualityRequest,
     observed: Sequence[Observed],
     pools: Sequence[RecordedPool],
-    source: Source,
+    source: PoolOrigin,
     *,
     held_out: int,
     quiet: bool,
@@ -135,7 +129,7 @@ def calibrated(
     for metric in judging.load():
         with tqdm(total=len(chosen.texts), desc=metric.name, unit=" translations", disable=quiet or None) as bar:
             judged.append(chosen.judged(metric, references, bar.update))
-    return quality.calibrate(observed, found, judged, judging.spans, request, source)
+    return quality.calibrate(observed, found, judged, request, source)
 
 
 def lines(found: Profile, guarantee: QualityGuarantee, shown: Sequence[Point], chosen: Point) -> list[str]:
@@ -159,7 +153,7 @@ def lines(found: Profile, guarantee: QualityGuarantee, shown: Sequence[Point], c
         "rule is better.",
         "segments: about how many segments like these the proof needs; – where the rule is outside "
         f"{margin:g} sd here.",
-        f"Assumptions: the segments are a random sample of what you translate; {tost.TESTS[guarantee.test]}.",
+        f"Assumptions: the segments are a random sample of what you translate; {tost.ASSUMPTION}.",
     ]
     most = FURTHER * guarantee.segments
     cheaper = [one for one in found.curve if one.mean_size < 0.9 * chosen.mean_size and (one.segments or most) < most]

@@ -54,8 +54,8 @@ WHOLE = Shard(range(2**62))
 
 def parse_shard(text: str) -> tuple[int, int]:
     """Parse the argument ``3/8``."""
-    found = _SHARD.fullmatch(text)
-    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _SHARD.fullmatch(text)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count:
         raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 1/8, 2/8, … 8/8")
     return number, count
@@ -171,8 +171,8 @@ class TextInput:
                 if self.sentences:
                     segments = self.sentences.split(line, number, keep=wanted)
                 else:
-                    own, judges = await anchors.next(number), await support.next(number)
-                    segments = [Segment(str(number), line, anchors=own, support=judges)]
+                    translations, judges = await anchors.next(number), await support.next(number)
+                    segments = [Segment(str(number), line, anchors=translations, support=judges)]
                 for segment in segments:
                     one = item(number, segment, signature, before)
                     if wanted:

@@ -75,8 +75,8 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # not su
     def load(self, name: str) -> _Parser:
         del self._name_parser_map[name]
         import_module(f"quitmt.cli.{name}").add_parser(self)
-        found: _Parser = self._name_parser_map[name]
-        return found
+        command_parser: _Parser = self._name_parser_map[name]
+        return command_parser
 
     def _instead(self, option: str, name: str, top: argparse.ArgumentParser) -> str | None:
         """A hint for an unknown option: it goes before the command, belongs to another command, or is misspelled."""
@@ -113,10 +113,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # the locale may lack a character
     words = list(sys.argv[1:] if argv is None else argv)
-    for word in words:
-        if not is_argument(word):
-            say(f"the argument {word!r} is not valid on a command line")
-            return BAD
     if not words:
         parser().print_help(sys.stderr)
         return BAD
@@ -125,11 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="quitmt: %(message)s")
     logging.getLogger("quitmt").setLevel(logging.DEBUG if args.debug else logging.NOTSET)
     hush(args)
-    with speaking(_Flags()):
+    with speaking(Flags()):
         return act(args)
 
 
-class _Flags(Speaker):
+class Flags(Speaker):
     """Names settings by their flags."""
 
     def setting(self, field: str, example: str | None) -> str:
@@ -178,13 +174,4 @@ def say(message: str) -> None:
 
 def visible(message: str) -> str:
     """Put a message on one line, and escape all control characters, which a terminal would obey."""
-    return re.sub("[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
-
-
-def is_argument(word: str) -> bool:
-    """Whether a shell could have passed this word. File names needn't be UTF-8, but can't contain a zero byte."""
-    try:
-        os.fsencode(word)
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in word
+    return re.sub("[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], message)

@@ -12,7 +12,8 @@ from textwrap import fill
 from typing import Any
 
 from quitmt import generate, stop
-from quitmt.errors import Speaker, UsageError, speak
+from quitmt.cli.main import Flags
+from quitmt.errors import UsageError, speak
 from quitmt.files.outputs import STDOUT
 from quitmt.generate import BACKENDS, OPTIONS
 from quitmt.names import TEXTS, Option
@@ -207,13 +208,6 @@ def _device_fields(recipe: Recipe) -> list[str]:
     return [*fields, "rerank.device"] if neural else fields or ["model.options.device"]
 
 
-class Flags(Speaker):
-    """Names settings by their flags."""
-
-    def setting(self, field: str, example: str | None) -> str:
-        return as_flag(field, example)
-
-
 def as_flag(field: str, example: str | None) -> str:
     """A setting as it is written on the command line."""
     section, _, name = field.partition(".")
@@ -229,27 +223,39 @@ def as_flag(field: str, example: str | None) -> str:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument("-o", "--output", metavar="FILE", default=STDOUT, help="translations, a line each (stdout)")
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STDOUT,
+        help="file for the translations, one per line [default: stdout]",
+    )
     group.add_argument(
         "--jsonl",
         metavar="FILE",
         nargs="?",
         const=STDOUT,
-        help="full outcomes as JSON lines to FILE as well; without FILE: in place of the translations",
+        help="also write full outcomes as JSON lines to FILE; without FILE, write them instead of the translations",
     )
     group.add_argument(
-        "--nbest-text", metavar="FILE", help="n-best lists (--nbest) in the format of Moses and Marian to FILE as well"
+        "--nbest-text",
+        metavar="FILE",
+        help="also write n-best lists (--nbest) to FILE, in the format of Moses and Marian",
     )
     group.add_argument(
         "--keep-pools",
         metavar="FILE",
-        help="record the candidates that were used, with their scores, in a new file: for quitmt rerank and export",
+        help="record the used candidates and their scores in a new FILE, for quitmt rerank and export",
     )
-    group.add_argument("--show", action="store_true", help="for people: score curves and why each segment stopped")
+    group.add_argument(
+        "--show",
+        action="store_true",
+        help="print a score curve and the stop reason of each segment, instead of plain translations",
+    )
     group.add_argument(
         "--resume",
         action="store_true",
-        help="continue a run that was interrupted or killed, and retry what failed; needs a FILE to write to; a "
-        "finished run is left as it is",
+        help="continue a run that was interrupted or killed, and retry failed segments; needs an output FILE; does "
+        "nothing if the run is finished",
     )
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    group.add_argument("-q", "--quiet", action="store_true", help="show no progress bar and no summary")

@@ -1,4 +1,4 @@
-"""``quitmt models get`` and ``quitmt models list``: fetches and lists translation models for other languages."""
+"""``quitmt models get`` and ``quitmt models list``: fetch and list translation models for other languages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quitmt.bergamot import store
+from quitmt.cli.main import INTERRUPTED, say
 from quitmt.errors import ModelError
 
-INTERRUPTED = 130
 ARCHITECTURES = ("base", "base-memory", "tiny")
 EXAMPLES = """\
 examples:
@@ -69,14 +69,14 @@ def get(args: argparse.Namespace) -> int:
 
     for pair in args.pairs:
         try:
-            got = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
+            fetched = fetch.get(pair, architecture=args.architecture, replace=args.replace, bar=bar)
         except KeyboardInterrupt:
-            _say(f"interrupted; to continue: quitmt models get {pair}")
+            say(f"interrupted; to continue: quitmt models get {pair}")
             return INTERRUPTED
-        state = "fetched to" if got.fresh else "already installed in"
-        _say(f"{pair} {state} {got.folder}; use it with --model {got.name}")
+        state = "fetched to" if fetched.fresh else "already installed in"
+        say(f"{pair} {state} {fetched.folder}; use it with --model {fetched.name}")
         if pair in store.EMBEDDED:
-            _say(f"embedded:{pair} still means the model included in quitmt")
+            say(f"embedded:{pair} still means the model included in quitmt")
     return 0
 
 
@@ -90,11 +90,8 @@ def show(args: argparse.Namespace) -> int:
     try:
         index = fetch.read()
     except ModelError as error:
-        known = fetch.last_known()
-        _say(f"{error}; {'showing the last known index' if known else 'showing installed models only'}")
-        if known is None:
-            return 0
-        index = known
+        say(f"{error}; showing installed models only")
+        return 0
     print(f"\npublished by Mozilla ({index.generated[:10]}), to fetch: quitmt models get PAIR")
     rows = [
         (model.pair, model.architecture, _size(model.model.size), *_quality(model.metrics), model.status)
@@ -146,9 +143,3 @@ def _print_table(rows: list[Row]) -> None:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print(f"  {'  '.join(cells)}".rstrip())
-
-
-def _say(message: str) -> None:
-    from quitmt.cli.main import say
-
-    say(message)

@@ -1,4 +1,4 @@
-"""What people see of a run: a progress bar, warnings and a summary on standard error, and outcomes with ``--show``."""
+"""Shows a run: a progress bar, warnings and a summary on standard error, and outcomes with ``--show``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -15,7 +14,6 @@ from quitmt.types import Finished, Outcome, Segment, Snapshot, StopReason
 from quitmt.warnings import ADVICE, LOST, SEVERAL, kind
 
 REDRAW_SECONDS = 0.2
-UNIT = " segments"
 SPLIT = "the model may leave some out, because it was trained on single sentences; use --split"
 FIRST = 5
 """How many segments with the same warning are named."""
@@ -32,14 +30,6 @@ MEANINGS = {
     StopReason.DEADLINE: "time was up",
 }
 """Stop reasons in a few words; failures have an error message."""
-
-
-class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Shows 1.64s/segment instead of tqdm's 1.64s/ segments."""
-
-    @staticmethod
-    def format_meter(*values: Any, **named: Any) -> str:
-        return str(tqdm.format_meter(*values, **named)).replace(f"s/{UNIT}", f"s/{UNIT[1:-1]}")
 
 
 class Warnings:
@@ -76,41 +66,29 @@ class Warnings:
 
 
 class Bill:
-    """Adds up what a run cost in seconds and tokens, and estimates the cost of all candidates."""
+    """Adds up the seconds and tokens of a run."""
 
-    def __init__(self, *, shares_beginnings: bool = False) -> None:
-        self._even = not shares_beginnings
-        """Whether each further candidate would cost as much as these."""
+    def __init__(self) -> None:
         self._generate = self._rerank = 0.0
-        self._all_seconds = self._all_tokens = 0.0
         self._tokens: int | None = 0
         """None once the tokens of any candidate are unknown."""
 
-    def add(self, finished: Finished, possible: int) -> None:
-        """``possible`` is the number of candidates with the full budget."""
+    def add(self, finished: Finished) -> None:
         outcome = finished.outcome
         self._generate += outcome.seconds.generate
         self._rerank += outcome.seconds.rerank
-        self._all_seconds += outcome.seconds.generate / outcome.cost * possible
         used = [*finished.anchors, *finished.candidates]
         if self._tokens is None or len(used) < outcome.cost or any(one.tokens is None for one in used):
             self._tokens = None
         else:
-            tokens = sum(one.tokens or 0 for one in used)
-            self._tokens += tokens
-            self._all_tokens += tokens / outcome.cost * possible
+            self._tokens += sum(one.tokens or 0 for one in used)
 
     def line(self) -> str | None:
         """None if nothing was generated, as with recorded pools."""
         if not self._generate:
             return None
         tokens = f", {self._tokens:,} tokens" if self._tokens else ""
-        paid = f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
-        if self._all_seconds <= self._generate:
-            return paid
-        seconds = f"{self._all_seconds:.1f} s generating" if self._even else ""
-        rest = [part for part in (seconds, f"{self._all_tokens:,.0f} tokens" if self._tokens else "") if part]
-        return f"{paid}; all candidates would take about {', '.join(rest)} (estimate)" if rest else paid
+        return f"{self._generate:.1f} s generating and {self._rerank:.1f} s reranking{tokens}"
 
 
 class Progress:
@@ -122,7 +100,6 @@ class Progress:
         *,
         total: int | None = None,
         quiet: bool = False,
-        shares_beginnings: bool = False,
         of: tuple[str, str] = ("lines", "the input"),
         requested: float | str | None = None,
     ) -> None:
@@ -133,9 +110,9 @@ class Progress:
         self.stops: Counter[StopReason] = Counter()
         self.used = 0
         self._possible = 0
-        self._bar = Bar(
+        self._bar = tqdm(
             total=total,
-            unit=UNIT,
+            unit="segment",
             disable=quiet or sys.stderr is None or not sys.stderr.isatty(),
             file=sys.stderr,
             dynamic_ncols=True,
@@ -148,7 +125,7 @@ class Progress:
         self._drawn = 0.0
         self._waiting = False
         self._warnings = Warnings()
-        self._bill = Bill(shares_beginnings=shares_beginnings)
+        self._bill = Bill()
 
     @property
     def segments(self) -> int:
@@ -181,7 +158,7 @@ class Progress:
             tqdm.write(f"quitmt: {message}", file=sys.stderr)
 
     def wait(self, reason: str | None) -> None:
-        """Show what the run is waiting for: in the bar, or once if there is no bar."""
+        """Show why the run is waiting: in the bar, or once if there is no bar."""
         if reason is None:
             self._waiting = False
         elif not self._bar.disable:
@@ -202,7 +179,7 @@ class Progress:
             possible = outcome.cost if failed else (outcome.budget or self._budget) + outcome.anchors
             self._possible += possible
             if outcome.cost:
-                self._bill.add(finished, possible)
+                self._bill.add(finished)
         if outcome.error and (self._first is None or position < self._first[0]):
             self._first = position, outcome.error
         if outcome.effort:
@@ -230,11 +207,11 @@ class Progress:
                 print(f"quitmt: {paid}", file=sys.stderr)
 
     def _summary(self) -> str:
-        """How many candidates the segments used of how many, and why they stopped."""
+        """The mean number of candidates, the share that was saved, and the stop reasons."""
         mean, most = self.used / self.segments, self._possible / self.segments
         possible = f"{most:.0f}" if most.is_integer() else f"{most:.1f}"
         of, saved = (f" of {possible}", f" ({self._saved():.1%} saved)") if self.used < self._possible else ("", "")
-        stops = ", ".join(f"{count} {told(stop)}" for stop, count in self.stops.most_common())
+        stops = ", ".join(f"{count} {explained(stop)}" for stop, count in self.stops.most_common())
         compared = self._evaluations / self._pairs if self._pairs else 0.0
         share = f"; {compared:.1%} of all pairs compared" if self._pairs else ""
         many = "s" if self.segments > 1 else ""
@@ -243,8 +220,8 @@ class Progress:
         return f"{self.segments} segment{many}, {used}; {stops}{share}"
 
 
-def told(stop: StopReason) -> str:
-    """A stop reason and its meaning."""
+def explained(stop: StopReason) -> str:
+    """A stop reason with its meaning."""
     return f"{stop.value} ({MEANINGS[stop]})" if stop in MEANINGS else stop.value
 
 

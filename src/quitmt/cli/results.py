@@ -1,4 +1,4 @@
-"""Where the results of a run go: the outputs and the journal, opened before any work is done."""
+"""Opens the outputs and the journal of a run before any work is done, and writes the results to them."""
 
 from __future__ import annotations
 

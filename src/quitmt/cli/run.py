@@ -23,13 +23,12 @@ from quitmt.plan.recipe import Recipe
 from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.rerank.anchors import TEXTS
-from quitmt.rerank.ranked import score_name
+from quitmt.rerank.specs import score_name
 from quitmt.stop.window import Quit
 from quitmt.types import Begun, Finished
 
 KEEP_SECONDS = 5.0
-"""How often candidates of unfinished segments are written to the journal, which is also the most work that a kill can
-destroy. A segment that finishes sooner adds nothing to the journal."""
+"""Seconds between writing candidates of unfinished segments to the journal. Segments that finish sooner add none."""
 
 
 class Hopeless(QuitmtError):
@@ -178,7 +177,6 @@ def begin(args: argparse.Namespace, chosen: StopRecipe, built: Built, source: So
         built.rule.budget,
         total=source.segments,
         quiet=args.quiet,
-        shares_beginnings=traits_of(built.generator, GeneratorTraits).shares_beginnings,
         of=(source.unit, source.name),
         requested=recipe.stop.max_cost,
     )

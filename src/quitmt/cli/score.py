@@ -25,7 +25,7 @@ FORMATS = ("text", "json", "csv")
 
 DESCRIPTION = """\
 Score translations, one per line, against references, sources or both. One table compares
-several systems. sacrebleu's metrics use several references in their own way; models and functions average over them."""
+several systems. sacrebleu's metrics combine several references themselves; models and functions average over them."""
 
 EXAMPLES = """\
 examples:

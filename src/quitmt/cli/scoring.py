@@ -28,6 +28,7 @@ from quitmt.files.lines import STDIN, read_lines
 from quitmt.files.outputs import STDOUT, one_line
 from quitmt.metrics import devices
 from quitmt.metrics.devices import Hardware
+from quitmt.metrics.registry import MetricEntry
 from quitmt.rerank.specs import models_of
 
 log = logging.getLogger(__name__)
@@ -142,8 +143,8 @@ def _quiet_judges() -> Iterator[None]:
 
 def warning(report: Report, metrics: Iterable[str]) -> None:
     for metric in metrics:
-        for told in report.warnings(metric):
-            print(f"quitmt: {told}", file=sys.stderr)
+        for message in report.warnings(metric):
+            print(f"quitmt: {message}", file=sys.stderr)
 
 
 def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
@@ -151,15 +152,15 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
     specs = args.metrics or ["chrf++"]
     _refuse_twice("metric", specs)
     _refuse_twice("file", translations)
-    for spec in specs:
-        entry, _ = find(spec)
+    entries = {spec: find(spec)[0] for spec in specs}
+    for spec, entry in entries.items():
         if entry.needs_source and args.sources is None:
             raise UsageError(f"the metric {spec} needs the sources", hint="-s FILE")
         if entry.needs_reference and not args.references:
             raise UsageError(f"the metric {spec} needs a reference", hint="-r FILE")
         if entry.is_judge and not (args.src and args.tgt):
             raise UsageError(f"the metric {spec} needs both languages", hint="--src LANG --tgt LANG")
-    setup = _setup(args, specs)
+    setup = _setup(args, entries)
     inputs = [*([] if args.sources is None else [args.sources]), *args.references, *translations]
     check_paths(args.output, inputs)
     sources = None if args.sources is None else tuple(read_texts(args.sources))
@@ -171,15 +172,15 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
     return Scoring(specs, setup, TestSet(sources, references), systems, report, deque(), args.quiet)
 
 
-def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
-    judges = any(find(spec)[0].is_judge for spec in specs)
-    kinds = [entry for entry, _ in map(find, specs) if entry.neural]
-    if not judges and (given := first_given(args, JUDGE_OPTIONS)):
-        raise UsageError(f"{given} goes with gemba:, not with {' or '.join(specs)}")
-    if not (judges or kinds) and (given := first_given(args, HARDWARE_OPTIONS)):
-        raise UsageError(f"{given} goes with scoring models such as comet, not with {' or '.join(specs)}")
+def _setup(args: argparse.Namespace, entries: Mapping[str, MetricEntry]) -> Setup:
+    judges = any(entry.is_judge for entry in entries.values())
+    models = [entry for entry in entries.values() if entry.neural]
+    if not judges and (option := first_option(args, JUDGE_OPTIONS)):
+        raise UsageError(f"{option} goes with gemba:, not with {' or '.join(entries)}")
+    if not (judges or models) and (option := first_option(args, HARDWARE_OPTIONS)):
+        raise UsageError(f"{option} goes with scoring models such as comet, not with {' or '.join(entries)}")
     hardware = Hardware(args.device, args.dtype, args.batch_tokens)
-    if kinds and kinds[0].installed:  # checked here, because a model would check only after it has read its weights
+    if models and models[0].installed:  # a model would check these only after it has read its weights
         if args.device is not None:
             devices.device(args.device)
         if args.dtype is not None:
@@ -188,10 +189,9 @@ def _setup(args: argparse.Namespace, specs: Sequence[str]) -> Setup:
     return Setup(hardware, (args.src, args.tgt), engine, args.gemba_cache)
 
 
-def first_given(args: argparse.Namespace, names: Sequence[str]) -> str | None:
-    """The first of some options that the user gave, as a flag."""
-    given = (name for name in names if getattr(args, name) is not None)
-    return next((f"--{name.replace('_', '-')}" for name in given), None)
+def first_option(args: argparse.Namespace, names: Sequence[str]) -> str | None:
+    """The first of some options that the user has set, as a flag."""
+    return next((f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None), None)
 
 
 def _model_title(spec: str) -> str | None:
@@ -248,7 +248,7 @@ def read_translations(path: str, *, quiet: bool = False, judges: Sequence[str] =
     for number, line in enumerate(lines, start=1):
         outcome = outcome_fields(line)
         if outcome is None:
-            raise InputError(f"{path}, line {number}: not an outcome with a translation, as those before it")
+            raise InputError(f"{path}, line {number}: not an outcome with a translation, unlike the lines before it")
         translations.append(one_line(outcome["translation"]))
         failed += outcome.get("stop") == "failed"
     if failed and not quiet:

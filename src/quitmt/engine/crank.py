@@ -1,4 +1,4 @@
-"""The crank of the engine: generates and reranks, in asyncio tasks of its own, whatever the engine can use now.
+"""The crank of the engine: generates and reranks in asyncio tasks whatever the engine can use now.
 
 Requests go to the generator at once; arrived candidates of all segments are reranked in one batch, in a thread. If user
 code raises, the segments concerned fail; only KeyboardInterrupt ends the run.
@@ -69,7 +69,7 @@ class Crank:
                 raise
             log.debug("generation failed", exc_info=raised)
             missing = [request for request in requests if not self._engine.served(request)]
-            if len(requests) > 1:  # request each segment alone, to find the one that fails
+            if len(requests) > 1:  # request each segment separately, to find the one that fails
                 for request in missing:
                     self._start(self._draw([request]))
                 return
@@ -122,7 +122,7 @@ def result(task: asyncio.Task[None]) -> None:
 
 
 def _wrapped(error: BaseException) -> GenerationError:
-    found = blamed(GenerationError, "generating failed", error)
-    if place_of(error) is None:  # raised by one of our engines, which may do better with the next segment
-        found.fault = None
-    return found
+    wrapped = blamed(GenerationError, "generating failed", error)
+    if place_of(error) is None:  # raised by one of our engines, which may succeed with the next segment
+        wrapped.fault = None
+    return wrapped

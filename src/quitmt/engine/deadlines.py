@@ -2,7 +2,7 @@
 
 The engine has no clock. The driver tells it when a segment's time is up, and once more after a short grace period, when
 it stops waiting altogether. If the number of segments is known, a run's deadline also paces them: each gets its share
-of the remaining time. A share has no grace period, because nobody asked for that particular moment.
+of the remaining time. A share has no grace period, because it is only a means to meet the run's deadline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 def grace(seconds: float) -> float:
-    """How long to wait after a deadline for work in progress: a tenth of the deadline, between 1 and 10 seconds."""
+    """Seconds to wait for work in progress after a deadline: a tenth of the deadline, between 1 and 10."""
     return min(10.0, max(1.0, seconds / 10))
 
 
@@ -55,15 +55,11 @@ class Deadlines:
 
     def __post_init__(self) -> None:
         for name, value in (("a segment's", self.segment), ("a run's", self.run)):
-            if value is not None and not _is_duration(value):
+            if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} deadline must be a number of seconds above 0, not {value}")
 
     def __bool__(self) -> bool:
         return self.segment is not None or self.run is not None
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 async def in_time(work: Coroutine[Any, Any, None], seconds: float | None, clock: Clock) -> None:

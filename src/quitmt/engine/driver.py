@@ -2,7 +2,7 @@
 
 Many segments are in flight, and one that stops frees its slot at once. A segment that fails is an outcome with an error
 and never the end of the run, whatever user code raises; only KeyboardInterrupt ends it. With deadlines, a segment whose
-time is up stops with its best translation so far, and whatever doesn't answer in time is left behind.
+time is up stops with its best translation so far, and work that takes longer is abandoned.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Driver:
 
     Deadlines use ``clock`` [default: the event loop]. All outcomes carry ``recipe`` and their ``nbest`` best
     candidates; ``ranked`` keeps the scores of all candidates beside the outcome. Unless ``ordered``, the run may get
-    ahead of a slow segment without limit, because nobody puts the segments back in order.
+    ahead of a slow segment without limit, because its callers don't need the segments in order.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Driver:
 
     @property
     def waiting(self) -> str | None:
-        """What the generator is waiting for, if it is waiting and can tell."""
+        """A description of the thing that the generator is waiting for; None if it isn't waiting or cannot tell."""
         return protocols.waiting(self._generator)
 
     @property
@@ -131,7 +131,7 @@ class Driver:
         return self._admitted - first < LOOKAHEAD * self._in_flight
 
     async def check(self) -> None:
-        """Raise mistakes that would fail every segment (an address, a key), if the generator can find them."""
+        """Raise an error that would fail every segment, such as a wrong key, if the generator can detect it."""
         checked = protocols.check(self._generator)
         await in_time(checked, self._deadlines.run, self._clock or asyncio.get_running_loop())
 
@@ -233,25 +233,25 @@ class Driver:
     def _policy(self, submission: Submission) -> Policy:
         rule, limited = submission.rule or self._rule, submission.limit is not None
         sampled = signature.seeded(self._generator.signature, submission.segment.seed)
-        own = {
+        policy = {
             "signature": signature.of_run(rule.signature, sampled, self._reranker.signature),
             "anytime": limited,
             "ranked": submission.ranked,
         }
-        return Policy.of(rule, self._reranker_traits, soon=limited, **(self._usual | own))
+        return Policy.of(rule, self._reranker_traits, soon=limited, **(self._usual | policy))
 
     def _available(self, segment: Segment) -> int | None:
         try:
-            found = protocols.available(self._generator, segment)
+            count = protocols.available(self._generator, segment)
         except FAULTS as raised:  # drawing the segment will report what is wrong with it
             log.debug("asking for the number of candidates failed", exc_info=raised)
             return None
-        return found if isinstance(found, int) and found > 0 else None
+        return count if isinstance(count, int) and count > 0 else None
 
     def _late(self, segment: Segment) -> Finished:
         """A segment that the run has no time left for: its draft is its translation, or it fails."""
-        if found := self._drafts.finish(segment, self.signature):
-            return with_warnings(found, self._generator, self._reranker)
+        if finished := self._drafts.finish(segment, self.signature):
+            return with_warnings(finished, self._generator, self._reranker)
         late = NotInTime(f"not begun before the run's deadline of {self._deadlines.run:.15g} s")
         return Finished.without_candidates(segment, StopReason.FAILED, self.signature, late)
 

@@ -9,7 +9,7 @@ A driver turns its crank. A live run, a replay and a server differ only in the d
     settle(updates, snapshots)      the reranker's results for these updates
     expire(key)                     a segment's time is up: it stops with its best candidate so far
     abandon(key)                    an expired segment stops waiting for candidates or scores
-    drop(key)                       nobody needs the segment: its slot is free, and it has no outcome
+    drop(key)                       its caller has gone: its slot is free, and it has no outcome
     finished()     → finished       segments that stopped; their slots are free
 
 Invariants: candidates are committed in index order and in whole steps, whatever order they arrived in. A rule sees the
@@ -23,7 +23,7 @@ expire, so little is requested and reranked at a time. The outcomes of segments 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 from quitmt.engine.finishing import listed
 from quitmt.engine.slots import Observer, Policy, Slot, Wasted, user_anchors
@@ -39,19 +39,15 @@ class Engine(Generic[State]):
         reranker: Reranker[State],
         rule: StoppingRule,
         *,
-        signature: str = "",
         observer: Observer | None = None,
-        speculate: bool = False,
-        anytime: bool = False,
         anchored: bool = False,
-        ranked: bool = False,
+        **options: Any,
     ) -> None:
+        """``options`` are fields of the ``Policy`` for segments that don't have their own."""
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._policy = Policy.of(
-            rule, self._traits, signature=signature, speculate=speculate, anytime=anytime, ranked=ranked
-        )
+        self._policy = Policy.of(rule, self._traits, **options)
         self._observer = observer
         self.wasted = Wasted()
         self._slots: dict[str, Slot[State]] = {}

@@ -78,9 +78,9 @@ def with_warnings(finished: Finished, generator: Generator, reranker: Reranker[A
         cuts = protocols.cut(reranker, texts)
     except FAULTS as raised:  # a failing warning must not cost a translation
         log.debug("finding warnings failed", exc_info=raised)
-    found = warnings(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
+    phrases = warnings(outcome.source, outcome.translation, sentence_level=traits.sentence_level, unknown=unknown)
     if outcome.score is not None and outcome.score < (protocols.apart(reranker) or -math.inf):
-        found = (*found, APART)
+        phrases = (*phrases, APART)
     if cuts:
-        found = (*found, f"{PARTLY}: {len(cuts)} of {len(texts)} texts, {max(cuts)} tokens left out")
-    return replace(finished, outcome=replace(outcome, warnings=found)) if found else finished
+        phrases = (*phrases, f"{PARTLY}: {len(cuts)} of {len(texts)} texts, {max(cuts)} tokens left out")
+    return replace(finished, outcome=replace(outcome, warnings=phrases)) if phrases else finished

@@ -68,20 +68,20 @@ class GuardedWatch:
     @property
     def kept_signals(self) -> tuple[float, ...] | None:
         """The signals that a steered rule keeps for later segments; None for all others."""
-        found = self._call("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
-        return None if found is None else tuple(found)
+        signals = self._call("kept_signals", lambda: getattr(self._watch, "kept_signals", None))
+        return None if signals is None else tuple(signals)
 
     def horizon(self, size: int) -> int:
         """A horizon only says how much may be requested at once, so any whole number is harmless: it is rounded up to a
         step above ``size``, within the budget. Anything else is a fault."""
         step, budget = self.rule.step, self.rule.budget
-        found = self._call("horizon", lambda: self._watch.horizon(size))
+        horizon = self._call("horizon", lambda: self._watch.horizon(size))
         if self.fault:
             return budget
-        if not _is_whole(found):
-            self._blame(f"gave {_shown(found)} as its horizon, which must be a whole number")
+        if not _is_whole(horizon):
+            self._blame(f"gave {_shown(horizon)} as its horizon, which must be a whole number")
             return budget
-        wanted = max(int(found), size + 1)
+        wanted = max(int(horizon), size + 1)
         return min(budget, -(-wanted // step) * step)
 
     def _call(self, method: str, call: Callable[[], Any]) -> Any:
@@ -104,5 +104,5 @@ def _is_whole(value: object) -> bool:
 
 def _shown(value: object) -> str:
     if isinstance(value, Coroutine):
-        value.close()  # nobody will await it
+        value.close()  # otherwise Python warns that it was never awaited
     return f"StopReason.{value.name}" if isinstance(value, StopReason) else repr(value)[:80]

@@ -30,12 +30,12 @@ class Context:
         self._before: deque[str] = deque(maxlen=size)
 
     def of(self, segment: Segment) -> Segment:
-        found = segment if segment.context else replace(segment, context="\n".join(self._before))
+        with_context = segment if segment.context else replace(segment, context="\n".join(self._before))
         if segment.source.strip():
             self._before.append(segment.source)
         else:
             self._before.clear()
-        return found
+        return with_context
 
 
 def segment_of(source: object, number: int) -> Segment:
@@ -51,13 +51,13 @@ def pool_of(candidates: object) -> tuple[Candidate, ...]:
     """Check a caller's list of candidates for one source."""
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
         raise TypeError(f"expected a list of candidates, such as ['one', 'two'], not {candidates!r:.80}")
-    found = tuple(Candidate(one) if isinstance(one, str) else one for one in candidates)
-    if not found:
+    pool = tuple(Candidate(one) if isinstance(one, str) else one for one in candidates)
+    if not pool:
         raise InputError("the pool has no candidates")
-    for number, one in enumerate(found, start=1):
+    for number, one in enumerate(pool, start=1):
         if not isinstance(one, Candidate) or not isinstance(one.text, str):
             value = one.text if isinstance(one, Candidate) else one
             raise TypeError(f"candidate {number} must be a text or a Candidate, not {value!r:.80}")
         if not is_writable(one.text):
             raise InputError(f"candidate {number} has half of a surrogate pair, which is not Unicode text")
-    return found
+    return pool

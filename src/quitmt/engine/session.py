@@ -69,7 +69,7 @@ class Ticket:
         self._drop_timer()
 
     def cancel(self) -> None:
-        """Give the segment up. This does nothing once the ticket is settled."""
+        """Withdraw the segment. This does nothing once the ticket is settled."""
         if not self._settled.done():
             self._settled.cancel()
             self._session._withdraw(self)
@@ -169,7 +169,7 @@ class Session:
         self._seconds_each: float | None = None
         self._work: asyncio.Task[None] | None = None
         self.failure: str | None = None
-        """Why the session ended, if nobody closed it."""
+        """The error that ended the session, if any."""
 
     @property
     def signature(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from quitmt.engine.guarded import GuardedRule, GuardedWatch
 from quitmt.errors import QuitmtError
@@ -12,9 +12,9 @@ from quitmt.protocols import RerankerTraits, State, StoppingRule
 from quitmt.types import GIVEN, Candidate, Draw, Effort, Outcome, Seconds, Segment, Snapshot, StopReason, at, tokens_of
 
 AT_ONCE = 32
-"""Where segments may expire, about this many candidates are requested and reranked at once. A rule that can stop only
-at its budget would otherwise request all of it, and when time is up there would be nothing to return yet, or a long
-reranking to wait for. With fewer, the generator or the encoder couldn't make up for the additional round trips."""
+"""Number of candidates to request and rerank at once if segments may expire. Otherwise a rule that can stop only at its
+budget would request all candidates, and there might be no translation, or a long reranking, when time is up. Smaller
+requests would cost too many round trips."""
 
 Observer = Callable[[Segment, Snapshot, Sequence[Candidate], Sequence[Candidate], StopReason | None], None]
 """Called after each step with the segment, its snapshot, its anchors, its samples so far, and the stop reason, if
@@ -64,18 +64,13 @@ class Policy:
         cls,
         rule: StoppingRule,
         reranker: RerankerTraits,
-        *,
-        signature: str = "",
-        speculate: bool = False,
-        anytime: bool = False,
-        soon: bool = False,
-        ranked: bool = False,
+        **options: Any,
     ) -> Self:
         guarded = GuardedRule(rule)
         # A rule that can't stop before its budget needs no earlier snapshots, and some rerankers pay for each.
         final_only = reranker.snapshots_cost and guarded.open().horizon(0) >= guarded.budget
         stride = guarded.budget if final_only else guarded.step
-        return cls(guarded, stride, final_only, signature, speculate, anytime, soon, ranked)
+        return cls(guarded, stride, final_only, **options)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,18 +116,18 @@ class Slot(Generic[State]):
         if next_stop <= self.requested:  # speculation: the requested candidates may not be enough
             next_stop = self.watch.horizon(self.requested)
         reach = min(rule.budget, next_stop)
-        if self.expired:  # it expired before its first request: the first few candidates are enough
+        if self.expired:  # it expired before its first request, so one step is enough
             return min(reach, self.requested + rule.step)
         if not policy.anytime:
             return reach
         return min(reach, self.requested + (rule.step if policy.soon and not self.requested else AT_ONCE))
 
     def ready(self) -> int:
-        """How many candidates may be committed: whole steps only, unless everything up to the next possible stop is
-        there.
+        """How many candidates may be committed: whole steps only, unless everything up to the next possible stop has
+        arrived.
 
-        It is never more than that, because candidates after a stop would be reranked in vain, which costs MBR
-        quadratically.
+        It is never more than that, because reranking candidates after a stop is wasted, and MBR takes quadratic
+        time.
         """
         rule = self.watch.rule
         if self.expired:

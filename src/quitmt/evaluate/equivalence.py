@@ -1,6 +1,7 @@
 """Compares systems with a base: paired bootstrap TOST (two one-sided tests) for equivalence, wins and losses.
 
-Segments are resampled with replacement, as many as there are. The difference is other − base, of mean segment scores.
+Each resample draws as many segments as there are, with replacement. The difference is other − base, of mean segment
+scores.
 Two systems are equivalent within a margin if the 5th to 95th percentile of the resampled difference lies inside
 ±margin: both one-sided tests, of "worse by the margin" and of "better by it", reject at 5%. Margins are in units of σ,
 the standard deviation of the base's segment scores with ddof = 0: the spread of the segments that the bootstrap draws
@@ -24,19 +25,19 @@ import numpy.typing as npt
 
 from quitmt.compiled import kernel
 from quitmt.errors import InputError, UsageError
-from quitmt.evaluate.report import LARGEST
+from quitmt.evaluate.metrics import LARGEST
 
 Floats = npt.NDArray[np.float64]
 Drawn = npt.NDArray[np.uint32]
 
 RESAMPLES = 10_000
 MOST_RESAMPLES = 10_000_000
-"""Each takes 8 bytes per pair, and more than this don't change a result."""
+"""Each resample takes 8 bytes per pair, and more of them don't change a result."""
 MARGINS = (0.05, 0.02)
 LEAST = 50
-"""With fewer segments, means may not be normal, so no system is called equivalent. With Student's t and without the
-pseudo-segment, guarantees of 95% were broken in 5 to 15% of samples of 10–20 segments, and in less
-than 5% of those of 40 (docs/guarantees.md)."""
+"""With fewer segments, means may not be normally distributed, so no system is called equivalent. With Student's t and
+without the pseudo-segment, guarantees of 95% were broken in 5 to 15% of samples of 10–20 segments, and in less than 5%
+of samples of 40 segments (docs/guarantees.md)."""
 BLOCK_CELLS = 1 << 18
 """Resamples × segments drawn at a time: 1 MB."""
 
@@ -79,7 +80,7 @@ class Comparison:
 
     @property
     def within(self) -> tuple[float, ...]:
-        """The margins, in units of σ, within which the systems are equivalent."""
+        """The margins within which the systems are equivalent."""
         low, high = self.tost_interval
         return tuple(m for m in self.margins if -m * self.sigma <= low and high <= m * self.sigma)
 
@@ -92,28 +93,30 @@ def compare(
     rng: np.random.Generator | int = 0,
 ) -> list[Comparison]:
     """Compare each pair. ``rng`` may be a seed; pairs of different sizes draw from a generator one after the other."""
-    if resamples < 1:
-        raise UsageError(f"there must be at least 1 resample, not {resamples}")
-    if resamples > MOST_RESAMPLES:
-        raise UsageError(f"there can be {MOST_RESAMPLES:,} resamples at most, not {resamples:,}")
-    for margin in margins:
-        if not 0 < margin < np.inf:
-            raise UsageError(f"a margin must be a positive number, not {margin}")
+    check_settings(resamples, margins)
     if not pairs:
         return []
     _check(pairs)
     widest_first = tuple(sorted(margins, reverse=True))
     scored = [pair.scored for pair in pairs]
-    found: dict[int, Comparison] = {}
+    comparisons: dict[int, Comparison] = {}
     for size in sorted({len(pair.base) for pair in scored}, reverse=True):
         places = [place for place, pair in enumerate(scored) if len(pair.base) == size]
         differences = np.stack([scored[place].other - scored[place].base for place in places])
         generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         resampled = _resampled(differences, resamples, generator)
-        for place, own, means in zip(places, differences, resampled, strict=True):
+        for place, difference, means in zip(places, differences, resampled, strict=True):
             left_out = len(pairs[place].base) - size
-            found[place] = _comparison(scored[place], own, means, widest_first, left_out)
-    return [found[place] for place in range(len(pairs))]
+            comparisons[place] = _comparison(scored[place], difference, means, widest_first, left_out)
+    return [comparisons[place] for place in range(len(pairs))]
+
+
+def check_settings(resamples: int, margins: Sequence[float]) -> None:
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise UsageError(f"there must be 1 to {MOST_RESAMPLES:,} resamples, not {resamples:,}")
+    for margin in margins:
+        if not 0 < margin < np.inf:
+            raise UsageError(f"a margin must be a positive number, not {margin}")
 
 
 def draws(segments: int, resamples: int, rng: np.random.Generator) -> Iterator[Drawn]:

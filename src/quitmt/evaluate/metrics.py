@@ -12,23 +12,28 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import InputError, RerankError, unknown
+from quitmt.errors import InputError, RerankError, UsageError, unknown
 from quitmt.metrics import scorer as scorers
+from quitmt.metrics.function import code, takes_source
 from quitmt.metrics.registry import EVALUATORS, SCORING_MODELS, MetricEntry, located
 from quitmt.metrics.registry import Setup as Setup
 from quitmt.metrics.scorer import Example, Scorer
+from quitmt.names import attribute
 from quitmt.protocols import cut
 
 log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
+LARGEST = 1e100
+"""Largest absolute score, so that sums and squares of scores stay finite."""
+FORM = "a function of (translation, reference) or (source, translation, reference)"
 Progress = Callable[[int], object]
 """Called with the number of segments scored since the last call; a whole call adds up to systems × segments."""
 
@@ -67,7 +72,7 @@ class Metric(Protocol):
         ...
 
     def signature_for(self, references: int) -> str:
-        """Everything that its numbers depend on, with so many references per segment."""
+        """Names everything that the scores depend on, including the number of references per segment."""
         ...
 
     @property
@@ -124,8 +129,8 @@ class ScorerMetric:
             for source, translation, reference in zip(sources, system, texts, strict=True)
         ]
         report = scorers.scaled(progress, len(places), len(systems) * len(sources))
-        found = self._checked(list(places), report)[order]
-        scores = found.reshape(len(systems), len(references), len(sources)).mean(axis=1)
+        scores = self._checked(list(places), report)[order]
+        scores = scores.reshape(len(systems), len(references), len(sources)).mean(axis=1)
         return [self._averaged(segments) for segments in (-scores if self.lower_is_better else scores)]
 
     def signature_for(self, references: int) -> str:
@@ -145,8 +150,8 @@ class ScorerMetric:
         """Warn about texts that are longer than the model's limit."""
         texts = {text for one in examples for text in (one.source, one.translation, one.reference or "")}
         if cuts := cut(self._scorer, texts):
-            told = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
-            log.warning(f"{self.name} {told} (split them into sentences)")
+            read = f"read {len(cuts)} of {len(texts)} texts only in part, and left out up to {max(cuts)} tokens of one"
+            log.warning(f"{self.name} {read} (split them into sentences)")
 
     def _averaged(self, segments: Floats) -> Scores:
         there = segments[~np.isnan(segments)]
@@ -156,8 +161,60 @@ class ScorerMetric:
         return Scores(segments, float(there.mean()))
 
 
+class FunctionMetric:
+    """A user's function as a metric; higher is better, unless it has a true attribute ``lower_is_better``. With several
+    references, a segment's score is the mean over them; a system's score is the mean of its segments' scores."""
+
+    needs_reference = True
+
+    def __init__(self, spec: str, known: Iterable[str] = ()) -> None:
+        """``spec`` is module:attribute; ``known`` are names to suggest for a misspelt one."""
+        self._function: Callable[..., Any] = attribute(spec, known)
+        if not callable(self._function):
+            raise UsageError(f"{spec} is a {type(self._function).__name__}", hint=f"it must be {FORM}")
+        self.name = spec.partition(":")[2]
+        self.needs_source = takes_source(self._function, FORM)
+        self.lower_is_better = bool(getattr(self._function, "lower_is_better", False))
+        self._spec = spec
+        self._signed = f"function:{spec}{code(self._function)}"
+
+    def evaluate(
+        self, test_set: TestSet, systems: Sequence[Sequence[str]], progress: Progress | None = None
+    ) -> list[Scores]:
+        sources = (test_set.sources or ()) if self.needs_source else ("",) * len(test_set.references[0])
+        known: dict[tuple[str, ...], float] = {}
+
+        def score(number: int, *example: str) -> float:
+            if example not in known:
+                known[example] = self._score(number, example if self.needs_source else example[1:])
+            return known[example]
+
+        segments = np.empty((len(systems), len(sources)))
+        for number, (source, *references) in enumerate(zip(sources, *test_set.references, strict=True)):
+            for row, system in zip(segments, systems, strict=True):
+                scores = [score(number, source, system[number], reference) for reference in references]
+                row[number] = sum(scores) / len(scores)
+            if progress:
+                progress(len(systems))
+        return [Scores(row, float(row.mean())) for row in segments]
+
+    def signature_for(self, references: int) -> str:
+        return f"{self._signed}{several(references)}"
+
+    def _score(self, number: int, example: Sequence[str]) -> float:
+        try:
+            score = float(self._function(*example))
+        except (Exception, SystemExit) as error:  # sys.exit in a function would end the run without a message
+            reason = " ".join(str(error).split())
+            message = f"{self._spec} failed at segment {number + 1}: {type(error).__name__}: {reason}"
+            raise RerankError(message) from error
+        if not abs(score) <= LARGEST:  # true of NaN as well
+            raise RerankError(f"{self._spec} gave {score} for segment {number + 1}, not a number within ±{LARGEST:g}")
+        return score
+
+
 def several(references: int) -> str:
-    """The part of a signature about several references, for metrics that compare with one at a time."""
+    """The signature's part about several references, for metrics that compare with one reference at a time."""
     return f"|refs:{references},mean" if references > 1 else ""
 
 
@@ -174,7 +231,7 @@ def _scored(name: str, model: str, setup: Setup) -> Metric:
 
 
 def judge(model: str, setup: Setup) -> Metric:
-    """GEMBA-MQM with ENGINE:MODEL. Settings that its engine doesn't take are for the run's other metrics."""
+    """GEMBA-MQM with ENGINE:MODEL. Hardware settings that its engine doesn't take are for the run's other metrics."""
     from quitmt.evaluate.judge.engines import gemba
     from quitmt.generate import BACKENDS
 
@@ -187,7 +244,7 @@ def judge(model: str, setup: Setup) -> Metric:
 
 
 METRICS = {name: entry.evaluation for name, entry in EVALUATORS.items()} | {
-    "module:attribute": "any function (translation, reference) or (source, translation, reference) of yours",
+    "module:attribute": "your own function (translation, reference) or (source, translation, reference)",
 }
 """Names and their meanings, for help texts."""
 
@@ -202,8 +259,6 @@ def find(spec: str) -> tuple[MetricEntry, str]:
         return EVALUATORS[name], argument
     if not colon:
         raise unknown("metric", spec, METRICS)
-    from quitmt.evaluate.function import FunctionMetric
-
     metric = FunctionMetric(spec, EVALUATORS)
     entry = MetricEntry("", "", evaluator=lambda *_: metric, needs_source=metric.needs_source, needs_reference=True)
     return entry, argument

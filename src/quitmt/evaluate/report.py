@@ -13,16 +13,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from quitmt.errors import InputError
-from quitmt.evaluate.metrics import Metric, Scores
+from quitmt.evaluate.metrics import LARGEST, Metric, Scores
 
 HOW = "quitmt score --format json --segments -o FILE writes them"
-LARGEST = 1e100
-"""Largest absolute score, so that sums and squares of scores stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Report:
     columns: dict[str, MetricScores] = field(default_factory=dict)
 
     def add(self, metric: Metric, references: int, scores: list[Scores]) -> None:
-        """Add a metric's scores, with so many references per segment."""
+        """Add a metric's scores of the systems; ``references`` is the number of references per segment."""
         self.columns[metric.name] = MetricScores(
             metric.signature_for(references), metric.lower_is_better, dict(zip(self.systems, scores, strict=True))
         )
@@ -67,8 +65,8 @@ class Report:
         """A warning for each system that lacks scores by a metric."""
         for system, scores in self.columns[metric].scores.items():
             if scores.left_out:
-                told = f"{scores.left_out} of {len(scores.segments)} answers"
-                yield f"{metric}, {system}: {told} could not be read and are left out"
+                answers = f"{scores.left_out} of {len(scores.segments)} answers"
+                yield f"{metric}, {system}: {answers} could not be read and are left out"
 
 
 def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
@@ -77,14 +75,18 @@ def to_fields(report: Report, *, segments: bool) -> dict[str, Any]:
         return {"system": scores.system} | ({"segments": numbers(scores)} if segments else {}) | left_out
 
     return {
-        "metrics": {
-            name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
-            for name, column in report.columns.items()
-        },
+        "metrics": metric_fields(report),
         "systems": {
             system: {name: fields(column.scores[system]) for name, column in report.columns.items()}
             for system in report.systems
         },
+    }
+
+
+def metric_fields(report: Report) -> dict[str, Any]:
+    return {
+        name: {"signature": column.signature, "lower_is_better": column.lower_is_better}
+        for name, column in report.columns.items()
     }
 
 
@@ -96,60 +98,23 @@ def numbers(scores: Scores) -> list[float | None]:
 def parse(text: str, path: str) -> Report:
     """Read a report with segment scores from JSON; errors mention ``path``."""
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else "it is not JSON"
-        raise InputError(f"{path} has no scores that can be read: {reason}", hint=HOW) from None
-    metrics, systems = (_object(found, name, path) for name in ("metrics", "systems"))
-    report = Report(tuple(systems))
-    for name in metrics:
-        facts = _object(metrics, name, path)
-        scores = {
-            system: _scores(_object(systems, system, path).get(name), f"{path}, {system}, {name}") for system in systems
-        }
-        report.columns[name] = MetricScores(
-            str(facts.get("signature", "")), facts.get("lower_is_better") is True, scores
-        )
-    _check_sizes(report, path)
+        fields = json.loads(text)
+        report = Report(tuple(fields["systems"]))
+        for name, facts in fields["metrics"].items():
+            scores = {system: _scores(by_metric[name]) for system, by_metric in fields["systems"].items()}
+            report.columns[name] = MetricScores(str(facts["signature"]), facts["lower_is_better"] is True, scores)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise InputError(f"{path} isn't a file with the scores of systems and their segments", hint=HOW) from None
+    sizes = {len(scores.segments) for column in report.columns.values() for scores in column.scores.values()}
+    if len(sizes) != 1:
+        raise InputError(f"{path}: all systems must have scores for the same number of segments")
     return report
 
 
-def _object(found: Any, name: str, path: str) -> dict[str, Any]:
-    inner = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(inner, dict) or not inner:
-        raise InputError(f"{path} is not a file of scores: it has no {name!r}", hint=HOW)
-    return inner
-
-
-def _scores(found: Any, where: str) -> Scores:
-    system, segments = (found.get("system"), found.get("segments")) if isinstance(found, dict) else (None, None)
-    if not _number(system):
-        raise InputError(f"{where}: there is no score of the system", hint=HOW)
-    if not isinstance(segments, list) or not segments:
-        raise InputError(f"{where}: there are no scores of segments", hint=HOW)
-    for number, score in enumerate(segments, start=1):
-        if score is not None and not _number(score):
-            raise InputError(
-                f"{where}: the score of segment {number} is {json.dumps(score)[:40]}, not a number within ±{LARGEST:g}"
-            )
-    if all(score is None for score in segments):
-        raise InputError(f"{where}: not one segment has a score")
-    return Scores(np.array(segments, np.float64), float(system))  # type: ignore[arg-type]  # None becomes NaN
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST
-
-
-def _check_sizes(report: Report, path: str) -> None:
-    first: tuple[str, int] | None = None
-    for name, column in report.columns.items():
-        for system, scores in column.scores.items():
-            here, size = f"{system} by {name}", len(scores.segments)
-            first = first or (here, size)
-            if size != first[1]:
-                raise InputError(f"{path}: {here} has {size} segments, but {first[0]} has {first[1]}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InputError(f"a score is {name}, not a finite number")
+def _scores(fields: Any) -> Scores:
+    segments = np.array(fields["segments"], np.float64)  # None becomes NaN
+    system = float(fields["system"])
+    scored = segments[~np.isnan(segments)]
+    if segments.ndim != 1 or not scored.size or not (np.abs([system, *scored]) <= LARGEST).all():
+        raise ValueError("no scores, or one beyond the largest")
+    return Scores(segments, system)

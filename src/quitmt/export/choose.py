@@ -89,23 +89,13 @@ class Strategy:
         return others
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The chosen candidates of a source, or the reason why there are none."""
-
-    chosen: Ranked | None = None
-    rejected: tuple[Ranked, ...] = ()
-    reason: str | None = None
-
-
-def best(source: str, ranked: RankedPool, filters: Filters) -> Chosen:
-    """Chooses the best candidate that passes the filters."""
-    found = _best(source, ranked, filters)
-    return Chosen(reason=found) if isinstance(found, str) else Chosen(ranked[found])
+def best(source: str, ranked: RankedPool, filters: Filters) -> list[Ranked] | str:
+    """The best candidate that passes the filters, or the reason why there is none."""
+    chosen = _best(source, ranked, filters)
+    return chosen if isinstance(chosen, str) else [ranked[chosen]]
 
 
 def _best(source: str, ranked: RankedPool, filters: Filters) -> int | str:
-    """The index of the best candidate, or the reason why there is none."""
     if not len(ranked):
         return UNSCORED
     passing = (place for place, text in enumerate(ranked.texts) if filters.reason(source, text) is None)
@@ -114,26 +104,26 @@ def _best(source: str, ranked: RankedPool, filters: Filters) -> int | str:
 
 def pairs(
     source: str, ranked: RankedPool, filters: Filters, strategy: Strategy, margin: Margin, count: int = 1
-) -> Chosen:
-    """Chooses the best candidate and up to ``count`` rejected ones."""
+) -> list[Ranked] | str:
+    """The best candidate and up to ``count`` rejected ones, or the reason why there is no pair."""
     if len(ranked) == 1:
-        return Chosen(reason=ONE)
+        return ONE
     chosen = _best(source, ranked, filters)
     if isinstance(chosen, str):
-        return Chosen(reason=chosen)
+        return chosen
     if strategy.name == "greedy":
         if ranked.origins[chosen] == "greedy":
-            return Chosen(reason=GREEDY_IS_BEST)
+            return GREEDY_IS_BEST
         if "greedy" not in ranked.origins:
-            return Chosen(reason=NO_GREEDY)
-    found, least, top = list[Ranked](), margin.in_score(ranked), ranked.scores[chosen]
+            return NO_GREEDY
+    rejected, least, top = list[Ranked](), margin.in_score(ranked), ranked.scores[chosen]
     for place in strategy.order(chosen, ranked):
         gain = top - ranked.scores[place]
         if gain > 0 and gain >= least and filters.reason(source, ranked.texts[place]) is None:
-            found.append(ranked[place])
-            if len(found) == count:
+            rejected.append(ranked[place])
+            if len(rejected) == count:
                 break
-    return Chosen(ranked[chosen], tuple(found)) if found else Chosen(reason=CLOSE)
+    return [ranked[chosen], *rejected] if rejected else CLOSE
 
 
 def everything(source: str, ranked: RankedPool, filters: Filters, *, at_least: int = 1) -> list[Ranked] | str:

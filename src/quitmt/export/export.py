@@ -10,8 +10,8 @@ from os import PathLike, fspath
 
 from quitmt.errors import InputError, UsageError, setting, unknown
 from quitmt.export import choose, filters
-from quitmt.export.choose import Chosen, Margin, Strategy
-from quitmt.export.entries import ExportEntry, read_entries
+from quitmt.export.choose import Margin, Strategy
+from quitmt.export.entries import ExportEntry, RankedPool, read_entries
 from quitmt.export.filters import DUPLICATE, RATIO, Filters
 from quitmt.export.formats import FORMATS, Format, Row, Voice, rows, voice
 from quitmt.export.writers import Writer, open_writer
@@ -149,24 +149,19 @@ class ExportJob:
         if not entry.listed and self.format.needs != "best":
             hint = f"translate or rerank again with {setting('run.nbest', '64')}, or keep the pools"
             raise InputError(f"outcome {entry.id} has no n-best list, which {self.settings.format} needs", hint=hint)
-        chosen = self._choose(entry)
+        chosen = self._choose(entry.source, entry.ranked)
         if isinstance(chosen, str):
             return chosen
-        choice, candidates = chosen
-        if self._seen is not None and self._seen.seen(f"{entry.source}\0{candidates[0].text}"):
+        if self._seen is not None and self._seen.seen(f"{entry.source}\0{chosen[0].text}"):
             return "are duplicates"
-        return rows(self.settings.format, entry, choice, candidates, self.voice)
+        return rows(self.settings.format, entry, chosen, self.voice)
 
-    def _choose(self, entry: ExportEntry) -> tuple[Chosen, Sequence[Ranked]] | str:
-        source, ranked = entry.source, entry.ranked
+    def _choose(self, source: str, ranked: RankedPool) -> list[Ranked] | str:
         if self.format.needs == "all":
-            found = choose.everything(source, ranked, self.filters, at_least=self.format.at_least)
-            return found if isinstance(found, str) else (Chosen(), found)
+            return choose.everything(source, ranked, self.filters, at_least=self.format.at_least)
         if self.format.needs == "best":
-            choice = choose.best(source, ranked, self.filters)
-        else:
-            choice = choose.pairs(source, ranked, self.filters, self.strategy, self.margin, self.settings.pairs)
-        return choice.reason or "" if choice.chosen is None else (choice, [choice.chosen])
+            return choose.best(source, ranked, self.filters)
+        return choose.pairs(source, ranked, self.filters, self.strategy, self.margin, self.settings.pairs)
 
 
 def _nothing(summary: Summary) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from quitmt.export.choose import Chosen
 from quitmt.export.entries import ExportEntry
 from quitmt.generate.prompts.template import Prompt, made
 from quitmt.types import Ranked, Segment
@@ -108,25 +107,23 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def rows(name: str, entry: ExportEntry, choice: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
-    """The rows of one source; a format uses either ``choice`` or ``candidates``."""
+def rows(name: str, entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    """The rows of one source. ``candidates`` are those that the format needs, the best one first."""
     about = {"id": entry.id, "source": entry.source, "size": entry.size, "stop": entry.stop}
     about["signature"] = entry.signature
-    return [{**about, **row} for row in _ROWS[name](entry, choice, candidates, voice)]
+    return [{**about, **row} for row in _ROWS[name](entry, candidates, voice)]
 
 
-def _sft(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
-    return [_judged(entry, choice.chosen, voice)] if choice.chosen else []
+def _sft(entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    return [_judged(entry, candidates[0], voice)]
 
 
-def _parallel(_: ExportEntry, choice: Chosen, __: Sequence[Ranked], ___: Voice) -> list[Row]:
-    return [{"target": choice.chosen.text, "score": choice.chosen.score}] if choice.chosen else []
+def _parallel(_: ExportEntry, candidates: Sequence[Ranked], __: Voice) -> list[Row]:
+    return [{"target": candidates[0].text, "score": candidates[0].score}]
 
 
-def _dpo(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
-    chosen = choice.chosen
-    if chosen is None:
-        return []
+def _dpo(entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    chosen, *rejected = candidates
     return [
         {
             "prompt": voice.prompt(entry.source),
@@ -136,20 +133,15 @@ def _dpo(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) 
             "score_rejected": one.score,
             "margin": chosen.score - one.score,
         }
-        for one in choice.rejected
+        for one in rejected
     ]
 
 
-def _kto(entry: ExportEntry, choice: Chosen, _: Sequence[Ranked], voice: Voice) -> list[Row]:
-    if choice.chosen is None:
-        return []
-    return [
-        {**_judged(entry, one, voice), "label": label}
-        for one, label in [(choice.chosen, True), *((one, False) for one in choice.rejected)]
-    ]
+def _kto(entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+    return [{**_judged(entry, one, voice), "label": place == 0} for place, one in enumerate(candidates)]
 
 
-def _ranked(entry: ExportEntry, _: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _ranked(entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
     return [
         {
             "prompt": voice.prompt(entry.source),
@@ -161,7 +153,7 @@ def _ranked(entry: ExportEntry, _: Chosen, candidates: Sequence[Ranked], voice: 
     ]
 
 
-def _reward(entry: ExportEntry, _: Chosen, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
+def _reward(entry: ExportEntry, candidates: Sequence[Ranked], voice: Voice) -> list[Row]:
     return [
         {**_judged(entry, one, voice), "count": one.count, "log_probability": one.log_probability} for one in candidates
     ]
@@ -171,6 +163,6 @@ def _judged(entry: ExportEntry, one: Ranked, voice: Voice) -> Row:
     return {"prompt": voice.prompt(entry.source), "completion": voice.completion(one.text), "score": one.score}
 
 
-_ROWS: Mapping[str, Callable[[ExportEntry, Chosen, Sequence[Ranked], Voice], list[Row]]] = {
+_ROWS: Mapping[str, Callable[[ExportEntry, Sequence[Ranked], Voice], list[Row]]] = {
     "sft": _sft, "parallel": _parallel, "dpo": _dpo, "kto": _kto, "ranked": _ranked, "reward": _reward
 }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -47,23 +47,30 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
         if name not in (None, STDOUT) and os.path.lexists(str(name)):
             raise OutputError(f"{name} already exists", hint=NEW_FILE)
     if targets is not None:
-        return _TwoFiles(path, targets)
+        return _Lines(_parallel, path, targets)
     if parquet:
         return _Parquet(path, columns, voice)
-    return _Tsv(path) if pair and suffix in TSV else _JsonLines(path, columns)
+    if pair and suffix in TSV:
+        return _Lines(lambda row: ["\t".join(_parallel(row))], path)
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    return _Lines(lambda row: [encode({name: row[name] for name in columns})], path)
 
 
-class _LineWriter:
-    """Text files that are complete or absent."""
+class _Lines:
+    """Text files that are complete or absent; each gets one line per row."""
 
-    def __init__(self, *paths: str) -> None:
-        self._files = list[Output]()
+    def __init__(self, texts_of: Callable[[Row], Sequence[str]], *paths: str) -> None:
+        self._texts_of, self._files = texts_of, list[Output]()
         try:
             for path in paths:
                 self._files.append(Output(path))
         except OutputError:
             self.abandon()
             raise
+
+    def write(self, row: Row) -> None:
+        for file, text in zip(self._files, self._texts_of(row), strict=True):
+            file.write(text)
 
     def finish(self) -> None:
         for file in self._files:
@@ -78,25 +85,8 @@ class _LineWriter:
                 Path(file.path).unlink(missing_ok=True)
 
 
-class _JsonLines(_LineWriter):
-    def __init__(self, path: str, columns: Mapping[str, Kind]) -> None:
-        super().__init__(path)
-        self._columns = list(columns)
-        self._encode = json.JSONEncoder(ensure_ascii=False).encode
-
-    def write(self, row: Row) -> None:
-        self._files[0].write(self._encode({name: row[name] for name in self._columns}))
-
-
-class _Tsv(_LineWriter):
-    def write(self, row: Row) -> None:
-        self._files[0].write(f"{_flat(row['source'])}\t{_flat(row['target'])}")
-
-
-class _TwoFiles(_LineWriter):
-    def write(self, row: Row) -> None:
-        for file, name in zip(self._files, ("source", "target"), strict=True):
-            file.write(_flat(row[name]))
+def _parallel(row: Row) -> list[str]:
+    return [_flat(row["source"]), _flat(row["target"])]
 
 
 def _flat(text: str) -> str:

@@ -7,7 +7,7 @@ All network reads go through ``transfer``, which limits their size and time.
 Only the standard library is used. Nothing is fetched unless the user requests it by name.
 """
 
-from quitmt.fetch.index import Index, Published, RemoteFile, last_known, read
+from quitmt.fetch.index import Index, Published, RemoteFile, read
 from quitmt.fetch.install import Installed, get
 
-__all__ = ["Index", "Installed", "Published", "RemoteFile", "get", "last_known", "read"]
+__all__ = ["Index", "Installed", "Published", "RemoteFile", "get", "read"]

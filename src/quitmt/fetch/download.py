@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.error import HTTPError
 
 from quitmt.bergamot import store
@@ -48,8 +48,7 @@ class _Damaged(Exception):
     """The file differs from its description in the index."""
 
 
-_KEPT = "what has arrived is kept: the same command continues"
-_WRONG = (_Damaged, TooMuch)
+_KEPT = "the part that has arrived is kept: the same command continues"
 
 
 @contextmanager
@@ -61,9 +60,9 @@ def writing(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in _FULL:
-            hint = f"make room, or name another folder by {store.VARIABLE}; what has arrived is kept"
+            hint = f"make room, or set {store.VARIABLE} to another folder; the part that has arrived is kept"
             raise OutputError(f"there is no room for the model in {folder}: {error.strerror}", hint=hint) from None
-        hint = f"name a folder that you may write to by the environment variable {store.VARIABLE}"
+        hint = f"set the environment variable {store.VARIABLE} to a folder that you may write to"
         raise OutputError(f"cannot write to {folder}: {error.strerror}", hint=hint) from None
 
 
@@ -77,22 +76,16 @@ def download(
 ) -> None:
     """Put the complete, checked file into ``folder``. The compressed file stays beside it."""
     packed, target = folder / packed_name(file), folder / file.name
-    continued = _size(packed) > 0
-    try:
+    while True:
+        continued = _size(packed) > 0
         try:
             _fetch(file, packed, bar, pause, Allowance(clock))
-            _unpack(file, packed, target)
-        except _WRONG:
+            return _unpack(file, packed, target)
+        except (_Damaged, TooMuch) as wrong:
             packed.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
             if not continued:
-                raise
-            _fetch(file, packed, bar, pause, Allowance(clock))
-            _unpack(file, packed, target)
-    except _WRONG as wrong:
-        packed.unlink(missing_ok=True)
-        target.unlink(missing_ok=True)
-        hint = "nothing of it was kept; try again later"
-        raise ModelError(f"{file.url} is damaged: {wrong}", hint=hint) from None
+                raise ModelError(f"{file.url} is damaged: {wrong}", hint="it was deleted; try again later") from None
 
 
 def most_bytes(file: RemoteFile) -> int:
@@ -138,7 +131,7 @@ def _more(file: RemoteFile, packed: Path, bar: Bar, allowance: Allowance) -> boo
     with response:
         start, total = _extent(response)
         if start not in (0, have):
-            raise ValueError(f"the server sent byte {start} where {have} was asked for")
+            raise ValueError(f"the server sent byte {start} where byte {have} was requested")
         most = most_bytes(file) + most_bytes(file) // 1000 + PACKING_BYTES
         if max(total or 0, start) > most:
             raise TooMuch(most)
@@ -150,10 +143,9 @@ def _append(content: Iterator[bytes], packed: Path, start: int, shown: Any) -> N
     folder = packed.parent
     try:
         with writing(folder):
-            out: BinaryIO = packed.open("r+b" if start else "wb")
+            out = packed.open("r+b" if start else "wb")
+            out.seek(start)
         try:
-            with writing(folder):
-                out.seek(start)
             for chunk in content:
                 with writing(folder):
                     out.write(chunk)

@@ -4,7 +4,7 @@
      "uncompressedSize", "uncompressedHash"}, "vocab": {"path"} or "srcVocab" and "trgVocab"}, "metrics"}]}}
 
 The index comes from the network, so it isn't trusted: entries of another form are skipped, and none of its text becomes
-a file name. The last index read is kept beside the models, for instructions offline.
+a file name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import time
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from io import BytesIO
@@ -33,7 +32,6 @@ URL = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-transl
 VARIABLE = "QUITMT_MODELS_URL"
 """The environment variable for a mirror's address: http://, https:// or file://."""
 PATH = "db/models.json"
-LAST = "index.json"
 MOST_BYTES = 16 << 20
 """Maximum size of the index, compressed or not."""
 ARCHITECTURES = ("base", "base-memory", "tiny")
@@ -106,19 +104,7 @@ def address(url: str | None = None) -> str:
 def read(url: str | None = None, clock: Clock = time.monotonic) -> Index:
     """Fetch the current index."""
     base = address(url)
-    content = _content(f"{base}/{PATH}", Allowance(clock))
-    index = _index(base, content)
-    _keep(base, content)
-    return index
-
-
-def last_known() -> Index | None:
-    """The last index read on this machine."""
-    try:
-        kept = json.loads((store.root() / LAST).read_text("utf-8"))
-        return _index(kept["url"], kept["index"].encode())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ModelError):
-        return None
+    return _index(base, _content(f"{base}/{PATH}", Allowance(clock)))
 
 
 def _content(url: str, allowance: Allowance) -> bytes:
@@ -131,24 +117,13 @@ def _content(url: str, allowance: Allowance) -> bytes:
             content = unpacked.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise TooMuch(MOST_BYTES)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ModelError(f"the index of models at {url} is damaged") from None
-    except TooMuch as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, TooMuch) as error:
         raise ModelError(f"the index of models at {url} is damaged: {error}") from None
-    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: no address at all
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not an address
         if isinstance(error, HTTPError):
             error.close()
         raise ModelError(f"cannot read the index of models at {url}: {reason(error)}") from None
     return content
-
-
-def _keep(base: str, content: bytes) -> None:
-    path = store.root() / LAST
-    new = path.with_name(f".{LAST}.{os.getpid()}")
-    with suppress(OSError):  # fetching a model will report the same problem
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(json.dumps({"url": base, "index": content.decode()}), "utf-8")
-        new.replace(path)
 
 
 def _index(base: str, content: bytes) -> Index:
@@ -164,7 +139,7 @@ def _index(base: str, content: bytes) -> Index:
 
 
 def _trusted(new: str, base: str) -> str:
-    """The address of the files by the index, unless it downgrades https to http."""
+    """The address of the files according to the index, unless it downgrades https to http."""
     return new.rstrip("/") if urlsplit(new).scheme == urlsplit(base).scheme else base
 
 

@@ -9,32 +9,29 @@ while it replaces a model, the old one is left aside, where ``store`` finds it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from quitmt.bergamot import store
 from quitmt.errors import ModelError, OutputError, QuitmtError, UsageError
 from quitmt.fetch.download import Bar, Pause, download, packed_name, writing
-from quitmt.fetch.index import PATH, Index, Published, address, last_known, read
+from quitmt.fetch.index import PATH, Published, address, read
 from quitmt.fetch.transfer import Clock
 from quitmt.files.locks import InUse, open_alone
 
-_REPLACE = "quitmt models get {} --architecture {} --replace"
 
+class Silent:
+    """A progress bar that shows nothing."""
 
-class _Silent:
-    def update(self, _: int) -> None: ...
+    def __init__(self, name: str, total: int | None, present: int) -> None: ...
+    def update(self, count: int) -> None: ...
     def close(self) -> None: ...
-
-
-def silent(what: str, total: int | None, here: int) -> Any:
-    return _Silent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def get(
     architecture: str | None = None,
     replace: bool = False,
     url: str | None = None,
-    bar: Bar = silent,
+    bar: Bar = Silent,
     pause: Pause = time.sleep,
     clock: Clock = time.monotonic,
 ) -> Installed:
@@ -74,7 +71,11 @@ def get(
     except ModelError as error:
         if store.has(pair) and architecture is None and not replace:
             return Installed(pair, store.folder(pair), fresh=False)
-        raise ModelError(error.args[0], hint=error.hint or _by_hand(pair, url)) from None
+        hint = (
+            f"offline: on another machine, download the model and vocabulary files that {address(url)}/{PATH} lists "
+            f"for {pair}, unpack them with gunzip, and put them into {folder}"
+        )
+        raise ModelError(error.args[0], hint=error.hint or hint) from None
     model = index.choose(pair, architecture)
     with writing(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -96,16 +97,15 @@ def _is_here(model: Published, *, replace: bool) -> bool:
         return False
     if known and (known.hash, known.architecture) == (model.model.hash or "", model.architecture):
         return True
-    present = f"another one, {known.architecture}" if known else "one that was put there by hand"
-    hint = _REPLACE.format(pair, model.architecture)
-    raise UsageError(f"{store.folder(pair)} has a model already, {present}", hint=hint)
+    present = known.architecture if known else "added manually"
+    hint = f"quitmt models get {pair} --architecture {model.architecture} --replace"
+    raise UsageError(f"{store.folder(pair)} already has a model ({present})", hint=hint)
 
 
 def _install(model: Published, folder: Path, bar: Bar, pause: Pause, clock: Clock) -> None:
     staging = folder.with_name(f".{folder.name}.part")
     with writing(staging):
         staging.mkdir(exist_ok=True)
-        _need_room(model, staging)
         _clear(staging, {packed_name(file) for file in model.files})
     for file in model.files:
         download(file, staging, bar, pause, clock)
@@ -115,7 +115,8 @@ def _install(model: Published, folder: Path, bar: Bar, pause: Pause, clock: Cloc
     )
     with writing(folder):
         _clear(staging, {file.name for file in model.files})
-        (staging / store.MANIFEST).write_text(store.written(known), "utf-8")
+        text = json.dumps(asdict(known), ensure_ascii=False, indent=2)
+        (staging / store.MANIFEST).write_text(text + "\n", "utf-8")
         _move(staging, model.pair)
 
 
@@ -125,16 +126,8 @@ def _clear(folder: Path, wanted: set[str]) -> None:
             path.unlink()
 
 
-def _need_room(model: Published, folder: Path) -> None:
-    """Check the free space for the compressed and decompressed files, which coexist for a moment."""
-    needed, free = 2 * sum(file.size or 0 for file in model.files), shutil.disk_usage(folder).free
-    if needed > free:
-        hint = f"make room, or name another folder by {store.VARIABLE}"
-        raise OutputError(f"{model.pair} needs {needed >> 20} MB in {folder}, where {free >> 20} are free", hint=hint)
-
-
 def _try(model: Published, staging: Path) -> None:
-    """Load the model, because its vocabularies have no checksum in the index and quitmt may not support it."""
+    """Load the model, because the index has no checksums of vocabularies and quitmt may not support the model."""
     from quitmt.bergamot.models import load
 
     try:
@@ -177,16 +170,3 @@ def _alone(pair: str) -> Iterator[None]:
         with suppress(OSError):
             lock.unlink()
         os.close(descriptor)
-
-
-def _by_hand(pair: str, url: str | None) -> str:
-    """Instructions for installing without a network."""
-    index: Index | None = last_known()
-    folder = store.folder(pair)
-    if index and pair in index.models:
-        files = " and ".join(file.url for file in index.models[pair][0].files)
-        return f"by hand: download {files}, unpack them with gunzip, and put them into {folder}"
-    return (
-        f"by hand: find {pair} in {address(url)}/{PATH} on another machine, download its files model and vocab "
-        f"(or srcVocab and trgVocab), unpack them with gunzip, and put them into {folder}"
-    )

@@ -31,12 +31,12 @@ async def read_lines(path: str, skip: int = 0) -> AsyncGenerator[str]:
         for line in lines:
             number += 1
             if number > skip:
-                yield _decoded(b"".join([*pieces, line]) if pieces else line, path, number)
+                yield decoded(b"".join([*pieces, line]) if pieces else line, name_of(path), number)
             pieces.clear()
         if rest:  # joined when the line is complete, because copying a long line with every chunk would be slow
             pieces.append(rest)
     if pieces and number >= skip:
-        yield _decoded(b"".join(pieces), path, number + 1)
+        yield decoded(b"".join(pieces), name_of(path), number + 1)
 
 
 def count_lines(path: str) -> int | None:
@@ -60,12 +60,13 @@ def name_of(path: str) -> str:
     return "standard input" if path == STDIN else path
 
 
-def _decoded(line: bytes, path: str, number: int) -> str:
+def decoded(line: bytes, name: str, number: int) -> str:
+    """The text of line ``number`` of a file; the first line may begin with a byte order mark."""
     try:
         text = line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{name_of(path)}, line {number}: not UTF-8 (byte {error.start + 1} of the line)",
+            f"{name}, line {number}: not UTF-8 (byte {error.start + 1} of the line)",
             hint="convert it first, e.g. with iconv -t UTF-8",
         ) from None
     return text.removeprefix("\ufeff") if number == 1 else text

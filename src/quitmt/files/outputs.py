@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import sys
-import zlib
 from collections.abc import Callable
+from gzip import GzipFile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,7 +40,9 @@ class Output:
         self.path = path
         self._named = path != STDOUT
         self._fresh = False
-        self._gzip: _Gzip | None = None
+        self._gzip: GzipFile | None = None
+        self._hidden = 0
+        """Bytes that aren't readable in the gzip file yet."""
         if not self._named and sys.stdout is None:
             raise OutputError("standard output is closed", hint="write to a file")
         self._made = self._named and not os.path.lexists(path)
@@ -58,7 +60,8 @@ class Output:
     def write(self, line: str) -> None:
         self.begin()
         data = encoded(line) + b"\n"
-        self._guarded(lambda: self._file.write(self._gzip.compressed(data) if self._gzip else data))
+        self._hidden += len(data)
+        self._guarded(lambda: (self._gzip or self._file).write(data))
 
     def begin(self) -> None:
         """Discard the previous content of the file."""
@@ -67,7 +70,8 @@ class Output:
             if self._is_regular and self._named:
                 self._guarded(lambda: self._file.truncate(0))
             if self._named and self.path.endswith(GZIP_SUFFIX):
-                self._gzip = _Gzip()
+                # Without a name and a time of day, so that the same lines give the same bytes.
+                self._gzip = GzipFile("", "wb", fileobj=self._file, mtime=0)
 
     def flush(self) -> None:
         self._guarded(self._flush)
@@ -95,13 +99,14 @@ class Output:
             return False
 
     def _flush(self) -> None:
-        if self._gzip:
-            self._file.write(self._gzip.readable())
+        if self._gzip and self._hidden >= READABLE_BYTES:
+            self._hidden = 0
+            self._gzip.flush()
         self._file.flush()
 
     def _finish(self) -> None:
         if self._gzip:
-            self._file.write(self._gzip.end())
+            self._gzip.close()
             self._gzip = None
         self._file.flush()
 
@@ -119,28 +124,6 @@ class Output:
             raise ClosedPipe("the program that read the output has closed the pipe") from None
         except OSError as error:
             raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
-
-
-class _Gzip:
-    """Produces the same bytes for the same lines: it stores no time of day, and flushes by size."""
-
-    def __init__(self) -> None:
-        self._stream = zlib.compressobj(wbits=31)
-        self._hidden = 0
-
-    def compressed(self, data: bytes) -> bytes:
-        self._hidden += len(data)
-        return self._stream.compress(data)
-
-    def readable(self) -> bytes:
-        """The bytes that make everything readable up to here, if a flush is due."""
-        if self._hidden < READABLE_BYTES:
-            return b""
-        self._hidden = 0
-        return self._stream.flush(zlib.Z_SYNC_FLUSH)
-
-    def end(self) -> bytes:
-        return self._stream.flush()
 
 
 _BREAK = re.compile(r"\r\n|\r|\n")

@@ -178,7 +178,7 @@ def resolve(model: str | None, source: str | None, target: str | None) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's name, looked up: its backend, or None for a part of the user's, MODULE:NAME."""
+    """A model's name and its backend, which is None for user code (MODULE:NAME)."""
 
     spec: str
     backend: Backend | None
@@ -190,7 +190,8 @@ class Model:
     def check(
         self, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
     ) -> None:
-        """Raise what can be found wrong without loading the model; extras need not be ``installed``."""
+        """Raise mistakes that can be detected without loading the model. If ``installed`` is false, the packages that
+        the backend needs may be missing."""
         backend, name = self.backend, self.kind
         if backend is None:
             if options:
@@ -216,7 +217,7 @@ class Model:
             backend.require(f"{name}:")
 
     def check_anchors(self, anchors: Sequence[Anchor]) -> None:
-        """Refuse anchors that the engine cannot make, as far as that is known without loading it."""
+        """Refuse anchors that the engine can't make, as far as can be detected without loading it."""
         for anchor in anchors:
             if self.backend is None and not hasattr(names.attribute(self.spec), "resampled"):
                 hint = f"give {setting('model.anchors', 'none')}, or supply your own translations"
@@ -228,20 +229,20 @@ class Model:
                 )
 
     def load(self, sampling: Sampling, languages: Languages, options: Mapping[str, Any]) -> Generator:
-        """Load it; ``check`` comes first."""
+        """Load the generator; call ``check`` first."""
         backend = self.backend
         if backend is None:
             from quitmt.generate.function import as_generator
 
             return as_generator(names.attribute(self.spec), self.spec)
-        given = dict(options)
-        if "prompt" in given and not template.load(given["prompt"]).clean:
-            given.setdefault("clean", False)
+        settings = dict(options)
+        if "prompt" in settings and not template.load(settings["prompt"]).clean:
+            settings.setdefault("clean", False)
         make: Any = backend.factory
         if backend.whole_name:
             return make(self.spec, sampling)  # type: ignore[no-any-return]
         try:
-            return make(self.spec.partition(":")[2], sampling, languages=languages, **given)  # type: ignore[no-any-return]
+            return make(self.spec.partition(":")[2], sampling, languages=languages, **settings)  # type: ignore[no-any-return]
         except Exception as error:
             if isinstance(error, QuitmtError) or self.kind in BACKENDS.own:
                 raise
@@ -250,7 +251,7 @@ class Model:
 
 
 def find(spec: str) -> Model:
-    """Look up the model that a text like ``openai:Qwen/Qwen3-8B`` names."""
+    """Look up a model by a name like ``openai:Qwen/Qwen3-8B``."""
     name, _, model = spec.partition(":")
     if name in BACKENDS and model:
         backend = BACKENDS[name]
@@ -288,8 +289,8 @@ def load(
     languages: Languages = (None, None),
     options: Mapping[str, Any] | None = None,
 ) -> Generator:
-    """Load the generator that a text like ``embedded:en-pt`` names. ``options`` are the backend's; None means unset."""
-    given = {option: value for option, value in (options or {}).items() if value is not None}
-    model = find(spec)
-    model.check(sampling or Sampling(), languages, given)
-    return model.load(sampling or Sampling(), languages, given)
+    """Load a generator by a name like ``embedded:en-pt``. ``options`` are the backend's; None means unset."""
+    model, sampling = find(spec), sampling or Sampling()
+    settings = {option: value for option, value in (options or {}).items() if value is not None}
+    model.check(sampling, languages, settings)
+    return model.load(sampling, languages, settings)

@@ -13,13 +13,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from quitmt import protocols
 from quitmt.errors import UsageError, setting
 from quitmt.loops.faults import Carried, is_cancellation, started
 from quitmt.protocols import Generator, GeneratorTraits, traits_of
-from quitmt.sampling import Sampling, apart
+from quitmt.sampling import Sampling, derived_seed
 from quitmt.types import Draw, Request, Segment
 
 NONE = "none"
@@ -29,7 +28,7 @@ _GRAMMAR = re.compile(r"(?P<greedy>greedy)|beam:(?P<beam>[1-9]\d{0,3})|(?P<count
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One item of the setting."""
+    """One item of the setting ``model.anchors``."""
 
     text: str
     count: int = 1
@@ -43,7 +42,7 @@ class Anchor:
         if self.temperature == 0:
             return Sampling(temperature=0.0, seed=base.seed)
         # With the samples' seed they would resemble the samples, and the samples would judge their own copies.
-        return replace(base, temperature=self.temperature, seed=apart(base.seed), apart=True)
+        return replace(base, temperature=self.temperature, seed=derived_seed(base.seed), derived=True)
 
 
 def parse(text: str) -> tuple[Anchor, ...]:
@@ -54,10 +53,10 @@ def parse(text: str) -> tuple[Anchor, ...]:
     words = [word.strip() for word in text.split(",")]
     if words == [NONE]:
         return ()
-    found = tuple(_anchor(word) for word in words)
-    if len({(anchor.beam, anchor.temperature) for anchor in found}) < len(found):
+    anchors = tuple(_anchor(word) for word in words)
+    if len({(anchor.beam, anchor.temperature) for anchor in anchors}) < len(anchors):
         raise UsageError(f"{setting('model.anchors')} names the same anchor twice: {text!r}")
-    return found
+    return anchors
 
 
 def _anchor(word: str) -> Anchor:
@@ -80,13 +79,12 @@ class Anchored:
     """Adds anchors to a generator; its ``resampled`` siblings make them."""
 
     def __init__(self, generator: Generator, anchors: Sequence[Anchor], sampling: Sampling) -> None:
-        own: Any = generator
-        if not hasattr(own, "resampled"):
+        if not hasattr(generator, "resampled"):
             name = generator.signature.partition("|")[0]
             hint = f"give {setting('model.anchors', NONE)}, or supply your own translations"
             raise UsageError(f"{name} cannot make anchors, because it has no resampled()", hint=hint)
         self._samples = generator
-        self._parts = [(anchor, own.resampled(anchor.sampling(sampling))) for anchor in anchors]
+        self._parts = [(anchor, generator.resampled(anchor.sampling(sampling))) for anchor in anchors]
         self.signature = f"{generator.signature}|a:{','.join(anchor.text for anchor in anchors)}"
         self.traits = replace(traits_of(generator, GeneratorTraits), anchored=True)
 
@@ -163,14 +161,14 @@ class _Gathering:
         self._draws[number].append(draw)
         if not all(map(_is_whole, self._anchors, self._draws)):
             return None
-        found = [
+        candidates = [
             replace(one, origin=anchor.text)
             for anchor, draws in zip(self._anchors, self._draws, strict=True)
             for draw in sorted(draws, key=lambda draw: draw.start)
             for one in draw.candidates
         ]
         seconds = sum(draw.seconds for draws in self._draws for draw in draws)
-        return Draw(self.segment, 0, (), seconds, anchors=tuple(found))
+        return Draw(self.segment, 0, (), seconds, anchors=tuple(candidates))
 
 
 def _is_whole(anchor: Anchor, draws: list[Draw]) -> bool:

@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from quitmt.bergamot.beam import BeamSearch
 from quitmt.bergamot.models import load
 from quitmt.bergamot.sampling import Sampler
 from quitmt.bergamot.sources import Sources
-from quitmt.generate.worker import Order, Worker, failed
+from quitmt.generate.worker import Order, ThreadedGenerator, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
-from quitmt.types import Draw, Request, Segment
-from quitmt.warnings import unknown_characters
+from quitmt.types import Request, Segment
 
 log = logging.getLogger(__name__)
 
 
-class BergamotGenerator:
+class BergamotGenerator(ThreadedGenerator):
     """``model`` is ``embedded:en-pt``, another ``embedded:`` pair, or ``bergamot:FOLDER``."""
 
-    traits = GeneratorTraits(sentence_level=True, takes_seeds=True, shares_beginnings=True)
+    traits = GeneratorTraits(sentence_level=True, takes_seeds=True)
 
     def __init__(self, model: str, sampling: Sampling | None = None) -> None:
         sampling = sampling or Sampling()
         self._name, self._model = model, load(model)
-        self._sources = Sources(self._model)
+        self._sources, self._lacks = Sources(self._model), self._model.source.lacks
         self._worker = Worker(self._engine(sampling), "quitmt-bergamot")
         self.signature = self._signature(sampling)
 
@@ -53,27 +52,15 @@ class BergamotGenerator:
         other.signature = self._signature(sampling)
         return other
 
-    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield each request's candidates in one draw, as soon as they are complete."""
-        return self._worker.draw(requests)
-
     async def warm(self) -> None:
         """Draw a few candidates, so that all kernels are compiled."""
         segment = Segment("warm-up", "One two.")
         async for _ in self.draw([Request(segment, 0, 2)]):
             self.close(segment)
 
-    def unknown(self, source: str) -> str:
-        """The characters that the vocabulary lacks: the model sees the same unknown token for all of them."""
-        return unknown_characters(source, self._model.source.lacks)
-
-    def close(self, segment: Segment) -> None:
-        """Abort the segment's requests and forget its prefixes."""
-        self._worker.close(segment)
-
 
 class _Engine:
-    """One sampler or beam search and the orders under way in it."""
+    """One sampler or beam search and its unfinished orders."""
 
     def __init__(self, make: Callable[[], Sampler | BeamSearch]) -> None:
         self._make, self._sampler = make, make()
@@ -86,9 +73,7 @@ class _Engine:
         if not self._sampler.busy:
             return
         try:
-            for number, done in self._sampler.step():
-                candidates = tuple(candidate for candidate in done.candidates if candidate is not None)
-                draw = Draw(done.request.segment, done.request.start, candidates, done.seconds, ended=done.ended)
+            for number, draw in self._sampler.step():
                 self._orders.pop(number).deliver(draw)
         except Exception as error:  # any order may be the cause, so all of them fail; later ones get a new sampler
             log.debug("the sampler failed", exc_info=error)

@@ -1,16 +1,16 @@
 """CTranslate2 models in this process: ``ct2:PATH``, a converted folder with its tokenizer in it.
 
 CTranslate2 samples N candidates of a source in one call, from a random stream that belongs to its thread, and returns
-them sorted by score. To make one endless sequence of these, the engine draws candidates in chunks with indices 0–15,
+them sorted by score. To make one endless sequence of them, the engine draws candidates in chunks with indices 0–15,
 16–31, 32–63, 64–127, 128–191, …; the first ones are small because most segments need no more. Each chunk is one call of
-a new Translator with a seed derived from (seed, segment, chunk). The result is shuffled with the segment's own random
-stream, because a prefix of sorted candidates would not be a sample. (A seed takes effect only at a thread's first use,
-hence the new Translator. Timed once, with OPUS-MT's layers in int8 and a vocabulary of 150 on two busy cores: 0.04 s to
-build, 1.5 s for 64 candidates. Larger models take longer to load.)
+a new Translator with a seed derived from (seed, segment, chunk). The result is shuffled with the segment's random
+stream, because a prefix of sorted candidates would not be a sample. (The Translator must be new because a seed takes
+effect only at a thread's first use. With OPUS-MT's layers in int8 and a vocabulary of 150, on two busy cores, it takes
+0.04 s to build and 1.5 s for 64 candidates. Larger models take longer to load.)
 
-So (seed, segment, index) determines a candidate, in this run and the next, on one machine with the same CTranslate2
-version, device, compute type and number of threads; others round differently. A chunk is always computed as a whole,
-and kept until its segment is closed.
+So (seed, segment, index) determines a candidate in every run on one machine with the same CTranslate2 version, device,
+compute type and number of threads; other configurations round differently. A chunk is always computed as a whole, and
+kept until its segment is closed.
 
 Greedy decoding and beam search are not random, so one Translator is kept for them. CTranslate2 sorts a beam's
 hypotheses by log-probability divided by the number of tokens, its default (``length_penalty=1``).
@@ -29,21 +29,20 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from quitmt.errors import GenerationError, ModelError, UsageError
+from quitmt.errors import GenerationError, ModelError
 from quitmt.generate.decoding.tokenization import is_sentence_level, lacking, load_tokenization
 from quitmt.generate.decoding.translator import TranslatorModel
-from quitmt.generate.worker import Batches, Piece, Worker, failed
+from quitmt.generate.worker import Batches, Piece, ThreadedGenerator, Worker, failed
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
 from quitmt.streams import stream
-from quitmt.types import Candidate, Draw, Request, Segment
-from quitmt.warnings import unknown_characters
+from quitmt.types import Candidate, Draw, Segment
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ def bounds(number: int) -> range:
     return range(start, start + CHUNK)
 
 
-class CTranslate2Generator:
+class CTranslate2Generator(ThreadedGenerator):
     """Samples with CTranslate2. ``compute_type`` is one of its names, such as int8 [default: the model's]."""
 
     def __init__(
@@ -91,8 +90,6 @@ class CTranslate2Generator:
         device: str | None = None,
         compute_type: str | None = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise UsageError(f"max_tokens must be 1 or more, not {max_tokens}")
         sampling.refuse("CTranslate2", *LACKS)
         path = model.removeprefix("ct2:")
         folder = Path(path)
@@ -117,18 +114,6 @@ class CTranslate2Generator:
         other._worker = self._worker.beside(Batches(_Engine(self._model, sampling)))
         return other
 
-    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the requested candidates: those of one request in order, in one or several draws."""
-        return self._worker.draw(requests)
-
-    def unknown(self, source: str) -> str:
-        """The characters that the vocabulary lacks."""
-        return unknown_characters(source, self._lacks)
-
-    def close(self, segment: Segment) -> None:
-        """Abort the segment's requests and forget its chunks."""
-        self._worker.close(segment)
-
 
 class _Engine:
     """Draws chunks, for ``quitmt.generate.worker``. A beam's hypotheses are a single chunk."""
@@ -136,8 +121,7 @@ class _Engine:
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
         self._model, self._sampling = model, sampling
         self.batch = sampling.beam or CHUNK
-        self._sharp = sampling.greedy or sampling.top_k == 1
-        """Whether all candidates are the same."""
+        self._all_same = sampling.greedy or sampling.top_k == 1
         self._chunks: OrderedDict[tuple[Segment, int], Chunk] = OrderedDict()
 
     def forget(self, segment: Segment) -> None:
@@ -166,11 +150,11 @@ class _Engine:
     def _hypotheses(self, piece: Piece) -> Draw:
         request, started = piece.request, time.perf_counter()
         try:
-            found = self._chunk(request.segment, 0) if piece.wanted() else ()
+            hypotheses = self._chunk(request.segment, 0) if piece.wanted() else ()
         except Exception as error:
             log.debug("searching failed", exc_info=error)
             return failed(request, error)
-        chosen, ended = found[request.start : request.stop], request.stop >= len(found)
+        chosen, ended = hypotheses[request.start : request.stop], request.stop >= len(hypotheses)
         return Draw(request.segment, request.start, chosen, time.perf_counter() - started, ended=ended)
 
     def _chunk(self, segment: Segment, number: int) -> Chunk:
@@ -188,10 +172,10 @@ class _Engine:
             return tuple(
                 self._model.translate(segment, seed=None, length_penalty=1, beam_size=beam, num_hypotheses=beam)
             )
-        if self._sharp:
+        if self._all_same:
             return tuple(self._model.translate(segment, seed=None, beam_size=1) * len(bounds(number)))
         size = len(bounds(number))
-        found = self._model.translate(
+        candidates = self._model.translate(
             segment,
             seed=self._seed(segment, number),
             beam_size=1,
@@ -200,11 +184,11 @@ class _Engine:
             sampling_topp=1.0 if sampling.top_p is None else sampling.top_p,
             sampling_temperature=sampling.temperature,
         )
-        if len(found) != size:
-            raise GenerationError(f"CTranslate2 returned {len(found)} candidates instead of {size}")
+        if len(candidates) != size:
+            raise GenerationError(f"CTranslate2 returned {len(candidates)} candidates instead of {size}")
         key = stream(sampling.seeded(segment.seed).seed, segment.id)
         shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
-        return tuple(found[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
+        return tuple(candidates[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
 
     def _seed(self, segment: Segment, number: int) -> int:
         """A seed of 32 bits, as CTranslate2 requires; 0 would mean none. A segment's chunks never share a seed."""

@@ -57,7 +57,7 @@ class FunctionGenerator:
         try:
             candidates = [_candidate(one) for one in await self._call(request)]
             if not candidates and request.start == 0:
-                raise ValueError("it gave no candidates")
+                raise ValueError("it returned no candidates")
         except FAULTS as error:
             if is_cancellation(error):
                 raise
@@ -71,11 +71,11 @@ class FunctionGenerator:
         arguments = (request.segment.source, request.start, request.stop)
         # Calling a coroutine function only creates the coroutine; the work is awaited below.
         is_quick = inspect.iscoroutinefunction(self._sample)
-        called = self._sample(*arguments) if is_quick else await in_thread(self._sample, *arguments)
-        found = await called if isinstance(called, Awaitable) else called
-        if isinstance(found, str):
-            raise TypeError("a list of candidates is needed, not one text")
-        return found
+        result = self._sample(*arguments) if is_quick else await in_thread(self._sample, *arguments)
+        candidates = await result if isinstance(result, Awaitable) else result
+        if isinstance(candidates, str):
+            raise TypeError("it must return a list of candidates, not one text")
+        return candidates
 
     def close(self, segment: Segment) -> None:
         """Cancel the segment's calls. A plain function can't be interrupted, so its result is ignored."""

@@ -1,12 +1,11 @@
 """Hugging Face models in this process: ``hf:MODEL``, a folder or a name on the hub.
 
-Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a prompt (``decoding/causal``)
-share one decoding loop of our own (``decoding/walk``), because transformers' ``generate`` draws a whole
-batch from one random stream: there a candidate depends on its company, here on (seed, segment, index) alone.
+Seq2seq translation models (see ``decoding/seq2seq``) and causal ones with a prompt (``decoding/causal``) share our
+decoding loop (``decoding/walk``). transformers' ``generate`` is unsuitable because it draws a whole batch from one
+random stream, so a candidate would depend on the others; here it depends only on (seed, segment, index).
 
-The engine follows those of a model's generation settings that define a text: start, forced first, suppressed and end
-tokens. It ignores those that would change the distribution (temperature, top-k, repetition penalty, …), because
-``Sampling`` defines the distribution.
+The engine follows a model's generation settings for start, forced first, suppressed and end tokens. It ignores those
+that would change the distribution (temperature, top-k, repetition penalty, …), because ``Sampling`` defines that.
 
 Invariants: torch is imported only when the first generator is created; one thread does the work.
 """
@@ -15,21 +14,20 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 from quitmt.errors import MissingExtra, ModelError, UsageError
 from quitmt.generate.decoding.hypotheses import HypothesisSampler
 from quitmt.generate.decoding.rounds import Openings, RoundSampler
 from quitmt.generate.prompts import template
-from quitmt.generate.worker import Batches, Worker
+from quitmt.generate.worker import Batches, ThreadedGenerator, Worker
+from quitmt.loops.faults import first_line
 from quitmt.metrics import devices
 from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.checkpoint import fingerprint
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
-from quitmt.types import Draw, Request, Segment
-from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ SENTENCE_LEVEL = frozenset({"marian", "m2m_100", "mbart", "nllb-moe", "fsmt"})
 """Families trained on sentence pairs. NLLB's dense models have the type m2m_100. MADLAD was trained on longer texts."""
 
 
-class HuggingFaceGenerator:
+class HuggingFaceGenerator(ThreadedGenerator):
     """Samples with transformers. ``batch`` is the maximum number of candidates computed at once [default: by the free
     memory]; it is halved whenever memory runs out."""
 
@@ -59,9 +57,8 @@ class HuggingFaceGenerator:
         dtype: str | None = None,
         batch: int | None = None,
     ) -> None:
-        for name, value in (("max_tokens", max_tokens), ("batch", batch)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be 1 or more, not {value}")
+        if batch is not None and batch < 1:
+            raise UsageError(f"batch must be 1 or more, not {batch}")
         path = model.removeprefix("hf:")
         here = _is_here(path)
         config, tokenizer = _load_config(path, here), _load_tokenizer(path, here)
@@ -87,7 +84,7 @@ class HuggingFaceGenerator:
         self.traits = GeneratorTraits(
             sentence_level=config.model_type in SENTENCE_LEVEL, translates=translates, takes_seeds=True
         )
-        self._tokenizer = tokenizer
+        self._lacks = _lacking(tokenizer)
         fields += [f"max:{max_tokens}"] if max_tokens else []
         self._fields, self._decoder, self._ends = fields, decoder, _ends(network, tokenizer)
         self._openings = Openings(decoder, bytes_kept=BYTES_KEPT)
@@ -109,21 +106,10 @@ class HuggingFaceGenerator:
         other._worker = self._worker.beside(Batches(other._sampler))
         return other
 
-    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
-        """Yield the requested candidates: those of one request in order, in one or several draws."""
-        return self._worker.draw(requests)
 
-    def unknown(self, source: str) -> str:
-        """The characters that the vocabulary lacks."""
-        return unknown_characters(source, self._lacks)
-
-    def _lacks(self, text: str) -> bool:
-        unknown = self._tokenizer.unk_token_id
-        return unknown is not None and unknown in self._tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    def close(self, segment: Segment) -> None:
-        """Abort the segment's requests and free its encoded source or prompt."""
-        self._worker.close(segment)
+def _lacking(tokenizer: Any) -> Callable[[str], bool]:
+    unknown = tokenizer.unk_token_id
+    return lambda text: unknown is not None and unknown in tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def _transformers() -> Any:
@@ -182,8 +168,7 @@ def _load_network(path: str, here: bool, config: Any, device: Any, dtype: Any) -
         return kind.from_pretrained(path, config=config, dtype=dtype, local_files_only=here).to(device).eval()
     except Exception as error:
         log.debug("loading the weights failed", exc_info=error)
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"the weights of {path!r} cannot be loaded: {line}") from None
+        raise ModelError(f"the weights of {path!r} cannot be loaded: {first_line(error)}") from None
 
 
 def _dtype(name: str | None, device: Any, config: Any) -> Any:

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from quitmt.errors import QuitmtError, UsageError, setting, unknown
+from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.generate.remote.client import Client
@@ -46,7 +46,6 @@ a retry or a stop, and save little, because servers cache prompts."""
 ANSWERS_WITH_HALVES = 2
 """An unpaired surrogate in a text may be an accident, so the call is repeated this often. If it is still there, the
 model generates it: U+FFFD replaces it, and the text is a normal candidate."""
-
 
 LACKS = ("epsilon", "beam")
 """Sampling settings that the API lacks."""
@@ -88,10 +87,6 @@ class OpenAIGenerator:
         client: Callable[..., Client] = Client,
     ) -> None:
         sampling.refuse("OpenAI's API", *LACKS)
-        if api not in APIS:
-            raise unknown("API", api, APIS)
-        if max_tokens is not None and max_tokens < 1:
-            raise UsageError(f"at least 1 token must be allowed, not {max_tokens}")
         loaded = _checked(template.made(prompt, model, languages), api)
         self._bodies = Bodies(model, sampling, loaded, api, max_tokens, logprobs)
         self._known = _Known()
@@ -111,9 +106,6 @@ class OpenAIGenerator:
         fields = [f"openai:{bodies.model}", bodies.api, f"prompt:{bodies.prompt.signature}"]
         fields += [f"max:{bodies.max_tokens}"] if bodies.max_tokens else []
         return "|".join([*fields, *([] if self._clean else ["raw"]), bodies.sampling.signature])
-
-    def __repr__(self) -> str:
-        return f"OpenAIGenerator({self.signature!r})"
 
     def resampled(self, sampling: Sampling) -> Self:
         """The same model with other sampling settings. Both generators share the client, with its limits and patience,
@@ -215,13 +207,13 @@ class OpenAIGenerator:
         self._learn(stop - start, len(choices))
         candidates = {start + i: self._candidate(errand.request.segment, choice) for i, choice in choices.items()}
         for first, last in stretches(sorted(candidates)):
-            found = tuple(candidates[index] for index in range(first, last))
-            errand.deliver(Draw(errand.request.segment, first, found, seconds * len(found) / len(candidates)))
+            run = tuple(candidates[index] for index in range(first, last))
+            errand.deliver(Draw(errand.request.segment, first, run, seconds * len(run) / len(candidates)))
         for first, last in stretches([index for index in range(start, stop) if index not in candidates]):
             self._want(errand, group, first, last)
 
-    def _learn(self, requested: int, came: int) -> None:
-        if came > 1:
+    def _learn(self, requested: int, arrived: int) -> None:
+        if arrived > 1:
             self._known.counts = True
         elif requested > 1 and self._known.counts is None:
             self._known.counts = False
@@ -282,7 +274,7 @@ class OpenAIGenerator:
 
 
 def _checked(prompt: template.Prompt, api: str) -> template.Prompt:
-    """Refuses a prompt that doesn't fit the API now rather than for each segment."""
+    """Refuses a prompt that doesn't fit the API."""
     contents = [message["content"] for message in prompt.messages(Segment("check", "Hello."))]
     if api == "completions" and not all(isinstance(content, str) for content in contents):
         hint = f"use another {setting('model.options.prompt')}, or {setting('model.options.api', 'chat')}"
@@ -295,12 +287,8 @@ def _addresses(base_url: str | Sequence[str] | None, key: str | None) -> list[Ad
     if not urls:
         hint = f"give {setting('model.options.base_url')}, such as http://localhost:8000/v1, or set OPENAI_BASE_URL"
         raise UsageError("an openai: model needs the address of its server", hint=hint)
-    found: dict[str, Address] = {}
-    for url in [urls] if isinstance(urls, str) else urls:
-        address = Address(url, key)
-        if found.setdefault(address.url, address) is not address:
-            raise UsageError(f"{setting('model.options.base_url')} names {address.url} twice")
-    return list(found.values())
+    addresses = [Address(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
+    return list({address.url: address for address in addresses}.values())
 
 
 def _first(errors: BaseExceptionGroup[QuitmtError]) -> QuitmtError:

@@ -41,10 +41,9 @@ class RecordedGenerator:
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
         for request in requests:
             pool = self._pools[request.segment.id]
-            found, ended = pool.candidates[request.start : request.stop], request.stop >= len(pool.candidates)
-            yield Draw(
-                request.segment, request.start, found, ended=ended, anchors=None if request.start else pool.anchors
-            )
+            candidates, ended = pool.candidates[request.start : request.stop], request.stop >= len(pool.candidates)
+            anchors = None if request.start else pool.anchors
+            yield Draw(request.segment, request.start, candidates, ended=ended, anchors=anchors)
 
     def close(self, segment: Segment) -> None:
         self._pools.pop(segment.id, None)

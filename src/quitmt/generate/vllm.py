@@ -25,6 +25,7 @@ from quitmt.errors import GenerationError, MissingExtra, ModelError, QuitmtError
 from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.loops.background import BackgroundLoop
+from quitmt.loops.faults import first_line
 from quitmt.loops.mailbox import Mailbox
 from quitmt.protocols import GeneratorTraits
 from quitmt.sampling import Sampling
@@ -35,10 +36,8 @@ log = logging.getLogger(__name__)
 CHOICES = 8
 """Candidates per call: the default step of a rule, so that a complete step never waits for later candidates."""
 MAX_TOKENS = 512
-
-
 LACKS = ("epsilon", "beam")
-"""Sampling settings that the async engine lacks. vLLM's beam search is a loop outside the engine, with a new call for
+"""Sampling settings that the async engine lacks. vLLM's beam search is a loop outside the engine that makes a call for
 each hypothesis and token."""
 
 
@@ -105,7 +104,7 @@ class VllmGenerator:
             handler.cancel()  # or it would log the end of the engine as a failure
             await asyncio.gather(handler, return_exceptions=True)
         self._engine.shutdown()
-        # Its finaliser would shut it down again at exit, when the modules that it needs are gone.
+        # Its finaliser would shut it down again at exit, when the modules that it needs are no longer there.
         self._engine.shutdown = lambda *_, **__: None
 
     async def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
@@ -187,8 +186,8 @@ class VllmGenerator:
             tokens = list(self._tokenizer(self._prompt.text(segment))["input_ids"])
         if len(tokens) + self._max_tokens > self._limit:
             raise GenerationError(
-                f"segment {segment.id}: its prompt has {len(tokens)} tokens, and with {self._max_tokens} for the "
-                f"answer that is more than the {self._limit} the model takes",
+                f"segment {segment.id}: its prompt has {len(tokens)} tokens; with {self._max_tokens} for the answer, "
+                f"that is more than the model's limit of {self._limit}",
                 hint=f"shorten it, or lower {setting('model.options.max_tokens')}",
             )
         return tokens
@@ -255,9 +254,5 @@ async def _start(model: str, dtype: str | None, options: Mapping[str, Any]) -> t
     except TypeError as error:
         raise UsageError(f"vLLM does not take one of the engine arguments: {error}") from None
     except Exception as error:
-        raise ModelError(f"vLLM cannot load {model}: {_first_line(error)}") from error
+        raise ModelError(f"vLLM cannot load {model}: {first_line(error)}") from error
     return engine, engine.get_tokenizer(), int(engine.model_config.max_model_len)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quitmt.errors import GenerationError, QuitmtError, UsageError
+from quitmt.loops.faults import first_line
 from quitmt.loops.mailbox import Mailbox
 from quitmt.types import Draw, Request, Segment
+from quitmt.warnings import unknown_characters
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ IDLE_SECONDS = 1.0
 
 
 class Order:
-    """A request under way and its progress. The thread calls ``answer`` with each draw, and with None at the end."""
+    """A request and its progress. The thread calls ``answer`` with each draw, and with None at the end."""
 
     __slots__ = ("answer", "ended", "engine", "next", "request", "wanted")
 
@@ -122,6 +124,26 @@ class Worker:
         self._engine.forget(segment)
 
 
+class ThreadedGenerator:
+    """The base class of generators that draw in a worker's thread."""
+
+    _worker: Worker
+    _lacks: Callable[[str], bool]
+    """Whether the vocabulary lacks a character of a text."""
+
+    def draw(self, requests: Sequence[Request]) -> AsyncIterator[Draw]:
+        """Yield the requested candidates: those of one request in order, in one or several draws."""
+        return self._worker.draw(requests)
+
+    def unknown(self, source: str) -> str:
+        """The characters that the vocabulary lacks."""
+        return unknown_characters(source, self._lacks)
+
+    def close(self, segment: Segment) -> None:
+        """Abort the segment's requests and free what is kept for it."""
+        self._worker.close(segment)
+
+
 class _Thread:
     """The thread that workers share. Only ``post`` may be called from other threads."""
 
@@ -154,10 +176,10 @@ class _Thread:
             self.drop_unwanted()
             if self.orders:
                 engine = self.orders[0].engine
-                own = [order for order in self.orders if order.engine is engine]
-                engine.step(own)
+                turn = [order for order in self.orders if order.engine is engine]
+                engine.step(turn)
                 others = [order for order in self.orders if order.engine is not engine]
-                self.orders = others + own  # the next turn is another engine's
+                self.orders = others + turn  # the next turn belongs to another engine
 
     def _read_mail(self) -> bool:
         """Run the posted actions. False means that the thread may end."""
@@ -176,7 +198,7 @@ class _Thread:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a request. An engine may give up on a piece that isn't wanted any more, and answer with anything."""
+    """A part of a request. An engine may abandon a piece that isn't wanted any more, and answer with any draw."""
 
     request: Request
     wanted: Callable[[], bool]
@@ -232,6 +254,5 @@ class Batches:
 def failed(request: Request, error: Exception) -> Draw:
     """The draw of a request that could not be answered."""
     if not isinstance(error, QuitmtError):
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {line}")
+        error = GenerationError(f"sampling segment {request.segment.id!r} failed: {first_line(error)}")
     return Draw(request.segment, request.start, (), error=error)

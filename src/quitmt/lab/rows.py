@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quitmt.errors import UsageError
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.frames import RuleSeconds
 
@@ -110,10 +109,6 @@ class RuntimeRow:
     live: RuleSeconds | None = None
     paper: Mapping[str, float] = field(default_factory=dict)
     """By the column's key: ``generation_seconds_estimated``, ``speedup_estimated`` and so on."""
-
-    def __post_init__(self) -> None:
-        if (self.estimated and self.estimated.live) or (self.live and not self.live.live):
-            raise UsageError(f"estimated and live seconds of {self.rule} are mixed up")
 
     def seconds(self, basis: str) -> RuleSeconds | None:
         return self.live if basis == "live" else self.estimated

@@ -70,8 +70,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     while True:
         try:
             loop.run_forever()
-        except BaseException as error:  # a task raised SystemExit: its waiters get it once the loop continues
-            log.debug("something tried to end an event loop", exc_info=error)
+        except BaseException as error:  # a task raised SystemExit; its waiters receive it once the loop continues
+            log.debug("a task tried to end its event loop", exc_info=error)
         else:
             loop.close()
             return

@@ -30,9 +30,9 @@ async def in_thread(function: Callable[P, T], *arguments: P.args, **named: P.kwa
             answers.put(error)
 
     threading.Thread(target=work, name="quitmt-call", daemon=True).start()
-    found = await answers.get()
-    if isinstance(found, StopIteration):  # no coroutine can raise it
-        raise RuntimeError("it raised StopIteration") from found
-    if isinstance(found, BaseException):
-        raise found
-    return found[0]
+    answer = await answers.get()
+    if isinstance(answer, StopIteration):  # no coroutine can raise it
+        raise RuntimeError("it raised StopIteration") from answer
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer[0]

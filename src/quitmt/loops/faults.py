@@ -66,19 +66,24 @@ def blamed(kind: type[Kind], doing: str, error: BaseException) -> Kind:
     log.debug("%s", doing, exc_info=error)
     name, place = type(error).__name__, place_of(error)
     message = f"{doing}: {name}: {error}".removesuffix(": ")
-    found = kind(f"{message} ({place})" if place else message)
-    found.fault = f"{name} ({place})" if place else name
-    return found
+    blame = kind(f"{message} ({place})" if place else message)
+    blame.fault = f"{name} ({place})" if place else name
+    return blame
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def place_of(error: BaseException) -> str | None:
     """The innermost line of the traceback in user code, that is, neither in quitmt nor in a library."""
-    own = [
+    places = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if _is_users(frame.f_code.co_filename)
     ]
-    return own[-1] if own else None
+    return places[-1] if places else None
 
 
 @cache

@@ -1,12 +1,12 @@
 """chrF as a utility for MBR: sacrebleu's sentence chrF on a 0–1 scale, for whole pools and as they grow.
 
-Character n-grams up to ``order`` without whitespace, effective-order smoothing, no word n-grams. Numbers equal
-sacrebleu's up to the last bit of its scaling to 0–100.
+chrF compares character n-grams up to ``order`` without whitespace; the effective order is that of the shorter text.
+Numbers equal sacrebleu's up to the last bit of its scaling to 0–100.
 
 Invariants:
 - A pair's scores are bitwise the same whatever else is in the arena and whenever its texts were added.
-- A text is encoded once; ``compare`` counts each unordered pair once.
-- Opening an arena allocates nothing large: a run opens one for each of perhaps a million segments.
+- Each text is encoded once; ``compare`` counts each unordered pair once.
+- Opening an arena allocates nothing large, because a run may open a million of them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Ints = npt.NDArray[np.int64]
 Points = npt.NDArray[np.uint32]
 
 SMALL = 1 << 10
-"""Code points for whose n-grams room is made before it is needed. Most n-grams of a large pool come in many texts, so
-room for all of them would be far too much."""
+"""Code points to allocate n-grams for in advance. The texts of a large pool share most of their n-grams, so memory for
+all their code points would be far too much."""
 HIGHEST_ORDER = 64
-"""Every text takes memory for each order, and longer n-grams hardly ever match."""
+"""Every order takes memory per text, and longer n-grams hardly ever match."""
 
 APART = 0.35
-"""What samples of a full-size model have in common at a temperature of 1.0, where they are too many to be of use
+"""Mean chrF of two samples of a full-size model at temperature 1.0, where samples have too little in common for MBR
 (docs/anchors.md)."""
 
 MOST_FEATURES = 1 << 24
 MOST_WORDS = 1 << 26
-"""Of one segment: half a gigabyte each. A candidate of 2.8 million characters may need so many features."""
+"""Limits per segment: half a gigabyte each. A candidate of 2.8 million characters may need that many features."""
 
 
 class ChrfArena:
-    """The distinct texts of one segment, as n-gram features and bits; ``chrf_kernels`` says what the arrays hold."""
+    """The distinct texts of one segment, as n-gram features and bits; ``chrf_kernels`` describes the arrays."""
 
     __slots__ = ("bits", "cursor", "failure", "features", "lengths", "nodes", "orders", "points", "table")
 
@@ -55,25 +55,24 @@ class ChrfArena:
         self.cursor = np.zeros(kernels.NEXT_COLUMN + order, np.int64)
         self.cursor[kernels.FEATURES_USED] = 1  # node 0 is the empty n-gram
         self.points: list[Points] = []
-        """The texts themselves, for those who ask for their n-grams."""
+        """The texts, from which ``ngrams`` looks up their n-grams."""
         self.nodes = np.zeros((0, order), np.int32)
         self.failure: RerankError | None = None
-        """Why the texts cannot be compared."""
+        """The reason why the texts cannot be compared."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def add(self, texts: Sequence[str]) -> None:
-        """Append texts."""
         stripped = ["".join(text.split()) for text in texts]
         self.add_points([len(text) for text in stripped], lambda: _code_points("".join(stripped)))
 
     def add_points(self, sizes: Sequence[int], points_of: Callable[[], Points]) -> None:
-        """Append texts of so many points; ``points_of`` gives all of them, one text after the other."""
+        """Append texts with these numbers of points; ``points_of`` returns the points of all texts in one array."""
         added = np.array(sizes, np.int64)
         text, start, longest = len(self.lengths), 0, int(added.max())
         self.lengths = np.concatenate((self.lengths, added)) if text else added
-        if self.failure or longest > MOST_FEATURES:  # before as much is allocated
+        if self.failure or longest > MOST_FEATURES:  # checked before the arrays are allocated
             self._fail(longest)
             return
         points = points_of()
@@ -94,7 +93,7 @@ class ChrfArena:
             )
 
     def ngrams(self) -> npt.NDArray[np.int32]:
-        """The n-grams of all texts, as ``chrf_means.node_lists`` gives them; those of new texts are looked up."""
+        """The n-grams of all texts, as ``chrf_means.node_lists`` returns them; looks up those of new texts."""
         known, order = len(self.nodes), len(self.cursor) - kernels.NEXT_COLUMN
         ends = np.cumsum(self.lengths)
         if len(self.lengths) and known < ends[-1]:
@@ -110,15 +109,16 @@ class ChrfArena:
         return self.nodes
 
     def _fail(self, length: int) -> bool:
-        """Nothing may be added or compared any more: the segment fails, and only this one. False."""
+        """Refuse to add or compare further texts, so that this segment fails alone; return False."""
         self.failure = self.failure or RerankError(
             f"the candidates of a segment are too long for chrF: one has {length:,} characters",
-            hint="leave out candidates like that one",
+            hint="remove such candidates",
         )
         return False
 
     def _make_room(self, length: int, to_come: int) -> bool:
-        """Room for all texts in rows, and in the other arrays for one of ``length`` code points at least."""
+        """Make room for the rows of all texts, and for the features of at least one text of ``length`` code points;
+        return whether the segment stays within its limits."""
         order = len(self.cursor) - kernels.NEXT_COLUMN
         features, words = int(self.cursor[kernels.FEATURES_USED]), int(self.cursor[kernels.WORDS_USED])
         words += kernels.most_words(length, order, features)
@@ -133,7 +133,7 @@ class ChrfArena:
         return True
 
     def _grow_features(self, needed: int) -> None:
-        """By half at least. The size of the table is a power of two, and at most half of its entries are taken."""
+        """Grow by at least half. The table's size is a power of two, and at most half of its entries are used."""
         features, table = self.features, self.table
         size = max(needed, len(features) * 3 // 2)
         self.features = np.empty((size, kernels.FIELDS), np.int32)
@@ -176,8 +176,8 @@ class Chrf:
                 arena.add(texts)
 
     def compare(self, arena: ChrfArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
-        """As the protocol says. Some 64 rows at once are best: whole matrices of a large pool are fresh memory, and the
-        page faults of two of 512 × 512 cost half as much again as the comparing."""
+        """See ``Utility``. About 64 rows per call are fastest: whole matrices of a large pool are fresh memory, whose
+        page faults add half to the cost of comparing 512 × 512 texts."""
         down, across = span(rows, arena), span(columns, arena)
         forward = np.empty((len(down), len(across)))
         backward = np.empty_like(forward)
@@ -196,43 +196,41 @@ class Chrf:
         return forward, backward
 
     def block(self, arena: ChrfArena, rows: Ints, columns: range) -> Matrix:
-        """u(row as hypothesis, column as reference), and not the other way round."""
+        """u(row as hypothesis, column as reference), in this direction only."""
         across = span(columns, arena)
-        found = np.empty((len(rows), len(across)))
-        scratch = np.empty((self.order, len(across)), np.int64), np.empty(len(across))
+        scores = np.empty((len(rows), len(across)))
+        matches, backward = np.empty((self.order, len(across)), np.int64), np.empty(len(across))
         kernels.compare_rows(
-            arena.bits, arena.orders, arena.cursor, arena.lengths, rows, across.start, self.beta**2, scratch[0], found,
-            scratch[1],
+            arena.bits, arena.orders, arena.cursor, arena.lengths, rows, across.start, self.beta**2, matches, scores,
+            backward,
         )  # fmt: skip
-        return found
+        return scores
 
     def pairs(self, arena: ChrfArena, rows: Ints, columns: Ints) -> Matrix:
-        """The same for pairs. A row's words are looked at for all columns from its first to its last: side by side in
-        memory they cost less than one by one."""
-        found = np.empty(len(rows))
+        """The utilities of pairs. Each row is compared with all columns between its first and its last one, because
+        contiguous columns cost less than scattered ones."""
+        scores = np.empty(len(rows))
         by_row = np.argsort(rows, kind="stable")
         _, starts = np.unique(rows[by_row], return_index=True)
-        for own in np.split(by_row, starts)[1:]:
-            first = int(columns[own].min())
-            whole = self.block(arena, rows[own[:1]], range(first, int(columns[own].max()) + 1))
-            found[own] = whole[0, columns[own] - first]
-        return found
+        for places in np.split(by_row, starts)[1:]:
+            first = int(columns[places].min())
+            whole = self.block(arena, rows[places[:1]], range(first, int(columns[places].max()) + 1))
+            scores[places] = whole[0, columns[places] - first]
+        return scores
 
     def against(self, arena: ChrfArena, rows: range, weights: Matrix) -> Matrix:
         """chrF of the arena's first texts against weighted means of its n-gram counts (Vamvas & Sennrich 2024)."""
         assert span(rows, arena).start == 0
         nodes, starts = arena.ngrams(), np.concatenate(([0], np.cumsum(arena.lengths)))
         size = int(arena.cursor[kernels.FEATURES_USED])
-        found, counts = np.empty((len(rows), len(weights))), np.zeros(size, np.int32)
-        for number, own in enumerate(np.ascontiguousarray(weights, np.float64)):
+        scores, counts = np.empty((len(weights), len(rows))), np.zeros(size, np.int32)
+        for number, shares in enumerate(np.ascontiguousarray(weights, np.float64)):
             means = np.zeros(size)
-            chrf_means.mean_counts(nodes, starts, own, means)
-            lengths = arena.lengths[: len(own)]
-            totals = np.array([own @ np.maximum(lengths - n, 0) for n in range(self.order)], np.float64)
-            scores = np.empty(len(rows))
-            chrf_means.against_means(nodes, starts, len(rows), means, totals, self.beta**2, counts, scores)
-            found[:, number] = scores
-        return found
+            chrf_means.mean_counts(nodes, starts, shares, means)
+            lengths = arena.lengths[: len(shares)]
+            totals = np.array([shares @ np.maximum(lengths - n, 0) for n in range(self.order)], np.float64)
+            chrf_means.against_means(nodes, starts, len(rows), means, totals, self.beta**2, counts, scores[number])
+        return np.ascontiguousarray(scores.T)
 
 
 def _code_points(text: str) -> Points:
@@ -240,14 +238,14 @@ def _code_points(text: str) -> Points:
 
 
 def _enlarged(size: int, needed: int) -> int:
-    """The size itself if it is enough, else at least twice that: growing costs a constant for each item."""
+    """The size if it is enough, otherwise at least twice the size, so that growing costs a constant per item."""
     return size if needed <= size else max(needed, 2 * size)
 
 
 def span(texts: range, arena: ChrfArena) -> range:
-    """The same range, if it is one that arenas know: ascending by one, within the texts encoded so far."""
+    """Check that a range ascends by one within the encoded texts, and return it."""
     if arena.failure:
         raise arena.failure
     if texts.step != 1 or texts.start < 0 or texts.stop > len(arena):
-        raise IndexError(f"{texts} does not index the {len(arena)} texts of this arena one by one")
+        raise IndexError(f"{texts} does not index the {len(arena)} texts of this arena")
     return texts

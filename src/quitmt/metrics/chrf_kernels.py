@@ -1,20 +1,20 @@
 """The compiled inner loops of chrF: texts to bits, and bits to F-scores.
 
 A *feature* is the j-th occurrence of an n-gram within a text, so that the clipped match count Σ min(a, b) of two texts
-is the number of features they share. The feature of the first occurrence also stands for the n-gram itself:
+is the number of features they share. The feature of the first occurrence also represents the n-gram itself:
 it is a *node* of a trie, found by (node of its prefix, next code point).
 
 Invariants:
-- Identity is exact. A node has its prefix and its code point; hashing only says where to look.
-- A feature that only one text has takes no bit. Its second holder gives it one, in its own row and in the first's.
-- All bits of a word belong to one order, so that the words of two texts give the matches of each order apart.
-- ``bits`` is word-major, ``bits[word, text]``: a text's zero words (in real pools some four in ten) are skipped for all
+- N-grams are compared exactly: a node stores its prefix and its code point, and its hash is only a place in the table.
+- A feature that only one text has takes no bit. A second text with it sets a bit in its row and in the first text's.
+- All bits of a word belong to one order, so that matches can be counted per order.
+- ``bits`` is word-major, ``bits[word, text]``: a text's zero words (about 40% in real pools) are skipped for all
   columns at once, and the loop over the columns is contiguous and becomes vector instructions.
 - A pair's scores depend on that pair's counts alone, in sacrebleu's order of operations.
 - The caller makes room: ``add_texts`` stops before the first text that might not fit.
 
-No function is called for each n-gram with arrays among its arguments: with such calls, around which numba counts
-references, encoding took nearly three times as long.
+Loops over n-grams call no functions with array arguments, because numba counts references around such calls, which
+made encoding almost three times slower.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the top bits
 
 SEEN_IN, LATEST, FOLLOWING, HOLDER, PREFIX, POINT, SUFFIX = 0, 1, 2, 3, 4, 5, 6
 FIELDS = 7
-"""Of a feature. ``SEEN_IN`` is the last text with this n-gram and ``LATEST`` its latest occurrence there (both for
-first occurrences only); ``FOLLOWING`` is the feature of the next occurrence, or 0; ``HOLDER`` the feature's bit column,
-or ~text while one text alone has it. A node has the node of its ``PREFIX``, its last code ``POINT`` (~0 if the feature
-is no node) and the node of its ``SUFFIX``, which lacks the first one."""
+"""Fields of a feature. ``SEEN_IN`` is the last text with this n-gram and ``LATEST`` its latest occurrence there (both
+for first occurrences only); ``FOLLOWING`` is the feature of the next occurrence, or 0; ``HOLDER`` is the feature's bit
+column, or ~text while only one text has it. A node also has the node of its ``PREFIX``, its last code ``POINT`` (~0 in
+features that aren't nodes) and the node of its ``SUFFIX``, the n-gram without its first code point."""
 FEATURES_USED, WORDS_USED, NEXT_COLUMN = 0, 1, 2
-"""Fields of the cursor. From ``NEXT_COLUMN`` on there is one for each order; a multiple of 64 there says that the order
-has no word with room."""
+"""Fields of the cursor. From ``NEXT_COLUMN`` on, there is one field per order: its next free bit column, or a multiple
+of 64 if the order needs a new word."""
 
 
 @intrinsic
@@ -55,8 +55,8 @@ def popcount(_: Any, word: Any) -> Any:
 
 @kernel()
 def _home(prefix: int, point: int, mask: int) -> int:
-    """Where to look for a node first, in a table of ``mask`` + 1 entries, a power of two. An entry is a node; node 0 is
-    the empty n-gram, so 0 is a free entry."""
+    """Return the entry at which to start looking for a node. The table has ``mask`` + 1 entries, a power of two; an
+    entry is a node, or 0 if it is free, since node 0 is the empty n-gram."""
     key = np.uint64(np.int64(prefix) << CODE_POINT_BITS | np.int64(point))
     return int(np.int64((key * HASH_FACTOR) >> np.uint64(32)) & mask)
 
@@ -75,15 +75,16 @@ def rehash(features: Ints32, used: int, table: Ints32) -> None:
 
 @kernel()
 def most_words(length: int, order: int, features: int) -> int:
-    """The most words that a text can add to so many features: only those of earlier texts can become shared."""
+    """Maximum words that a text can add: only the ``features`` of earlier texts can become shared."""
     return min(order * (length // 64 + 1), order + features // 64)
 
 
 @kernel()
 def find_nodes(points: Points, text: int, table: Ints32, features: Ints32, cursor: Ints, nodes: Ints32) -> None:
-    """Into ``nodes[i, n]`` the node of the n-gram before position i; new n-grams get one, with ``text`` as holder.
+    """Fill ``nodes[i, n]`` with the node of the n-gram that ends before position i; create nodes for new n-grams, with
+    ``text`` as their holder.
 
-    The suffix of a known n-gram is known too, so most positions cost one look-up and not one an order.
+    The suffix of a known n-gram is known too, so most positions cost one look-up rather than one per order.
     """
     mask = len(table) - 1
     unused = cursor[FEATURES_USED]
@@ -122,7 +123,7 @@ def find_nodes(points: Points, text: int, table: Ints32, features: Ints32, curso
 def _set_bits(
     length: int, text: int, features: Ints32, bits: Words, orders: Ints32, cursor: Ints, nodes: Ints32
 ) -> None:
-    """Set the bits of a text's features, whose nodes are known; features that become shared get a column."""
+    """Set the bits of a text's features, whose nodes have been found; features that become shared get a column."""
     unused = cursor[FEATURES_USED]
     for n in range(1, nodes.shape[1]):
         free_column = cursor[NEXT_COLUMN + n - 1]
@@ -172,10 +173,10 @@ def add_texts(
     cursor: Ints,
     nodes: Ints32,
 ) -> tuple[int, int]:
-    """Add texts ``first`` … to the arena; ``points[start:]`` are their code points, one text after the other.
+    """Add the texts from ``first`` on to the arena; ``points[start:]`` are their code points, one text after the other.
 
-    ``nodes`` is scratch, of zeros at first: one row more than the longest text's length, one column more than orders.
-    Returns the first text that was not added, because it might not have fitted, and where its code points start.
+    ``nodes`` is scratch memory, initially zero, with one row more than the longest text's length and one column more
+    than there are orders. Returns the first text that might not fit and was not added, and where its points start.
     """
     order = len(cursor) - NEXT_COLUMN
     for text in range(first, len(lengths)):
@@ -192,24 +193,24 @@ def add_texts(
 
 @kernel()
 def count_matches(bits: Words, orders: Ints32, words: int, row: int, start: int, stop: int, matches: Ints) -> None:
-    """Into ``matches[n, j]`` the matches of order n + 1 between texts ``row`` and ``start`` + j."""
+    """Fill ``matches[n, j]`` with the matches of order n + 1 between the texts ``row`` and ``start`` + j."""
     for n in range(len(matches)):
         for j in range(stop - start):
             matches[n, j] = 0
     for word in range(words):
-        own = bits[word, row]
-        if own != 0:
+        mine = bits[word, row]
+        if mine != 0:
             counts, others = matches[orders[word]], bits[word, start:stop]  # plain views: the loop becomes vectors
             for j in range(stop - start):
-                counts[j] += np.int64(popcount(own & others[j]))
+                counts[j] += np.int64(popcount(mine & others[j]))
 
 
 @kernel()
 def _score(
     matches: Ints, lengths: Ints, row: int, start: int, stop: int, factor: float, forward: Floats, backward: Floats
 ) -> None:
-    """F-scores of text ``row`` with texts ``start`` … ``stop``: ``forward`` with it as hypothesis, ``backward`` with
-    it as reference. What is precision one way is recall the other way."""
+    """Compute the F-scores of text ``row`` with the texts ``start`` … ``stop``: ``forward`` as their hypothesis,
+    ``backward`` as their reference. Precision in one direction is recall in the other."""
     length, others = lengths[row], lengths[start:stop]
     for j in range(stop - start):
         forward[j] = backward[j] = 0.0
@@ -218,7 +219,7 @@ def _score(
         for j in range(stop - start):
             match = float(counts[j])
             forward[j] += match / total
-            backward[j] += match / float(max(others[j] - n, 1))  # too short a text has no matches: adds 0
+            backward[j] += match / float(max(others[j] - n, 1))  # a shorter text has no matches, so this adds 0
     for j in range(stop - start):
         effective = float(max(min(len(matches), length, others[j]), 1))
         p = forward[j] / effective
@@ -243,8 +244,8 @@ def compare(
 ) -> None:
     """Fill ``forward[i, j]`` with u(top + i, left + j) and ``backward[i, j]`` with u(left + j, top + i).
 
-    Where rows and columns overlap, each unordered pair is counted once and written twice. ``matches`` is scratch, of
-    orders × columns.
+    Where rows and columns overlap, each unordered pair is counted once and written twice. ``matches`` is scratch memory
+    of orders × columns.
     """
     height, width = forward.shape
     begin, end = max(top, left), min(top + height, left + width)  # the texts that are both rows and columns
@@ -252,7 +253,7 @@ def compare(
         row = top + i
         shared = begin <= row < end
         for part in range(2):
-            # A shared row owes the columns before the shared ones, and those from itself on; any other row owes all.
+            # Compare a shared row with the columns before the shared ones and from itself on, other rows with all.
             start = (row if shared else left) if part else left
             stop = left + width if part else (begin if shared else left)
             if start < stop:
@@ -260,7 +261,7 @@ def compare(
                 _score(
                     matches, lengths, row, start, stop, factor, forward[i, start - left :], backward[i, start - left :]
                 )
-        if shared:  # what a text alone has takes no bit, so its match with itself was not counted
+        if shared:  # features of a single text have no bit, so its match with itself was not counted
             forward[i, row - left] = backward[i, row - left] = 1.0 if lengths[row] > 0 else 0.0
             for twin in range(row + 1, end):
                 forward[twin - top, row - left] = backward[i, twin - left]
@@ -280,11 +281,11 @@ def compare_rows(
     forward: Floats,
     backward: Floats,
 ) -> None:
-    """Fill ``forward[i, j]`` with u(rows[i], left + j). ``matches`` and ``backward`` (a row) are scratch."""
+    """Fill ``forward[i, j]`` with u(rows[i], left + j). ``matches`` and ``backward`` (a row) are scratch memory."""
     width = forward.shape[1]
     for i in range(len(rows)):
         row = rows[i]
         count_matches(bits, orders, cursor[WORDS_USED], row, left, left + width, matches)
         _score(matches, lengths, row, left, left + width, factor, forward[i], backward)
-        if left <= row < left + width:  # what a text alone has takes no bit
+        if left <= row < left + width:  # features of a single text have no bit
             forward[i, row - left] = 1.0 if lengths[row] > 0 else 0.0

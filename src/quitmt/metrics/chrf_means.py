@@ -1,7 +1,7 @@
-"""The compiled loops of chrF against a mean of references: n-gram counts that are not whole (Vamvas & Sennrich 2024).
+"""The compiled loops of chrF against the mean n-gram counts of several references (Vamvas & Sennrich 2024).
 
-An n-gram is a node of the arena's trie, as in ``chrf_kernels``. A text's n-grams are looked up once; after that a mean
-costs one pass over them, and so do the scores against it.
+An n-gram is a node of the arena's trie, as in ``chrf_kernels``. A text's n-grams are looked up once; computing a mean
+and scoring all texts against it then take one pass over the n-grams each.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def node_lists(
     scratch: Ints32,
     nodes: Ints32,
 ) -> None:
-    """The n-grams of texts that are in the arena: for text after text and each of its positions, a node an order (0 at
-    the first positions, where there is none)."""
+    """List the n-grams of the arena's texts from ``first`` on: for each position, one node per order, or 0 for n-grams
+    that would begin before the text."""
     start = 0
     for text in range(first, len(lengths)):
         length = lengths[text]
@@ -35,7 +35,7 @@ def node_lists(
 
 @kernel()
 def mean_counts(nodes: Ints32, starts: Ints, weights: Floats, means: Floats) -> None:
-    """Into ``means[node]`` the weighted mean of how often each n-gram is in the texts."""
+    """Add each n-gram's weighted mean count over the texts to ``means[node]``."""
     for text in range(len(weights)):
         for i in range(starts[text], starts[text + 1]):
             for n in range(nodes.shape[1]):
@@ -53,9 +53,8 @@ def against_means(
     counts: Ints32,
     scores: Floats,
 ) -> None:
-    """chrF of the first ``rows`` texts against a reference with n-gram counts ``means``, ``totals`` of them an order.
-
-    ``counts`` is scratch, zeros before and after.
+    """chrF of the first ``rows`` texts against a reference with n-gram counts ``means``, whose sums per order are
+    ``totals``. ``counts`` is scratch memory, zero before and after.
     """
     orders = nodes.shape[1]
     for text in range(rows):
@@ -65,7 +64,7 @@ def against_means(
             match = 0.0
             for i in range(begin + n, end):
                 node = nodes[i, n]
-                # of the j-th occurrence, as much as the mean has beyond j - 1
+                # the j-th occurrence matches as much as the mean exceeds j - 1
                 match += min(1.0, max(0.0, means[node] - counts[node]))
                 counts[node] += 1
             for i in range(begin + n, end):

@@ -4,21 +4,23 @@
     scaled:WEIGHT*METRIC+WEIGHT*METRIC…      the sum of the scores in standard deviations from the pool's mean
     rank:WEIGHT*METRIC+WEIGHT*METRIC…        the sum of the shares of the pool that a candidate beats
 
-A ``+`` separates metrics, except for two that end a name, as in ``chrf++``; no model's name has a ``+`` here.
+A ``+`` separates metrics, unless two of them end a name, as in ``chrf++``. Names of models can't contain a ``+``.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from quitmt.errors import UsageError
 
+Part = TypeVar("Part")
 Method = Literal["sum", "scaled", "rank"]
 BY_POOL: tuple[Method, ...] = ("scaled", "rank")
-"""Methods that make a candidate's score depend on the other candidates of its pool, whatever the metrics."""
+"""Methods that make any metric's scores depend on the other candidates of the pool."""
 _PLUS = re.compile(r"(?:(?<=\w)\+\+)|\+")
 
 
@@ -50,6 +52,13 @@ def parse(text: str) -> Combination:
     return Combination(method, tuple(name for _, name in weighted), tuple(weight for weight, _ in weighted))
 
 
+def terms(metrics: Sequence[Part], weights: Sequence[float]) -> list[tuple[Part, float]]:
+    """Pair each metric with its weight."""
+    if not metrics or len(metrics) != len(weights) or not all(map(math.isfinite, weights)):
+        raise UsageError(f"{len(metrics)} metrics and the weights {list(weights)} cannot be combined")
+    return list(zip(metrics, map(float, weights), strict=True))
+
+
 def _method(text: str) -> tuple[Method, str]:
     for method in BY_POOL:
         if text.startswith(f"{method}:"):
@@ -58,16 +67,16 @@ def _method(text: str) -> tuple[Method, str]:
 
 
 def _split(text: str) -> list[str]:
-    found, start = list[str](), 0
+    parts, start = list[str](), 0
     for match in _PLUS.finditer(text):
         if len(match.group()) == 1:
-            found.append(text[start : match.start()])
+            parts.append(text[start : match.start()])
             start = match.end()
-    return [*found, text[start:]]
+    return [*parts, text[start:]]
 
 
 def _weighted(text: str, spec: str) -> tuple[float | None, str]:
-    """A metric after its weight."""
+    """Parse WEIGHT*METRIC."""
     weight, star, name = text.strip().rpartition("*")
     if not name.strip():
         raise UsageError(f"a metric is missing in {spec!r}", hint="write WEIGHT*METRIC+WEIGHT*METRIC")

@@ -6,13 +6,13 @@ pairs in one call, and one that looks only at texts scores each distinct text of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import RerankError, UsageError
+from quitmt.errors import RerankError
+from quitmt.metrics.combination import terms
 from quitmt.protocols import EstimatorTraits, QualityEstimator, traits_of
 from quitmt.signature import field
 from quitmt.types import Candidate, Segment
@@ -25,11 +25,7 @@ class Combined:
     """``weights[i]`` times the score of ``estimators[i]``, summed in that order."""
 
     def __init__(self, estimators: Sequence[QualityEstimator], weights: Sequence[float]) -> None:
-        if not estimators or len(estimators) != len(weights):
-            raise UsageError(f"{len(estimators)} metrics and {len(weights)} weights cannot be combined")
-        if wrong := [weight for weight in weights if not math.isfinite(weight)]:
-            raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
-        self._terms = list(zip(estimators, map(float, weights), strict=True))
+        self._terms = terms(estimators, weights)
         self.scores_with = tuple(estimators)
         traits = [traits_of(estimator, EstimatorTraits) for estimator in estimators]
         self.traits = EstimatorTraits(any(one.needs_source for one in traits), all(one.distinct for one in traits))
@@ -52,11 +48,8 @@ def score_all(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:
 
 
 def _score_once(estimator: QualityEstimator, pairs: Sequence[Pair]) -> Floats:
-    places: dict[tuple[Segment, str], int] = {}
-    wanted: list[Pair] = []
+    first: dict[tuple[Segment, str], Pair] = {}
     for segment, candidate in pairs:
-        if (segment, candidate.text) not in places:
-            places[segment, candidate.text] = len(wanted)
-            wanted.append((segment, candidate))
-    scores = score_all(estimator, wanted)
-    return scores[[places[segment, candidate.text] for segment, candidate in pairs]]
+        first.setdefault((segment, candidate.text), (segment, candidate))
+    scores = dict(zip(first, score_all(estimator, list(first.values())), strict=True))
+    return np.array([scores[segment, candidate.text] for segment, candidate in pairs])

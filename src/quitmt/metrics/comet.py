@@ -7,16 +7,14 @@ utility, texts of all segments go through the encoder together, and the head doe
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quitmt.errors import ModelError, UsageError, setting
-from quitmt.metrics import devices
+from quitmt.errors import UsageError
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import checkpoint
 from quitmt.metrics.neural.encoder import Encoder
@@ -24,8 +22,6 @@ from quitmt.metrics.neural.head import PairHead, feed_forward
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
-
-log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,7 +39,6 @@ class Comet:
         width = self.encoder.width
         network = feed_forward(loaded.part("estimator.ff."), settings, 6 * width, model)
         self.head = PairHead(network.to(self.encoder.device), width)
-        self.tiles = Tiles()
         self.cuts = self.encoder.cuts
         self.signature = f"comet|{model}|w:{loaded.fingerprint(self.encoder.files)}|{hardware.dtype or 'float32'}"
 
@@ -68,55 +63,16 @@ class Comet:
             return np.zeros(0)
         share = scaled(progress, len(number), len(examples))
         vectors = self.embed(list(number), share)
-        numbers_of, found = torch.tensor(list(rows), device=vectors.device), np.empty(len(rows))
-
-        def compute(down: slice, _: slice) -> None:
-            translations, references, sources = (vectors[numbers_of[down, column]] for column in range(3))
-            found[down] = self.head.direct(translations, references, sources).cpu().numpy()
-
-        for start in range(0, len(rows), PAIRS_PER_TILE):
-            self.tiles.run(range(start, min(start + PAIRS_PER_TILE, len(rows))), range(1), compute)
+        numbers_of, scores = torch.tensor(list(rows), device=vectors.device), np.empty(len(rows))
+        for part in _parts(len(rows), PAIRS_PER_TILE):
+            translations, references, sources = (vectors[numbers_of[part, column]] for column in range(3))
+            scores[part] = self.head.direct(translations, references, sources).cpu().numpy()
         texts_of = ((example.translation, example.reference or "", example.source) for example in examples)
-        return np.asarray(found[[rows[number[t], number[r], number[s]] for t, r, s in texts_of]])
-
-
-class Tiles:
-    """Computes pairs in tiles of at most ``pairs``; running out of memory halves ``pairs`` permanently and retries."""
-
-    def __init__(self) -> None:
-        self.pairs = PAIRS_PER_TILE
-
-    def run(self, rows: range, columns: range, compute: Callable[[slice, slice], None]) -> None:
-        """``compute`` all pairs of rows and columns, at once or in parts."""
-        waiting = [(rows, columns)]
-        while waiting:
-            down, across = waiting.pop()
-            if len(down) * len(across) <= self.pairs and self._attempt(down, across, compute):
-                continue
-            if len(across) > len(down):
-                waiting += [(down, half) for half in _halves(across)]
-            else:
-                waiting += [(half, across) for half in _halves(down)]
-
-    def _attempt(self, down: range, across: range, compute: Callable[[slice, slice], None]) -> bool:
-        try:
-            compute(slice(down.start, down.stop), slice(across.start, across.stop))
-            return True
-        except Exception as error:
-            if not devices.is_out_of_memory(error):
-                raise
-        devices.release_memory()  # outside of the handler, because the error holds references to the tensors
-        count = len(down) * len(across)
-        if count == 1:
-            hint = f"take a smaller model, or {setting('rerank.device', 'cpu')}"
-            raise ModelError("no memory to compare one pair of texts", hint=hint)
-        self.pairs = count // 2
-        log.warning("out of memory with %d pairs at once: %d from now on", count, self.pairs)
-        return False
+        return np.asarray(scores[[rows[number[t], number[r], number[s]] for t, r, s in texts_of]])
 
 
 class CometArena:
-    """One segment's texts: their vectors and their parts of the head's first layer."""
+    """The vectors of one segment's texts, and their parts of the head's first layer."""
 
     __slots__ = ("parts", "segment", "source", "vectors")
 
@@ -142,7 +98,6 @@ class CometUtility:
     def __init__(self, comet: Comet) -> None:
         self._comet = comet
         self.scores_with = (comet,)
-        self.tiles = Tiles()
         self.signature = comet.signature
 
     def open(self, segment: Segment) -> CometArena:
@@ -159,23 +114,20 @@ class CometUtility:
         made = []
         for arena, texts in wanted.items():
             source = vectors[number[arena.segment.source]].clone() if arena.source is None else arena.source
-            own = vectors[[number[text] for text in texts]]
-            made.append((arena, source, arena.with_more(own, self._comet.head.parts(own, source))))
-        for arena, source, (own, parts) in made:  # nothing can fail any more
-            arena.source, arena.vectors, arena.parts = source, own, parts
+            new = vectors[[number[text] for text in texts]]
+            made.append((arena, source, arena.with_more(new, self._comet.head.parts(new, source))))
+        for arena, source, (together, parts) in made:  # nothing can fail from here on
+            arena.source, arena.vectors, arena.parts = source, together, parts
 
     def compare(self, arena: CometArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         assert arena.vectors is not None and arena.parts is not None
         vectors, parts = arena.vectors, arena.parts
         forward, backward = np.empty((len(rows), len(columns))), np.empty((len(rows), len(columns)))
-
-        def compute(down: slice, across: slice) -> None:
-            one, other = self._comet.head.both(vectors, parts, rows[down], columns[across])
-            forward[down, across], backward[down, across] = one.cpu().numpy(), other.cpu().numpy()
-
         for group, spans in _tiles(rows, columns):
             for span in spans:
-                self.tiles.run(_places(group, rows), _places(span, columns), compute)
+                one, other = self._comet.head.both(vectors, parts, group, span)
+                down, across = _places(group, rows), _places(span, columns)
+                forward[down, across], backward[down, across] = one.cpu().numpy(), other.cpu().numpy()
         _mirror(forward, backward, rows, columns)
         return forward, backward
 
@@ -189,16 +141,12 @@ class CometUtility:
         """The utilities of pairs: the first row with the first column, the second with the second, …"""
         assert arena.vectors is not None and arena.parts is not None
         vectors, (theirs, others) = arena.vectors, arena.parts
-        found = np.empty(len(rows))
-
-        def compute(which: slice, _: slice) -> None:
-            down, across = torch.from_numpy(rows[which]), torch.from_numpy(columns[which])
-            scores = self._comet.head.rows(vectors[down], theirs[down], vectors[across], others[across])
-            found[which] = scores.cpu().numpy()
-
-        for start in range(0, len(rows), PAIRS_PER_TILE):
-            self.tiles.run(range(start, min(start + PAIRS_PER_TILE, len(rows))), range(1), compute)
-        return found
+        scores = np.empty(len(rows))
+        for part in _parts(len(rows), PAIRS_PER_TILE):
+            down, across = torch.from_numpy(rows[part]), torch.from_numpy(columns[part])
+            found = self._comet.head.rows(vectors[down], theirs[down], vectors[across], others[across])
+            scores[part] = found.cpu().numpy()
+        return scores
 
     def against(self, arena: CometArena, rows: range, weights: Matrix) -> Matrix:
         """The utilities of texts against weighted means of the arena's vectors, one row of weights per mean."""
@@ -213,28 +161,23 @@ class CometUtility:
     def _grid(self, arena: CometArena, rows: Ints, references: Tensor, others: Tensor) -> Matrix:
         assert arena.vectors is not None and arena.parts is not None
         vectors, parts = arena.vectors, arena.parts
-        found = np.empty((len(rows), len(references)))
-
-        def compute(down: slice, across: slice) -> None:
+        scores = np.empty((len(rows), len(references)))
+        for down in _parts(len(rows), max(1, PAIRS_PER_TILE // max(1, len(references)))):
             chosen = torch.from_numpy(rows[down])
-            scores = self._comet.head.grid(vectors[chosen], parts[0][chosen], references[across], others[across])
-            found[down, across] = scores.cpu().numpy()
-
-        tall = max(1, PAIRS_PER_TILE // max(1, len(references)))
-        for start in range(0, len(rows), tall):
-            down = range(start, min(start + tall, len(rows)))
-            for left in range(0, len(references), PAIRS_PER_TILE):
-                self.tiles.run(down, range(left, min(left + PAIRS_PER_TILE, len(references))), compute)
-        return found
+            for across in _parts(len(references), PAIRS_PER_TILE):
+                tile = self._comet.head.grid(vectors[chosen], parts[0][chosen], references[across], others[across])
+                scores[down, across] = tile.cpu().numpy()
+        return scores
 
 
-def _halves(whole: range) -> tuple[range, range]:
-    return whole[: len(whole) // 2], whole[len(whole) // 2 :]
+def _parts(length: int, size: int) -> Iterator[slice]:
+    """Slices of at most ``size``."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
-def _places(part: range, whole: range) -> range:
+def _places(part: range, whole: range) -> slice:
     """The position of a part within a whole range."""
-    return range(part.start - whole.start, part.stop - whole.start)
+    return slice(part.start - whole.start, part.stop - whole.start)
 
 
 def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:
@@ -245,7 +188,7 @@ def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:
         needed = [columns]
         if columns.start <= group.start and group.stop <= columns.stop:
             needed = [range(columns.start, group.stop), range(min(rows.stop, columns.stop), columns.stop)]
-        size = PAIRS_PER_TILE // ROWS_PER_TILE
+        size = max(1, PAIRS_PER_TILE // ROWS_PER_TILE)
         yield group, [part[at : at + size] for part in needed for at in range(0, len(part), size)]
 
 
@@ -256,10 +199,7 @@ def _mirror(forward: Matrix, backward: Matrix, rows: range, columns: range) -> N
         last = min(rows.stop, columns.stop)
         if not (columns.start <= start and stop <= columns.stop) or stop >= last:
             continue
-        group, later = slice(start - rows.start, stop - rows.start), slice(stop - columns.start, last - columns.start)
-        their_rows, their_columns = (
-            slice(stop - rows.start, last - rows.start),
-            slice(start - columns.start, stop - columns.start),
-        )
-        forward[group, later] = backward[their_rows, their_columns].T
-        backward[group, later] = forward[their_rows, their_columns].T
+        group, later = range(start, stop), range(stop, last)
+        missing = _places(group, rows), _places(later, columns)
+        known = _places(later, rows), _places(group, columns)
+        forward[missing], backward[missing] = backward[known].T, forward[known].T

@@ -41,9 +41,7 @@ def device(name: str | None) -> Any:
             raise RuntimeError
         torch.empty(1, device=found)  # works for any kind and number of device
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise UsageError(
-            f"there is no device {name} here", hint="leave device out to use the fastest there is"
-        ) from None
+        raise UsageError(f"there is no device {name} here", hint="omit device to use the fastest one") from None
     return found
 
 
@@ -56,13 +54,13 @@ def dtype(name: str) -> Any:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """MPS and CPUs raise a plain RuntimeError for it."""
+    """Whether an error reports exhausted memory. On MPS and CPUs that is a plain RuntimeError."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    told = ("out of memory", "can't allocate memory")
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in told)
+    messages = ("out of memory", "can't allocate memory")
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
 
 
 def release_memory() -> None:

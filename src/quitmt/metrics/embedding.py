@@ -23,10 +23,10 @@ import numpy.typing as npt
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import devices
 from quitmt.metrics.devices import Hardware
-from quitmt.metrics.neural import hub, pretrained
+from quitmt.metrics.neural import hub
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import fingerprint
-from quitmt.metrics.neural.cuts import Cuts
+from quitmt.metrics.neural.tokenization import Cuts
 from quitmt.metrics.scorer import Example, Floats, Progress, scaled
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
@@ -58,10 +58,10 @@ class Embedding:
         settings = self._model.config.to_json_string() if self._model.config else ""
         weights = fingerprint(self._model.state_dict(), json.dumps([*said, settings]))
         self.signature = f"embedding|{model}|w:{weights}|tokens:{self.cuts.limit or 'any'}|{dtype}"
-        self.embed({self.tokenize(["a"])[0]: "a"})  # fails now if the parts don't fit each other
+        self.embed({self.tokenize(["a"])[0]: "a"})  # fails here if the parts don't fit each other
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """The tokens that the model reads of each text."""
+        """The tokens of each text, truncated to what the model reads."""
         if not texts:
             return []
         features = self._model.preprocess(list(texts), prompt=self._prompt)
@@ -101,7 +101,7 @@ class Embedding:
         pairs: list[tuple[int, int]] = []
         for example in examples:
             if example.reference is None:
-                raise UsageError("an embedding is compared with a reference's, and there is none")
+                raise UsageError("the metric embedding needs a reference")
             both = example.translation, example.reference
             pairs.append((texts.setdefault(both[0], len(texts)), texts.setdefault(both[1], len(texts))))
         if not pairs:
@@ -116,7 +116,7 @@ class Embedding:
 
 def _load(model: str, device: Any, dtype: Any) -> Any:
     """The model as sentence-transformers has it, from a folder, the cache or the hub."""
-    with hub.quiet(), pretrained.quiet() as told:
+    with hub.quiet(), hub.quiet_loading() as messages:
         from sentence_transformers import SentenceTransformer
 
         try:
@@ -126,7 +126,7 @@ def _load(model: str, device: Any, dtype: Any) -> Any:
         # A cached model is taken as a folder: nothing asks the hub, so offline and online runs are the same.
         path = str(found.parent) if hub.is_folder(model) or hub.has_weights(model) else model
         loaded: Any = SentenceTransformer(path, device=str(device), model_kwargs={"dtype": dtype})
-    for name in MISSING.findall("\n".join(told)):  # transformers would make them up
+    for name in MISSING.findall("\n".join(messages)):  # transformers would make them up
         if not name.startswith("pooler."):
             raise ModelError(f"{model} lacks weights of its network, such as {name}")
     network = loaded.transformers_model
@@ -178,7 +178,7 @@ class EmbeddingUtility:
             if tokens not in arena.known
         }
         vectors = dict(zip(new, self._embedding.embed(new), strict=True))
-        for arena, _, sequences in tokenized:  # nothing can fail any more
+        for arena, _, sequences in tokenized:  # nothing can fail from here on
             arena.add(sequences, vectors)
 
     def compare(self, arena: EmbeddingArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:

@@ -32,7 +32,7 @@ _AROUND = " .…,:;!?*_`$\"'“”‘’()[]{}\\"
 
 
 def final_answer(text: str) -> str | None:
-    r"""The final answer; None for mere punctuation, or for a marker with nothing after it.
+    r"""The final answer; None for a text of punctuation only, or if nothing follows the marker.
 
     >>> final_answer("She has 3 + 4 = 7 left. #### 7"), final_answer(r"So \boxed{\$7.00}"), final_answer("7 apples.")
     ('7', '7', '7')
@@ -53,14 +53,14 @@ def final_answer(text: str) -> str | None:
 
 
 def _in_words(text: str, start: int) -> str:
-    said = _SENTENCE.match(text, start)
-    right = said[1].rpartition("=")[2] if said else ""
+    sentence = _SENTENCE.match(text, start)
+    right = sentence[1].rpartition("=")[2] if sentence else ""
     number = _NUMBER.search(right)
     return _normal(number) if number else _plain(right)
 
 
 def _in_a_box(content: str) -> str:
-    """2^{10} is not 2, and what follows a text is no unit."""
+    """The answer in a box: a number if at most a unit follows it (2^{10} isn't 2), otherwise the whole content."""
     right = content.rpartition("=")[2].strip(" .$")
     number = _NUMBER.match(right)
     return _normal(number) if number and _UNIT.fullmatch(right, number.end()) else _plain(_STYLE.sub(r"\1", right))

@@ -28,19 +28,13 @@ class FunctionArena:
 
 
 class FunctionUtility:
-    """Calls the function once for each ordered pair of distinct texts.
-
-    Three parameters are source, hypothesis and reference; a third one with a default is only taken as the reference
-    if the first is called ``source`` or ``src``.
-    """
+    """Calls the function once for each ordered pair of distinct texts."""
 
     traits = UtilityTraits(encodes_whole=True)
 
     def __init__(self, function: Callable[..., float], *, name: str | None = None) -> None:
         self._function = function
-        self._takes_source = _takes_source(function)
-        if not self._takes_source:
-            _check_arguments(function, 2, "u(hypothesis, reference) or u(source, hypothesis, reference)")
+        self._takes_source = takes_source(function, "u(hypothesis, reference) or u(source, hypothesis, reference)")
         self.signature = f"function:{name or _name(function)}{code(function)}"
 
     def open(self, segment: Segment) -> FunctionArena:
@@ -69,8 +63,8 @@ class FunctionUtility:
     def pairs(
         self, arena: FunctionArena, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        found = [self._call(arena, *pair) for pair in zip(rows.tolist(), columns.tolist(), strict=True)]
-        return np.array(found, dtype=np.float64)
+        scores = [self._call(arena, *pair) for pair in zip(rows.tolist(), columns.tolist(), strict=True)]
+        return np.array(scores, dtype=np.float64)
 
     def _call(self, arena: FunctionArena, hypothesis: int, reference: int) -> float:
         before = (arena.source,) if self._takes_source else ()
@@ -90,16 +84,16 @@ class FunctionEstimator:
     def score(self, pairs: Sequence[tuple[Segment, Candidate]]) -> npt.NDArray[np.float64]:
         texts = [(segment.source, candidate.text) for segment, candidate in pairs]
         if self._batched:
-            [found] = self._awaited([self._function(texts)])
+            [scores] = self._awaited([self._function(texts)])
         else:
-            found = self._awaited([self._function(*pair) for pair in texts])
-        return np.asarray(found, np.float64)
+            scores = self._awaited([self._function(*pair) for pair in texts])
+        return np.asarray(scores, np.float64)
 
-    def _awaited(self, found: list[Any]) -> list[Any]:
-        if not any(isinstance(one, Awaitable) for one in found):
-            return found
+    def _awaited(self, results: list[Any]) -> list[Any]:
+        if not any(isinstance(one, Awaitable) for one in results):
+            return results
         self._awaiting = self._awaiting or Awaiting()
-        return self._awaiting.all(found)
+        return self._awaiting.all(results)
 
 
 def as_utility(thing: Any, name: str | None = None) -> Utility[Any]:
@@ -148,22 +142,22 @@ def signed(function: Any, name: str | None, wanted: str, count: int) -> str:
 def code(function: Any) -> str:
     """A digest of a function's code and defaults, so that an edited function has another signature. It leaves out the
     functions that it calls, and is empty for built-in functions, which have no code."""
-    said = _code(function)
-    return f"|code:{hashlib.blake2b(said.encode(), digest_size=4).hexdigest()}" if said else ""
+    text = _code(function)
+    return f"|code:{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}" if text else ""
 
 
 def _code(function: Any) -> str:
     if isinstance(function, functools.partial):
         inner = _code(function.func)
         return inner and inner + _constant(function.args) + _constant(tuple(sorted(function.keywords.items())))
-    own = function if hasattr(function, "__code__") else function.__call__
-    found = getattr(own, "__code__", None)
-    said = ""
-    if isinstance(found, CodeType):
-        named = tuple(sorted((getattr(own, "__kwdefaults__", None) or {}).items()))
-        said = _constant(found) + _constant(getattr(own, "__defaults__", None)) + _constant(named)
+    called = function if hasattr(function, "__code__") else function.__call__
+    compiled = getattr(called, "__code__", None)
+    text = ""
+    if isinstance(compiled, CodeType):
+        named = tuple(sorted((getattr(called, "__kwdefaults__", None) or {}).items()))
+        text = _constant(compiled) + _constant(getattr(called, "__defaults__", None)) + _constant(named)
     decorated = getattr(function, "__wrapped__", None)
-    return said if decorated is None else said + _code(decorated)
+    return text if decorated is None else text + _code(decorated)
 
 
 def _constant(value: Any) -> str:
@@ -189,12 +183,19 @@ def _parameters(function: Callable[..., float]) -> inspect.Signature | None:
         return None
 
 
-def _takes_source(function: Callable[..., float]) -> bool:
+def takes_source(function: Callable[..., float], wanted: str) -> bool:
+    """Whether a function takes (source, hypothesis, reference) rather than (hypothesis, reference).
+
+    A third parameter with a default is the reference only if the first is ``source`` or ``src``. Raises UsageError for
+    functions that take neither.
+    """
     signature = _parameters(function)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = [one for one in signature.parameters.values() if one.kind in kinds] if signature else []
-    required = sum(one.default is inspect.Parameter.empty for one in found)
-    return required == 3 or (required < 3 <= len(found) and found[0].name in ("source", "src"))
+    texts = [one for one in signature.parameters.values() if one.kind in kinds] if signature else []
+    required = sum(one.default is inspect.Parameter.empty for one in texts)
+    three = required == 3 or (required < 3 <= len(texts) and texts[0].name in ("source", "src"))
+    _check_arguments(function, 3 if three else 2, wanted)
+    return three
 
 
 def _check_arguments(function: Callable[..., float], count: int, wanted: str) -> None:
@@ -203,5 +204,5 @@ def _check_arguments(function: Callable[..., float], count: int, wanted: str) ->
         if signature is not None:
             signature.bind(*[""] * count)
     except TypeError:
-        told = f"{_name(function)}{signature} cannot be called as a metric"
-        raise UsageError(told, hint=f"it must be {wanted}") from None
+        message = f"{_name(function)}{signature} cannot be called as a metric"
+        raise UsageError(message, hint=f"it must be {wanted}") from None

@@ -7,6 +7,7 @@ into the head. Equal pairs are scored once, the rest in batches by tokens over a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import checkpoint
 from quitmt.metrics.neural.encoder import Encoder
 from quitmt.metrics.neural.head import feed_forward
-from quitmt.metrics.scorer import Example, Floats, Progress
+from quitmt.metrics.scorer import Example, Floats, Progress, score_once
 
 
 class Kiwi:
@@ -37,17 +38,16 @@ class Kiwi:
     @torch.inference_mode()
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         pairs = [(example.translation, example.source) for example in examples]
-        distinct = list(dict.fromkeys(pairs))
-        texts = list(dict.fromkeys(text for pair in distinct for text in pair))
+        return score_once(pairs, partial(self._pairs, progress=progress), progress)
+
+    def _pairs(self, pairs: list[tuple[str, str]], progress: Progress | None) -> Floats:
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         ids = dict(zip(texts, self.encoder.tokenize(texts), strict=True))
-        joined = [self.encoder.join(ids[translation], ids[source], of=translation) for translation, source in distinct]
-        if progress:
-            progress(len(pairs) - len(distinct))
-        found = np.empty(len(distinct))
-        for batch, scores in self.encoder.encode(joined, progress, then=self._scores):
-            found[batch] = scores
-        place = {pair: index for index, pair in enumerate(distinct)}
-        return found[[place[pair] for pair in pairs]]
+        joined = [self.encoder.join(ids[translation], ids[source], of=translation) for translation, source in pairs]
+        scores = np.empty(len(pairs))
+        for batch, part in self.encoder.encode(joined, progress, then=self._scores):
+            scores[batch] = part
+        return scores
 
     def _scores(self, batch: list[int], vectors: Tensor, states: Tensor | None) -> Floats:
         return np.asarray(self._head(vectors)[:, 0].cpu().double().numpy())

@@ -7,6 +7,7 @@ step from the start token, and of the output matrix one row is used. Inside quit
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,13 @@ import torch
 from quitmt.errors import ModelError, UsageError
 from quitmt.metrics import devices
 from quitmt.metrics.devices import Hardware
-from quitmt.metrics.neural import hub, pretrained, tokenization
+from quitmt.metrics.neural import hub, tokenization
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import fingerprint
-from quitmt.metrics.neural.cuts import Cuts
-from quitmt.metrics.scorer import Example, Floats, Progress
+from quitmt.metrics.neural.tokenization import Cuts
+from quitmt.metrics.scorer import Example, Floats, Progress, score_once
+
+log = logging.getLogger(__name__)
 
 ANSWER = 250089
 """<extra_id_10> in mT5's vocabulary."""
@@ -49,17 +52,18 @@ class Metricx:
 
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         texts = [self._text(example) for example in examples]
-        distinct = dict(zip(texts, (example.translation for example in examples), strict=True))
-        if progress:
-            progress(len(texts) - len(distinct))
-        ids = self._tokenize(distinct)
-        found = np.empty(len(distinct))
-        for batch, scores in self.batcher.run(
-            [len(one) for one in ids], lambda batch: self._errors([ids[index] for index in batch]), progress
-        ):
-            found[batch] = scores
-        place = {text: index for index, text in enumerate(distinct)}
-        return -found[[place[text] for text in texts]]
+        translations = dict(zip(texts, (example.translation for example in examples), strict=True))
+
+        def score(distinct: list[str]) -> Floats:
+            ids = self._tokenize(distinct, translations)
+            errors = np.empty(len(ids))
+            for batch, part in self.batcher.run(
+                [len(one) for one in ids], lambda batch: self._errors([ids[index] for index in batch]), progress
+            ):
+                errors[batch] = part
+            return -errors
+
+        return score_once(texts, score, progress)
 
     def _text(self, example: Example) -> str:
         text = f"source: {example.source} candidate: {example.translation}"
@@ -69,12 +73,12 @@ class Metricx:
             raise UsageError("MetricX needs a reference", hint="metricx-qe needs none")
         return f"{text} reference: {example.reference}"
 
-    def _tokenize(self, texts: Mapping[str, str]) -> list[list[int]]:
+    def _tokenize(self, texts: list[str], translations: Mapping[str, str]) -> list[list[int]]:
         """The token ids of each input text, without the end-of-text token, which the training data didn't have.
-        ``texts`` maps inputs to their translations."""
-        encodings = self._tokenizer.encode_batch(list(texts))
-        for translation, encoding in zip(texts.values(), encodings, strict=True):
-            self.cuts.note(translation, tokenization.overflow(encoding))
+        ``translations`` has the translation in each text."""
+        encodings = self._tokenizer.encode_batch(texts)
+        for text, encoding in zip(texts, encodings, strict=True):
+            self.cuts.note(translations[text], tokenization.overflow(encoding))
         return [encoding.ids[:-1] for encoding in encodings]
 
     @torch.inference_mode()
@@ -103,17 +107,28 @@ class MetricxQe(Metricx):
 def _network(model: str) -> Any:
     import transformers
 
-    config = pretrained.config(model, purpose="MetricX")
+    config = hub.config(transformers.AutoConfig, model, purpose="MetricX", trust_remote_code=False)
     if config.model_type != "mt5":
         raise ModelError(f"{model} is of the kind {config.model_type}, and MetricX is an mT5")
     if config.vocab_size <= ANSWER:
         raise ModelError(f"{model} has a vocabulary of {config.vocab_size}, too small for MetricX's answer token")
-    return pretrained.network(transformers.MT5ForConditionalGeneration, model, config, purpose="MetricX")
+    folder = str(hub.weights(model, purpose="MetricX"))
+    kind: Any = transformers.MT5ForConditionalGeneration
+    try:
+        with hub.quiet_loading():
+            network, report = kind.from_pretrained(folder, config=config, output_loading_info=True)
+    except Exception as error:  # transformers raises many kinds
+        log.debug("loading the weights failed", exc_info=error)
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"the weights of {model} cannot be loaded: {line}") from None
+    if missing := sorted(report["missing_keys"]):  # transformers would make them up
+        raise ModelError(f"{model} lacks weights of its network, such as {missing[0]}")
+    return network
 
 
 def _tokenizer(model: str) -> Any:
-    own = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
-    name = model if own else TOKENIZER
+    inside = hub.is_folder(model) and any(hub.has_file(model, name) for name in (tokenization.FILE, SENTENCEPIECE))
+    name = model if inside else TOKENIZER
     # mT5's sentinels are part of its vocabulary, so there are no extra ids.
     tokenizer = tokenization.load(name, "T5", SENTENCEPIECE, purpose="the tokenizer of MetricX", extra_ids=0)
     tokenizer.enable_truncation(LONGEST)

@@ -17,7 +17,7 @@ class RecordedScores:
     traits = EstimatorTraits(distinct=False)
     """Candidates with equal texts may have different recorded scores."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, _: Setup | None = None) -> None:
         self.name = name
         self.signature = f"recorded:{name}"
 
@@ -30,7 +30,3 @@ class RecordedScores:
             known = f"its pool has {', '.join(sorted(scores))}" if scores else "its pool has none"
             raise RerankError(f"segment {segment.id}: no recorded score {self.name!r}", hint=known)
         return scores[self.name]
-
-
-def by_name(name: str, _: Setup) -> RecordedScores:
-    return RecordedScores(name)

@@ -57,25 +57,24 @@ class MetricEntry(Name):
     scorer: str = ""
     """module:class of a scoring model, made with (model, Hardware); empty for all other metrics."""
     model: str = ""
-    """The checkpoint of a scoring model unless the name has another one."""
-    utility: str = "quitmt.metrics.scorer:PairwiseUtility"
-    """module:class that makes an MBR utility from the scorer."""
-    reranker: str = ""
-    """The name as a reranker, with ``mbr:`` or ``qe:``."""
+    """The default checkpoint of a scoring model."""
     scale: float | None = None
-    """Difference between the best and the worst score of a candidate, if known: 1 for scores from 0 to 1."""
-    evaluation_range: float | None = None
-    """Largest difference between two evaluation scores; None if the scale has no ends or they are unknown."""
+    """Difference between the best and the worst score of a candidate; None if unknown."""
     support: str | None = None
-    """Who judges a candidate by default, if not as for other utilities."""
-    check: str | Callable[[str], object] | None = None
-    """Raises UsageError for a wrong argument, as far as that is known without loading anything; may be a
-    ``module:function``."""
+    """Who judges a candidate by default; None means the default of all utilities."""
+    check: str = ""
+    """module:function that raises UsageError for a wrong argument, without loading a model."""
 
     @property
     def neural(self) -> bool:
         """Whether this is a scoring model, which has a device and a number format."""
         return bool(self.scorer)
+
+    @property
+    def reranker(self) -> str:
+        """The name as a reranker; empty if the metric can't rerank."""
+        kind = "mbr" if self.needs_reference else "qe"
+        return f"{kind}:{self.name.removesuffix('-qe')}" if self.make else ""
 
     def check_argument(self, argument: str) -> None:
         if self.check and argument:
@@ -94,15 +93,29 @@ def located(location: str | Callable[..., Any]) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> MetricEntry:
-    """A scoring model; ``scorer`` is its class."""
-    kind = "mbr" if facts.get("needs_reference") else "qe"
+def _text(name: str, title: str, meaning: str, make: str, evaluation: str, evaluator: str) -> MetricEntry:
+    """A metric of sacrebleu, which compares the texts alone."""
+    return MetricEntry(
+        meaning,
+        make,
+        name=name,
+        title=title,
+        evaluation=evaluation,
+        evaluator=evaluator,
+        needs_reference=True,
+        scale=1.0,
+    )
+
+
+def _model(name: str, title: str, scorer: str, model: str, *, adapter: str = "", **facts: Any) -> MetricEntry:
+    """A scoring model; ``scorer`` is its class, ``adapter`` the class that makes it a utility or an estimator."""
+    utility = facts.get("needs_reference", False)
+    adapter = adapter or f"quitmt.metrics.scorer:{'PairwiseUtility' if utility else 'ScorerEstimator'}"
 
     def make(argument: str, setup: Setup) -> Any:
         from quitmt.metrics import scorer
 
-        role: Any = scorer.utility if kind == "mbr" else scorer.estimator
-        return role(f"{name}:{argument}" if argument else name, setup.hardware)
+        return located(adapter)(scorer.load(f"{name}:{argument}" if argument else name, setup.hardware))
 
     defaults: dict[str, Any] = {
         "make": make,
@@ -110,56 +123,42 @@ def _model(name: str, title: str, scorer: str, model: str, **facts: Any) -> Metr
         "needs_source": True,
         "extra": "comet",
         "needs": ("torch", "transformers"),
-        "reranker": f"{kind}:{name}",
         "scale": 1.0,
     }
     return MetricEntry(name=name, title=title, scorer=scorer, model=model, **(defaults | facts))
 
 
 _ENTRIES = (
-    MetricEntry(
+    _text(
+        "chrf",
+        "chrF",
         "the candidate the others agree with most, by chrF (exact)",
         "quitmt.metrics.chrf:Chrf",
-        name="chrf",
-        title="chrF",
-        evaluation="chrF: character 6-grams",
-        evaluator="quitmt.evaluate.surface:chrf",
-        needs_reference=True,
-        reranker="mbr:chrf",
-        scale=1.0,
-        evaluation_range=100.0,
+        "chrF: character 6-grams",
+        "quitmt.evaluate.surface:chrf",
     ),
-    MetricEntry(
+    _text(
+        "chrf++",
+        "chrF++",
         "… by chrF++: chrF with n-grams of words too (exact)",
         "quitmt.metrics.words:ChrfPlus",
-        name="chrf++",
-        title="chrF++",
-        evaluation="chrF++: with words and pairs of words as well",
-        evaluator="quitmt.evaluate.surface:chrf_plus",
-        needs_reference=True,
-        reranker="mbr:chrf++",
-        scale=1.0,
-        evaluation_range=100.0,
+        "chrF++: with words and pairs of words as well",
+        "quitmt.evaluate.surface:chrf_plus",
     ),
-    MetricEntry(
+    _text(
+        "bleu",
+        "BLEU",
         "… by sentence BLEU; tokenize is 13a, intl, zh, char or none, as in sacrebleu (exact)",
         "quitmt.metrics.words:Bleu",
-        name="bleu",
-        title="BLEU",
-        evaluation="BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer",
-        evaluator="quitmt.evaluate.surface:bleu",
-        needs_reference=True,
-        reranker="mbr:bleu",
-        scale=1.0,
-        evaluation_range=100.0,
+        "BLEU; bleu:zh, bleu:ja-mecab, bleu:flores200, … take another tokenizer",
+        "quitmt.evaluate.surface:bleu",
     ),
     MetricEntry(
         "… by 1 − TER; slow: some thousand pairs of candidates per second",
-        "quitmt.metrics.ter:Ter",
+        "quitmt.metrics.words:Ter",
         name="ter",
         title="TER",
         needs_reference=True,
-        reranker="mbr:ter",
     ),
     MetricEntry(
         "the candidate from which the embedded reverse model, or another Bergamot one (MODEL is bergamot:PATH), "
@@ -170,7 +169,6 @@ _ENTRIES = (
         argument="MODEL",
         check="quitmt.metrics.likelihood:check_model",
         needs_source=True,
-        reranker="qe:likelihood",
         scale=1.0,
     ),
     _model(
@@ -181,7 +179,7 @@ _ENTRIES = (
         meaning="… by COMET-22, or another checkpoint",
         evaluation="COMET-22, or another regression checkpoint",
         needs_reference=True,
-        utility="quitmt.metrics.comet:CometUtility",
+        adapter="quitmt.metrics.comet:CometUtility",
     ),
     _model(
         "kiwi",
@@ -207,7 +205,6 @@ _ENTRIES = (
         "Unbabel/XCOMET-XXL",
         meaning="… xCOMET-XXL without a reference (also xcomet-qe)",
         evaluation="xCOMET without a reference",
-        reranker="qe:xcomet",
     ),
     _model(
         "metricx",
@@ -219,7 +216,6 @@ _ENTRIES = (
         needs_reference=True,
         lower_is_better=True,
         scale=25.0,
-        evaluation_range=25.0,
     ),
     _model(
         "metricx-qe",
@@ -229,7 +225,6 @@ _ENTRIES = (
         meaning="… MetricX-24-XXL without a reference (also metricx-qe); from 0 down to -25",
         evaluation="MetricX-24 without a reference; lower is better",
         lower_is_better=True,
-        reranker="qe:metricx",
         scale=25.0,
     ),
     _model(
@@ -237,37 +232,35 @@ _ENTRIES = (
         "Embedding",
         "quitmt.metrics.embedding:Embedding",
         "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-        meaning="… by the cosine of sentence embeddings of a small multilingual model, or any that "
-        "sentence-transformers publishes",
-        evaluation="the cosine of sentence embeddings: a small multilingual model, or any of sentence-transformers",
+        meaning="… by the cosine of sentence embeddings, of a small multilingual model or another one of "
+        "sentence-transformers",
+        evaluation="the cosine of sentence embeddings, of a small multilingual model or another one",
         needs_reference=True,
         needs_source=False,
         extra="embedding",
         needs=("sentence_transformers",),
-        utility="quitmt.metrics.embedding:EmbeddingUtility",
+        adapter="quitmt.metrics.embedding:EmbeddingUtility",
         scale=2.0,
     ),
     MetricEntry(
-        "… by the answers they give: the last one marked as such, or the last number, or the whole text; or by a "
-        "function of yours, answer(text)",
+        "… by the answers they give: the last one marked as an answer, or the last number, or the whole text; or by "
+        "your own function answer(text)",
         "quitmt.metrics.vote:by_name",
         name="vote",
         title="vote",
         argument="MODULE:NAME",
         check="quitmt.names:attribute",
         needs_reference=True,
-        reranker="mbr:vote",
         scale=1.0,
         support="all",  # a candidate with an answer votes for itself, and so beats candidates without one
     ),
     MetricEntry(
         "the candidate with the highest recorded score NAME of its pool",
-        "quitmt.metrics.recorded:by_name",
+        "quitmt.metrics.recorded:RecordedScores",
         name="recorded",
         title="recorded",
         argument="NAME",
         needs_argument=True,
-        reranker="qe:recorded",
     ),
     MetricEntry(
         "",
@@ -275,11 +268,10 @@ _ENTRIES = (
         name="gemba",
         title="GEMBA-MQM",
         evaluation="GEMBA-MQM: a chat model lists the errors; gemba:openai:MODEL, gemba:hf:MODEL or gemba:vllm:MODEL; "
-        "must be told the languages, and needs no reference",
+        "needs the languages, but no reference",
         evaluator="quitmt.evaluate.metrics:judge",
         needs_source=True,
         is_judge=True,
-        evaluation_range=25.0,
     ),
 )
 
@@ -289,7 +281,7 @@ EVALUATORS = {name: entry for name, entry in METRICS.items() if entry.evaluation
 
 
 def _plug_in(found: Any, name: str) -> MetricEntry:
-    """The entry of an installed package's object or function, whose name says whether it is a utility or estimator."""
+    """The entry for an object or a function of an installed package; ``name`` begins with its kind."""
     if not name.startswith(("mbr:", "qe:")):
         raise UsageError("the name of a reranker begins with mbr: or qe:")
     metric, is_utility = name.partition(":")[2], name.startswith("mbr:")
@@ -297,7 +289,9 @@ def _plug_in(found: Any, name: str) -> MetricEntry:
     kind: Any = UtilityTraits if is_utility else EstimatorTraits
     meaning = (inspect.getdoc(found) if callable(found) else None) or f"of an installed package: {name}"
     needs_source = bool(traits_of(part, kind).needs_source)
-    return MetricEntry(meaning.splitlines()[0], lambda: part, name=metric, reranker=name, needs_source=needs_source)
+    return MetricEntry(
+        meaning.splitlines()[0], lambda: part, name=metric, needs_reference=is_utility, needs_source=needs_source
+    )
 
 
 RERANKERS = Names(

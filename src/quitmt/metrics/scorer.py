@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import ModelError, QuitmtError, UsageError, unknown
+from quitmt.errors import ModelError, QuitmtError
 from quitmt.metrics.devices import Hardware as Hardware
 from quitmt.metrics.registry import SCORING_MODELS, MetricEntry, located
 from quitmt.protocols import EstimatorTraits, Matrix, UtilityTraits
@@ -32,17 +32,28 @@ Progress = Callable[[int], object]
 
 def scaled(progress: Progress | None, steps: int, examples: int) -> Progress | None:
     """Convert progress in ``steps`` into progress in ``examples``."""
-    done = told = 0
+    done = reported = 0
 
-    def tell(count: int) -> None:
-        nonlocal done, told
+    def report(count: int) -> None:
+        nonlocal done, reported
         done += count
         reached = examples * done // steps
-        if progress and reached > told:
-            progress(reached - told)
-        told = reached
+        if progress and reached > reported:
+            progress(reached - reported)
+        reported = reached
 
-    return tell if progress else None
+    return report if progress else None
+
+
+def score_once(
+    keys: Sequence[Hashable], score: Callable[[list[Any]], Floats], progress: Progress | None = None
+) -> Floats:
+    """Score each distinct key once, in the order of first appearance, and return one score per key."""
+    place: dict[Hashable, int] = {}
+    places = [place.setdefault(key, len(place)) for key in keys]
+    if progress:
+        progress(len(keys) - len(place))
+    return np.asarray(score(list(place)))[places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +82,13 @@ _loaded: weakref.WeakValueDictionary[tuple[str, str, Hardware], Scorer] = weakre
 
 def load(spec: str, hardware: Hardware | None = None) -> Scorer:
     """The scorer with a name like ``comet`` or ``kiwi:Unbabel/wmt23-cometkiwi-da-xl``; a process loads it once."""
-    entry, hardware = _entry(spec), hardware or Hardware()
-    model = spec.partition(":")[2] or entry.model
-    key = entry.scorer, model, hardware
-    found = _loaded.get(key)
-    if found is None:
-        found = _loaded[key] = _load(entry, model, hardware)
-    return found
+    name, _, model = spec.partition(":")
+    entry, hardware = SCORING_MODELS[name], hardware or Hardware()
+    key = entry.scorer, model or entry.model, hardware
+    scorer = _loaded.get(key)
+    if scorer is None:
+        scorer = _loaded[key] = _load(entry, model or entry.model, hardware)
+    return scorer
 
 
 def _load(entry: MetricEntry, model: str, hardware: Hardware) -> Scorer:
@@ -91,29 +102,6 @@ def _load(entry: MetricEntry, model: str, hardware: Hardware) -> Scorer:
         log.debug("loading %s failed", model, exc_info=error)
         line = next(iter(str(error).strip().splitlines()), "")
         raise ModelError(f"{model} cannot be loaded: {type(error).__name__}: {line}".rstrip(": ")) from None
-
-
-def utility(spec: str, hardware: Hardware | None = None) -> Any:
-    """The MBR utility with the scorer of that name."""
-    entry = _entry(spec)
-    if not entry.needs_reference:
-        raise UsageError(f"{entry.title} scores without a reference and compares nothing", hint=f"take qe:{spec}")
-    return located(entry.utility)(load(spec, hardware))
-
-
-def estimator(spec: str, hardware: Hardware | None = None) -> ScorerEstimator:
-    """The quality estimator with the scorer of that name."""
-    entry = _entry(spec)
-    if entry.needs_reference:
-        raise UsageError(f"{entry.title} needs a reference", hint=f"mbr:{spec} has the other candidates for it")
-    return ScorerEstimator(load(spec, hardware))
-
-
-def _entry(spec: str) -> MetricEntry:
-    name = spec.partition(":")[0]
-    if name not in SCORING_MODELS:
-        raise unknown("metric", name, SCORING_MODELS)
-    return SCORING_MODELS[name]
 
 
 class ScorerEstimator:

@@ -1,6 +1,6 @@
-"""The compiled inner loops of BLEU and chrF++: from the features that two texts share to a score.
+"""The compiled inner loops of BLEU and chrF++, which turn the features that two texts share into a score.
 
-Words are numbers here, and their n-grams are counted as chrF counts characters (``chrf_kernels``).
+Words are represented by numbers, and their n-grams are counted as chrF counts n-grams of characters (``chrf_kernels``).
 
 Invariants: a pair's scores depend on that pair's counts alone, in sacrebleu's order of operations. ``forward[i, j]`` is
 u(top + i, left + j), ``backward[i, j]`` is u(left + j, top + i).
@@ -26,14 +26,14 @@ def bleu(
     forward: Floats,
     backward: Floats,
 ) -> None:
-    """``matches`` is scratch, of orders × columns."""
+    """``matches`` is scratch memory of orders × columns."""
     height, width = forward.shape
     for i in range(height):
         row = top + i
         count_matches(bits, orders, cursor[WORDS_USED], row, left, left + width, matches)
         for j in range(width):
             column = left + j
-            if column == row:  # what a text alone has takes no bit, so its match with itself was not counted
+            if column == row:  # features of a single text have no bit, so its match with itself was not counted
                 forward[i, j] = backward[i, j] = 1.0 if lengths[row] > 0 else 0.0
             else:
                 forward[i, j] = _bleu(matches, j, lengths[row], lengths[column])
@@ -42,8 +42,8 @@ def bleu(
 
 @kernel()
 def _bleu(matches: Ints, column: int, length: int, reference: int) -> float:
-    """Sentence BLEU of a hypothesis of so many words: exponential smoothing, and only orders that it has."""
-    if matches[0, column] == 0:  # then no longer n-gram matches either
+    """Sentence BLEU of a hypothesis of ``length`` words: exponential smoothing, and orders up to that length."""
+    if matches[0, column] == 0:  # then longer n-grams don't match either
         return 0.0
     smoothing, logarithms = 1.0, 0.0
     order = min(len(matches), length)
@@ -99,7 +99,7 @@ def chrf_plus(
 def _sums(
     matches: Ints, column: int, length: int, reference: int, precision: float, recall: float, effective: int
 ) -> tuple[float, float, int]:
-    """Precisions and recalls of the orders that both texts have, added to what there is; and how many those are."""
+    """Add the precisions and recalls of the orders that both texts have, and their number, to the sums."""
     for n in range(min(len(matches), length, reference)):
         precision += matches[n, column] / (length - n)
         recall += matches[n, column] / (reference - n)

@@ -1,7 +1,7 @@
-"""BLEU and chrF++ as utilities for MBR: sacrebleu's sentence scores on a 0–1 scale.
+"""BLEU, chrF++ and TER as utilities for MBR: sacrebleu's sentence scores on a 0–1 scale.
 
-Texts are cut into words once; n-grams of words are counted as chrF counts those of characters, two orders of magnitude
-faster than sacrebleu compares two texts. Numbers equal sacrebleu's up to rounding.
+For BLEU and chrF++, texts are split into words once, and n-grams of words are counted as chrF counts n-grams of
+characters: two orders of magnitude faster than sacrebleu. Numbers equal sacrebleu's up to rounding.
 
 Invariant: a pair's scores are bitwise the same whatever else is in the arena and whenever its texts were added.
 """
@@ -16,13 +16,14 @@ from quitmt.errors import UsageError
 from quitmt.metrics import chrf, word_kernels
 from quitmt.metrics.chrf import Chrf, ChrfArena, span
 from quitmt.metrics.chrf_kernels import Ints, Ints32, Words
+from quitmt.metrics.function import FunctionUtility
 from quitmt.protocols import Matrix, UtilityTraits
 from quitmt.types import Segment
 
 BLEU_ORDER = 4
 CHRF_WORD_ORDER = 2
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
-"""Those of sacrebleu that need no other package and no download."""
+"""sacrebleu's tokenizers that need no other package and no download."""
 PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
@@ -34,18 +35,18 @@ class WordArena:
     def __init__(self, order: int) -> None:
         self.ngrams = ChrfArena(order)
         self.numbers: dict[str, int] = {}
-        """Word → its number, which stands where chrF has a code point."""
+        """Word → its number, which replaces chrF's code point."""
 
     def add(self, texts: Iterable[Sequence[str]]) -> None:
-        """Append texts, each as its words."""
+        """Append texts that have been split into words."""
         words = list(texts)
         numbers = [self.numbers.setdefault(word, len(self.numbers)) for text in words for word in text]
         self.ngrams.add_points([len(text) for text in words], lambda: np.array(numbers, np.uint32))
 
 
 class Bleu:
-    """The utility ``mbr:bleu``: sentence BLEU with exponential smoothing and effective order, as
-    ``sacrebleu.sentence_bleu`` has it."""
+    """The utility ``mbr:bleu``: sentence BLEU with exponential smoothing and effective order, as in
+    ``sacrebleu.sentence_bleu``."""
 
     traits = UtilityTraits(encodes_whole=True)
 
@@ -81,12 +82,12 @@ class PlusArena:
 
 
 class ChrfPlus:
-    """The utility ``mbr:chrf++``: chrF with n-grams of up to two words as well."""
+    """The utility ``mbr:chrf++``: chrF that also counts n-grams of up to two words."""
 
     traits = UtilityTraits(apart=chrf.APART)
 
     def __init__(self, order: int = 6, beta: float = 2.0, words: int = CHRF_WORD_ORDER) -> None:
-        characters = Chrf(order, beta)  # it says what is wrong with them
+        characters = Chrf(order, beta)  # checks them
         if not 1 <= words <= chrf.HIGHEST_ORDER:
             raise UsageError(f"chrF++ needs word n-grams of order 1 to {chrf.HIGHEST_ORDER}, not {words}")
         self.order, self.beta, self.words = characters.order, characters.beta, words
@@ -99,7 +100,7 @@ class ChrfPlus:
         for arena, texts in batch:
             if texts:
                 arena.characters.add(texts)
-                arena.words.add([_apart(text) for text in texts])
+                arena.words.add([_split(text) for text in texts])
 
     def compare(self, arena: PlusArena, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         characters, words = arena.characters, arena.words.ngrams
@@ -120,8 +121,26 @@ class ChrfPlus:
         return forward, backward
 
 
+class Ter(FunctionUtility):
+    """The utility ``mbr:ter``: 1 − TER / 100, where TER has sacrebleu's default of lowercasing all words.
+
+    1 means the same text; 0 means as many edits as the reference has words, and more edits give negative scores.
+    sacrebleu searches for shifts in Python and compares some thousand pairs per second, so TER suits pools of tens of
+    candidates, not hundreds.
+    """
+
+    def __init__(self) -> None:
+        from sacrebleu.metrics.ter import TER
+
+        self._ter = TER()
+        super().__init__(self._utility)
+        self.signature = "TER|case:lc"
+
+    def _utility(self, hypothesis: str, reference: str) -> float:
+        return 1 - float(self._ter.sentence_score(hypothesis, [reference]).score) / 100
+
+
 def _counted(arena: ChrfArena) -> tuple[Words, Ints32, Ints, Ints]:
-    """What kernels look at."""
     return arena.bits, arena.orders, arena.cursor, arena.lengths
 
 
@@ -132,18 +151,19 @@ def _tokenizer(name: str) -> Callable[[str], list[str]]:
     return lambda text: str(tokenizer(text.rstrip())).split()
 
 
-def _apart(text: str) -> list[str]:
-    """Words as chrF++ has them: one mark of punctuation is taken off the end of a word, or else off its beginning.
+def _split(text: str) -> list[str]:
+    """Split a text into words like chrF++: one punctuation mark at the end of a word, or else at its beginning, becomes
+    a word of its own.
 
-    >>> _apart("(hi) there!")
+    >>> _split("(hi) there!")
     ['(hi', ')', 'there', '!']
     """
-    found = list[str]()
+    words = list[str]()
     for word in text.split():
         if len(word) > 1 and word[-1] in PUNCTUATION:
-            found += [word[:-1], word[-1]]
+            words += [word[:-1], word[-1]]
         elif len(word) > 1 and word[0] in PUNCTUATION:
-            found += [word[0], word[1:]]
+            words += [word[0], word[1:]]
         else:
-            found.append(word)
-    return found
+            words.append(word)
+    return words

@@ -23,7 +23,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import checkpoint
 from quitmt.metrics.neural.encoder import Encoder, Ids, assign
 from quitmt.metrics.neural.head import feed_forward
-from quitmt.metrics.scorer import Example, Floats, Progress, scaled
+from quitmt.metrics.scorer import Example, Floats, Progress, scaled, score_once
 
 READING_WEIGHTS = (0.12, 0.33, 0.33)
 SPAN_WEIGHT = 0.22
@@ -61,16 +61,12 @@ class Xcomet:
     def score(self, examples: Sequence[Example], progress: Progress | None = None) -> Floats:
         if self.with_reference and any(example.reference is None for example in examples):
             raise UsageError("xCOMET needs a reference", hint="xcomet-qe needs none")
-        distinct = list(dict.fromkeys(examples))
-        place = {example: index for index, example in enumerate(distinct)}
-        blocks = []
-        if progress:
-            progress(len(examples) - len(distinct))
-        for start in range(0, len(distinct), EXAMPLES_AT_ONCE):
-            block = distinct[start : start + EXAMPLES_AT_ONCE]
-            blocks.append(self._block(block, progress))
-        found = np.concatenate(blocks) if blocks else np.zeros(0)
-        return np.asarray(found[[place[example] for example in examples]])
+        return score_once(examples, partial(self._blocks, progress=progress), progress)
+
+    def _blocks(self, examples: list[Example], progress: Progress | None) -> Floats:
+        starts = range(0, len(examples), EXAMPLES_AT_ONCE)
+        blocks = [self._block(examples[start : start + EXAMPLES_AT_ONCE], progress) for start in starts]
+        return np.concatenate([np.zeros(0), *blocks])
 
     def _block(self, examples: Sequence[Example], progress: Progress | None) -> Floats:
         texts = {text for example in examples for text in (example.translation, example.source, example.reference)}

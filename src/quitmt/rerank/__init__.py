@@ -29,9 +29,9 @@ __all__ = ["Reranking", "load", "mbr", "qe", "vote"]
 class Reranking:
     """A reranker by name, such as ``mbr:chrf`` or ``qe:0.7*kiwi+0.3*likelihood``, parsed once.
 
-    With ``filter``, a ``qe:`` name, MBR is among the best ``keep`` candidates by QE; ``variant`` is an accelerated MBR,
-    such as ``prune`` (``quitmt.rerank.variants``); ``support`` is who judges a candidate: all samples unless it is
-    set, as in the paper, or ``given``, the texts of ``Segment.support``.
+    ``filter`` is a ``qe:`` name: MBR then chooses among the best ``keep`` candidates by QE. ``variant`` names an
+    accelerated MBR such as ``prune`` (``quitmt.rerank.variants``). ``support`` says who judges a candidate: all samples
+    by default, as in the paper; ``given`` means the texts of ``Segment.support``.
     """
 
     name: str
@@ -118,7 +118,8 @@ class Reranking:
             one.require()
 
     def check(self, *, installed: bool = True) -> None:
-        """Raise what can be found wrong without loading a model; extras need not be ``installed``."""
+        """Raise UsageError for mistakes that can be found without loading a model; with ``installed``, raise
+        MissingExtra too."""
         if self.kind == "mbr" and self.filter is not None and not self.filter.startswith("qe:"):
             hint = f"as in {setting('rerank.filter', 'qe:likelihood')}"
             raise UsageError(f"the filter {self.filter!r} isn't a QE metric", hint=hint, field="rerank.filter")
@@ -211,8 +212,8 @@ def mbr(
     utility: Callable[..., float] | Utility[Any], *, name: str | None = None, support: Support = "anchor"
 ) -> Reranker[Any]:
     """MBR with any function ``u(hypothesis, reference)`` or ``u(source, hypothesis, reference)``, higher is better, or
-    with a ``Utility`` of ``quitmt.protocols``. A candidate is judged by the other samples and
-    the first ``anchor``, by the ``others`` only, or by ``all``, itself too.
+    with a ``Utility`` of ``quitmt.protocols``. ``support`` says who judges a candidate: the other samples and the first
+    ``anchor``, the ``others`` only, or ``all`` samples including itself.
 
     >>> import quitmt
     >>> def same_length(hypothesis, reference):
@@ -227,8 +228,8 @@ def qe(
     score: Callable[..., Any] | QualityEstimator, *, name: str | None = None, batched: bool = False
 ) -> Reranker[Any]:
     """QE reranking with any function ``score(source, candidate)``, higher is better, plain or async, or with a
-    ``QualityEstimator`` of ``quitmt.protocols``. A ``batched`` function takes a list of (source, candidate), perhaps of
-    many sources, and gives a list of scores.
+    ``QualityEstimator`` of ``quitmt.protocols``. A ``batched`` function takes a list of (source, candidate), which may
+    have different sources, and returns a list of scores.
 
     >>> import quitmt
     >>> longest = quitmt.qe(lambda source, candidate: len(candidate))
@@ -244,8 +245,8 @@ def qe(
 
 
 def vote(answer: Callable[[str], Hashable | None], *, name: str | None = None) -> Reranker[Any]:
-    """The candidate whose answer most others give, with any function ``answer(text)``; None is no answer. ``mbr:vote``
-    by name has one of ours (``quitmt.metrics.final_answer``).
+    """Choose the candidate whose answer most others give, by any function ``answer(text)``; None means no answer. The
+    name ``mbr:vote`` uses ``quitmt.metrics.final_answer``.
 
     >>> import quitmt
     >>> last_word = quitmt.vote(lambda text: text.split()[-1])

@@ -19,10 +19,9 @@ import numpy as np
 from quitmt.errors import QuitmtError
 from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import SAMPLES, Support, best_of, check_support, field
+from quitmt.rerank.anchors import SAMPLES, Support, best_first, best_of, check_support, field
 from quitmt.rerank.cells import Cells, Floats, encode_new
 from quitmt.rerank.pairs import failed
-from quitmt.rerank.ranked import best_first
 from quitmt.types import Effort, Segment, Snapshot
 
 

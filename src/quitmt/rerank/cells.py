@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, RerankError, UsageError
 from quitmt.protocols import Arena, Utility
-from quitmt.rerank.anchors import check_first, divided, over_judges, precedence, told
+from quitmt.rerank.anchors import check_first, divided, named, over_judges, precedence
 from quitmt.rerank.pairs import Texts, encode, failed
 from quitmt.types import Candidate, Effort, Segment
 
@@ -88,7 +88,7 @@ class Cells(Texts[Arena]):
             raise self.failure
         return np.bincount(np.array(self.order[:size], np.int64), minlength=max(self.anchors, default=-1) + 1)
 
-    def own(self, rows: Ints, size: int) -> Ints:
+    def own_copies(self, rows: Ints, size: int) -> Ints:
         """Return, for each text, which of the first ``size`` samples doesn't judge it: its first copy; −1 for none."""
         sampled = np.array(self.sampled, np.int64)[rows]
         return np.where(self.others & (sampled < size), sampled, -1)
@@ -155,33 +155,33 @@ class Cells(Texts[Arena]):
         if not np.isfinite(found).all():
             row, column = np.argwhere(~np.isfinite(found))[0]
             raise RerankError(
-                f"segment {self.segment.id}: the utility of {told(self.first[row])} and a mean of candidates is "
+                f"segment {self.segment.id}: the utility of {named(self.first[row])} and a mean of candidates is "
                 f"{found[row, column]}, not a finite number"
             )
         self.evaluations += found.size
         return found
 
     def mean(self, utilities: Floats, size: int, rows: Ints | None = None) -> Floats:
-        """Return each row's mean over the first ``size`` samples, or without the text's own copy; −inf without a judge.
+        """Return each row's mean over its judges among the first ``size`` samples; −inf without a judge.
 
         ``rows`` are the texts, by default the first ones.
         """
-        own = self.own(np.arange(len(utilities)) if rows is None else rows, size)
-        return divided(*over_judges(utilities.T[self.order[:size]], own))
+        copies = self.own_copies(np.arange(len(utilities)) if rows is None else rows, size)
+        return divided(*over_judges(utilities.T[self.order[:size]], copies))
 
     def over_means(self, utilities: Floats, members: Floats) -> tuple[Floats, Floats]:
         """Sum utilities [text, mean] over the samples of each mean except the text's own copy, and count these samples.
 
-        ``members`` are the samples of each text in each mean, [mean, text]. A mean without one copy would be a
-        reference of its own for each sample. Instead we treat the utility as linear in the reference: with m samples
-        in the mean, u(h, mean) stands for m utilities, and u(h, h) is one of them.
+        ``members`` counts the samples of each text in each mean, [mean, text]. Leaving one copy out would make a
+        different mean for each sample. Instead we treat the utility as linear in the reference: with m samples in the
+        mean, u(h, mean) counts as m utilities, and u(h, h) is one of them.
         """
         judges = np.tile(members.sum(axis=1), (len(utilities), 1))
         sums = utilities * judges
         (samples,) = np.nonzero(members.any(axis=0))
-        own = members[:, samples].argmax(axis=0)  # copies of a text are all in one mean
-        sums[samples, own] -= self.pairs(samples, samples)
-        judges[samples, own] -= 1
+        place = members[:, samples].argmax(axis=0)  # copies of a text are all in one mean
+        sums[samples, place] -= self.pairs(samples, samples)
+        judges[samples, place] -= 1
         return sums, judges
 
     def random(self, seed: int, *more: int) -> np.random.Generator:

@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import QuitmtError, UsageError
-from quitmt.metrics.combination import BY_POOL, Method
+from quitmt.metrics.combination import BY_POOL, Method, terms
 from quitmt.protocols import Reranker, RerankerTraits, Update, ranked, traits_of
-from quitmt.rerank.anchors import best_of, precedence
-from quitmt.rerank.ranked import best_first
+from quitmt.rerank.anchors import best_first, best_of, precedence
 from quitmt.signature import field
 from quitmt.types import Candidate, Segment, Snapshot
 
@@ -62,18 +61,16 @@ class Members:
 
 
 class Ensemble:
-    """Rerankers of one kind that score every candidate (exact MBR, QE), combined as ``way`` says."""
+    """Rerankers of one kind that score every candidate (exact MBR, QE), combined by a ``method``."""
 
-    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], way: Method) -> None:
-        if way not in BY_POOL:
-            raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {way!r}")
-        if not rerankers or len(rerankers) != len(weights) or not all(map(math.isfinite, weights)):
-            raise UsageError(f"{len(rerankers)} metrics and the weights {list(weights)} cannot be combined")
-        self._rerankers, self._weights, self._way = list(rerankers), list(weights), way
+    def __init__(self, rerankers: Sequence[Reranker[Any]], weights: Sequence[float], method: Method) -> None:
+        if method not in BY_POOL:
+            raise UsageError(f"scores are combined by {' or '.join(BY_POOL)}, not by {method!r}")
+        self._terms, self._method = terms(rerankers, weights), method
         self.scores_with = tuple(rerankers)
         self.traits = self.traits_with([traits_of(one, RerankerTraits) for one in rerankers])
-        terms = [f"{field(weight)}*{one.signature}" for one, weight in zip(rerankers, weights, strict=True)]
-        self.signature = f"{self.traits.kind}:{way}:{'+'.join(terms)}"
+        names = [f"{field(weight)}*{one.signature}" for one, weight in self._terms]
+        self.signature = f"{self.traits.kind}:{method}:{'+'.join(names)}"
 
     @staticmethod
     def traits_with(members: Sequence[RerankerTraits]) -> RerankerTraits:
@@ -87,7 +84,7 @@ class Ensemble:
         )
 
     def open(self, segment: Segment) -> Members:
-        states = [reranker.open(segment) for reranker in self._rerankers]
+        states = [reranker.open(segment) for reranker, _ in self._terms]
         return Members(states, become_samples=self.traits.kind == "mbr")
 
     def ranked(self, state: Members) -> list[tuple[int, float]]:
@@ -109,13 +106,13 @@ class Ensemble:
 
     def _round(self, parts: Sequence[tuple[int, Update[Members]]], found: list[list[Snapshot] | QuitmtError]) -> None:
         """Give every reranker one stride of each segment, all segments in one call, and take its snapshot."""
-        for number, reranker in enumerate(self._rerankers):
-            own = [
+        for number, (reranker, _) in enumerate(self._terms):
+            sound = [
                 (place, Update(one.state.states[number], one.candidates, one.stride, one.anchors))
                 for place, one in parts
                 if not isinstance(found[place], QuitmtError)
             ]
-            for (place, _), result in zip(own, reranker.extend([one for _, one in own]), strict=True):
+            for (place, _), result in zip(sound, reranker.extend([one for _, one in sound]), strict=True):
                 if isinstance(result, QuitmtError):
                     found[place] = result
         for place, one in parts:
@@ -127,24 +124,24 @@ class Ensemble:
 
     def _stand(self, state: Members) -> Snapshot:
         index, copies = _in_order(state)
-        total = np.zeros(len(index))
-        for reranker, own, weight in zip(self._rerankers, state.states, self._weights, strict=True):
-            scores = _scores(index, ranked(reranker, own))
-            total += weight * (_ranks(scores, copies) if self._way == "rank" else _scaled(scores, copies))
+        total: Floats = np.zeros(len(index))
+        for (reranker, weight), part in zip(self._terms, state.states, strict=True):
+            scores = _scores(index, ranked(reranker, part))
+            total += weight * (_ranks(scores, copies) if self._method == "rank" else _scaled(scores, copies))
         state.scored = list(zip(index.tolist(), total.tolist(), strict=True))
         best = best_of(total, precedence(index, state.anchors))
         return Snapshot(state.size, int(index[best]), float(total[best]))
 
 
 def _in_order(state: Members) -> tuple[Ints, Ints]:
-    """The distinct candidates by index, and how many samples each is."""
-    found = sorted((index, state.copies[text]) for text, index in state.first.items())
-    return np.array([index for index, _ in found], np.int64), np.array([count for _, count in found], np.int64)
+    """The indices of the distinct candidates in order, and the number of samples of each."""
+    pairs = sorted((index, state.copies[text]) for text, index in state.first.items())
+    return np.array([index for index, _ in pairs], np.int64), np.array([count for _, count in pairs], np.int64)
 
 
-def _scores(index: Ints, told: Sequence[tuple[int, float]]) -> Floats:
+def _scores(index: Ints, listed: Sequence[tuple[int, float]]) -> Floats:
     """Arrange a reranker's scores by candidate; −inf for a missing score."""
-    scores = dict(told)
+    scores = dict(listed)
     return np.array([scores.get(one, -np.inf) for one in index.tolist()], np.float64)
 
 

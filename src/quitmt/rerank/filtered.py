@@ -33,10 +33,9 @@ from quitmt.protocols import (
     UtilityTraits,
     traits_of,
 )
-from quitmt.rerank.anchors import SAMPLES, Support, check_first, check_support, divided, field, over_judges
+from quitmt.rerank.anchors import SAMPLES, Support, best_first, check_first, check_support, divided, field, over_judges
 from quitmt.rerank.pairs import Pairs, compare_new
 from quitmt.rerank.qe import Quality, Scored
-from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 
@@ -107,8 +106,8 @@ class KeptPool(Generic[Arena]):
             self.means = {numbers[0]: alone}
             return alone
         places = {number: place for place, number in reversed(list(enumerate(judges)))}
-        own = [places[number] if self._others and index >= 0 else -1 for index, number in cut]
-        sums, size = over_judges(self.pairs.utilities[judges][:, numbers], np.array(own))
+        copies = [places[number] if self._others and index >= 0 else -1 for index, number in cut]
+        sums, size = over_judges(self.pairs.utilities[judges][:, numbers], np.array(copies))
         means = divided(sums, size).tolist()
         # Without leave-one-out all texts have the same judges: dividing could round different sums to the same mean.
         best = int(np.argmax(means if self._others else sums))

@@ -33,42 +33,38 @@ SWEEPS = 50
 
 
 class LowRank:
-    """With ``rank`` 0, the estimate is the mean of the computed cells: the simplest rival, which belongs beside PMBR in
-    every comparison."""
-
     def __init__(
         self, reduction: int = 8, rank: int = 10, penalty: float = 0.1, tolerance: float = 1e-4, seed: int = 0
     ) -> None:
         if reduction < 1:
             raise UsageError(f"the reduction of low-rank MBR must be 1 or more, not {reduction}")
-        if rank < 0:
-            raise UsageError(f"the rank of low-rank MBR must be 0 or more, not {rank}")
+        if rank < 1:
+            raise UsageError(f"the rank of low-rank MBR must be 1 or more, not {rank}")
         if not (0 < penalty < math.inf and 0 < tolerance < 1):
             raise UsageError("the penalty of low-rank MBR must be positive and its tolerance between 0 and 1")
         self.reduction, self.rank, self.penalty, self.tolerance = reduction, rank, penalty, tolerance
         self.seed = checked_seed(seed)
-        name = f"lowrank,rank:{rank},l:{field(penalty)},tol:{field(tolerance)}" if rank else "sample"
-        self.signature = f"{name},1/{reduction},seed:{seed}"
+        settings = f"rank:{rank},l:{field(penalty)},tol:{field(tolerance)}"
+        self.signature = f"lowrank,{settings},1/{reduction},seed:{seed}"
 
     def check(self, utility: Utility[Any]) -> None:
         """Accept any utility."""
 
     def estimate(self, cells: Cells[Any], size: int) -> Floats:
-        counts = cells.counts(size)
-        drawn = self._drawn(cells, size, counts)
+        drawn = self._drawn(cells, size)
         rows, columns = np.nonzero(drawn)
         known = np.zeros(drawn.shape)
         known[rows, columns] = cells.pairs(rows, columns)
-        times = drawn.sum(axis=1)
-        if self.rank:
-            completed = known if _covers(drawn, counts, cells.others) else self._completed(known, drawn > 0, cells)
-            means = cells.mean(np.where(drawn > 0, known, completed), size)
-        else:
-            means = (known * drawn).sum(axis=1) / np.maximum(times, 1)
-        return np.where(times > 0, means, -np.inf)  # a row without cells is unknown
+        # The score of a row without cells is unknown.
+        return np.where(drawn.any(axis=1), self._means(cells, size, known, drawn), -np.inf)
 
-    def _drawn(self, cells: Cells[Any], size: int, counts: Ints) -> Ints:
+    def _means(self, cells: Cells[Any], size: int, known: Floats, drawn: Ints) -> Floats:
+        """Return each row's mean over its known cells and the completed rest."""
+        return cells.mean(np.where(drawn > 0, known, self._completed(known, drawn > 0, cells)), size)
+
+    def _drawn(self, cells: Cells[Any], size: int) -> Ints:
         """Count how often each cell of distinct texts was drawn; duplicates may draw it several times."""
+        counts = cells.counts(size)
         texts, order = len(counts), np.array(cells.order[:size])
         (anchors,) = np.nonzero(counts == 0)
         rows = np.concatenate((np.array(cells.first)[anchors], np.arange(size)))
@@ -104,12 +100,15 @@ class LowRank:
         return completed
 
 
-def _covers(drawn: Ints, counts: Ints, others: bool) -> bool:
-    """Whether every cell was drawn."""
-    judges = np.tile(counts, (len(counts), 1))
-    if others:  # one copy doesn't judge itself
-        np.fill_diagonal(judges, counts - 1)
-    return bool(((drawn > 0) | (judges <= 0)).all())
+class ObservedMean(LowRank):
+    """The mean of the computed cells: the simplest rival of PMBR, which the lab always shows beside it."""
+
+    def __init__(self, reduction: int = 8, seed: int = 0) -> None:
+        super().__init__(reduction, seed=seed)
+        self.signature = f"sample,1/{reduction},seed:{seed}"
+
+    def _means(self, cells: Cells[Any], size: int, known: Floats, drawn: Ints) -> Floats:
+        return np.asarray((known * drawn).sum(axis=1) / np.maximum(drawn.sum(axis=1), 1))
 
 
 class _Lines:
@@ -129,7 +128,7 @@ def _solved(lines: _Lines, factors: Floats, penalty: float) -> Floats:
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scrambles 64 bits (the finaliser of splitmix64)."""
+    """Scramble 64 bits (the finaliser of splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -151,12 +150,12 @@ def solve_rows(starts: Ints, columns: Ints, values: Floats, factors: Floats, pen
                 system[i, j] = 0.0
             system[i, i] = penalty
         for place in range(starts[row], starts[row + 1]):
-            own, value = factors[columns[place]], values[place]
+            factor, value = factors[columns[place]], values[place]
             for i in range(rank):
-                weight = own[i]
+                weight = factor[i]
                 x[i] += value * weight
                 for j in range(i + 1):
-                    system[i, j] += weight * own[j]
+                    system[i, j] += weight * factor[j]
         _solve(system, penalty, x)
 
 

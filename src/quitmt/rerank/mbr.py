@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from quitmt.errors import QuitmtError
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, check_first, check_support, field
+from quitmt.rerank.anchors import SUPPORTS, VOTES, Support, best_first, check_first, check_support, divided, field
 from quitmt.rerank.pairs import Floats, Pairs, compare_new, grown
-from quitmt.rerank.ranked import best_first
-from quitmt.rerank.sums import add_up, leader, means, rivals, sample_scores, walk
+from quitmt.rerank.sums import add_up, leader, rivals, sample_scores, walk
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 __all__ = ["SUPPORTS", "Mbr", "Pool", "Support"]
@@ -77,14 +76,15 @@ class Pool(Generic[Arena]):
             best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
             if score == -np.inf:  # a single sample, without another anchor
                 score = float(utilities[best, best])
-            told = partial(rivals, utilities, order, best, appeared, others=self._others, votes=self._votes)
-            scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes, 0)
-            found.append(Snapshot(self.walked, int(self.index[best]), score, told, scores))
+            compared = partial(rivals, utilities, order, best, appeared, self._others, self._votes)
+            scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes)
+            found.append(Snapshot(self.walked, int(self.index[best]), score, compared, scores))
         return found
 
     def scores(self, size: int, texts: int) -> Floats:
         """Return the scores of the first ``texts`` after ``size`` samples; −inf without a judge."""
-        return means(self.sums, self.index, texts, size, self._others, self._votes)
+        judges = np.asarray(size - (self._others & (self.index[:texts] >= 0)) + self._votes, np.float64)
+        return divided(self.sums[:texts], judges)
 
     def _catch_up(self) -> None:
         """Add up the sums of new texts over the samples that came before them."""
@@ -94,7 +94,7 @@ class Pool(Generic[Arena]):
             self.sums, self.index = grown(self.sums, capacity), grown(self.index, capacity)
         self.index[known:total] = self.pairs.first[known:]
         if (self.walked or self._votes) and total > known:
-            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self._votes, 0, self.sums)
+            add_up(self.pairs.utilities, self.order[: self.walked], known, total, self._votes, self.sums)
         self.summed = total
 
 
@@ -104,9 +104,9 @@ class Mbr(Generic[Arena]):
     def __init__(self, utility: Utility[Arena], support: Support = "all") -> None:
         check_support(support)
         self.utility, self.support, self.scores_with = utility, support, (utility,)
-        own = traits_of(utility, UtilityTraits)
-        self.traits = self.traits_with(support, needs_source=own.needs_source, votes=own.votes)
-        self.apart = own.apart
+        traits = traits_of(utility, UtilityTraits)
+        self.traits = self.traits_with(support, needs_source=traits.needs_source, votes=traits.votes)
+        self.apart = traits.apart
         self.signature = f"mbr:{utility.signature}{field(support)}"
 
     @staticmethod

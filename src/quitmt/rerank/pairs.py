@@ -14,7 +14,7 @@ import numpy.typing as npt
 from quitmt.errors import QuitmtError, RerankError
 from quitmt.loops.faults import FAULTS, blamed
 from quitmt.protocols import Arena, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import told
+from quitmt.rerank.anchors import named
 from quitmt.types import Segment
 
 Floats = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ class Texts(Generic[Arena]):
             place = tuple(np.argwhere(~np.isfinite(utilities))[0])
             row, column = (int(np.broadcast_to(numbers, utilities.shape)[place]) for numbers in (rows, columns))
             raise RerankError(
-                f"segment {self.segment.id}: the utility of {told(self.first[row], self.first[column])} is "
+                f"segment {self.segment.id}: the utility of {named(self.first[row], self.first[column])} is "
                 f"{utilities[place]}, not a finite number"
             )
 

@@ -80,12 +80,12 @@ class Prune:
         """Return each row's mean in each resample, or its sum if all rows have the same judges; NaN without a judge."""
         of_texts, of_samples = self._resampled(cells, seen, utilities.shape[1])
         sums: Floats = utilities @ of_texts.astype(np.float64).T
-        own = cells.own(rows, seen)
-        (places,) = np.nonzero(own >= 0)
+        copies = cells.own_copies(rows, seen)
+        (places,) = np.nonzero(copies >= 0)
         if not len(places):
             return sums
         times = np.zeros(sums.shape)
-        times[places] = of_samples[:, own[places]].T
+        times[places] = of_samples[:, copies[places]].T
         sums[places] -= times[places] * utilities[places, rows[places]][:, None]
         with np.errstate(invalid="ignore"):
             return sums / (seen - times)

@@ -19,8 +19,7 @@ from quitmt.errors import QuitmtError, RerankError
 from quitmt.loops.faults import FAULTS, blamed
 from quitmt.metrics.combined import Pair, score_all
 from quitmt.protocols import EstimatorTraits, QualityEstimator, RerankerTraits, Update, traits_of
-from quitmt.rerank.anchors import check_first
-from quitmt.rerank.ranked import best_first
+from quitmt.rerank.anchors import best_first, check_first
 from quitmt.types import Candidate, Segment, Snapshot
 
 

@@ -28,9 +28,9 @@ Languages = tuple[str | None, str | None]
 Kind = Literal["mbr", "qe"]
 
 PATTERNS = {
-    "mbr:MODULE:NAME": "… by a function of yours, u(hypothesis, reference) or u(source, hypothesis, reference), or a "
-    "Utility object, of a module that is installed or in the current directory",
-    "qe:MODULE:NAME": "… the highest score(source, candidate), a function of yours, or a QualityEstimator object",
+    "mbr:MODULE:NAME": "… by your own function u(hypothesis, reference) or u(source, hypothesis, reference), or your "
+    "own Utility object, in a module that is installed or in the current directory",
+    "qe:MODULE:NAME": "… the highest score by your own function score(source, candidate) or QualityEstimator object",
     "mbr:A*X+B*Y": "… by a sum of several utilities: mbr:0.5*chrf+0.5*comet",
     "qe:A*X+B*Y": "… the highest sum of several: qe:0.7*kiwi+0.3*likelihood",
     "mbr:scaled:A*X+B*Y": "… by a sum of several scores, each in standard deviations over the candidates; also "
@@ -59,15 +59,14 @@ class MetricSpec:
 
     @property
     def needs_source(self) -> bool:
-        """Imports a user's module to look at its function or object."""
+        """Whether it uses the source; imports a user's module to find out."""
         if self.entry is not None:
             return self.entry.needs_source
         traits: Any = UtilityTraits if self.kind == "mbr" else EstimatorTraits
         return bool(traits_of(self._attribute(), traits).needs_source)
 
     def check(self, *, installed: bool = True) -> None:
-        """Raise UsageError if a function, an argument or an option is wrong, and MissingExtra if the metric must be
-        ``installed`` and isn't."""
+        """Raise UsageError for a wrong function, argument or option; with ``installed``, raise MissingExtra too."""
         if self.entry is None:
             self._attribute()
             return
@@ -91,7 +90,7 @@ class MetricSpec:
         return entry.factory(**names.parsed(self.argument, entry.options, entry.reranker))
 
     def _attribute(self) -> Any:
-        """The user's function or object; its module's name may be a misspelt metric."""
+        """The user's function or object. The error suggests metrics, because the module may be a misspelt metric."""
         return names.attribute(self.argument, _known(self.kind))
 
 
@@ -111,7 +110,7 @@ class RerankerSpec:
 
     @property
     def neural(self) -> bool:
-        """Whether a scoring model is in it, which has a device and a number format."""
+        """Whether it contains a scoring model, which has a device and a number format."""
         return any(metric.neural for metric in self.metrics)
 
     @property
@@ -120,7 +119,7 @@ class RerankerSpec:
 
     @property
     def support(self) -> str | None:
-        """Who judges a candidate by default, if one of the metrics has a say in it."""
+        """Who judges a candidate by default, if one of the metrics determines it."""
         return next((one.entry.support for one in self.metrics if one.entry and one.entry.support), None)
 
     @property
@@ -158,7 +157,7 @@ class RerankerSpec:
 
 
 def parse(text: str) -> RerankerSpec:
-    """Raises UsageError for names and arguments that don't exist; imports no user's module."""
+    """Parse a name; raise UsageError if it or an argument doesn't exist. Imports no user's module."""
     kind, _, rest = text.partition(":")
     if kind not in ("mbr", "qe") or not rest:
         raise unknown_reranker(text)
@@ -242,3 +241,25 @@ def unknown_reranker(text: str) -> UsageError:
 def listed() -> dict[str, str]:
     """Every name and its meaning, for help texts; optional parts of a name are in brackets."""
     return RERANKERS.listed() | PATTERNS
+
+
+def score_name(reranker: str) -> str | None:
+    """Name under which a pool keeps a reranker's scores, so that ``qe:recorded:NAME`` finds them; None for scores that
+    come from the pool itself. Arguments such as model folders are not part of the name.
+
+    >>> score_name("qe:kiwi"), score_name("qe:kiwi:some/model"), score_name("mbr:chrf:order=4")
+    ('kiwi', 'kiwi', 'mbr:chrf')
+    >>> score_name("qe:0.7*metricx+0.3*kiwi"), score_name("qe:recorded:kiwi")
+    ('0.7metricx,0.3kiwi', None)
+    """
+    kind, _, rest = reranker.partition(":")
+    if rest.startswith("recorded:") and "+" not in rest:
+        return None
+    terms = [term.strip().replace("*", "") for term in rest.split("+")]
+    short = ",".join(_short(term) for term in terms)
+    return short if kind == "qe" else f"{kind}:{short}"
+
+
+def _short(term: str) -> str:
+    name, _, argument = term.partition(":")
+    return f"{name}:{argument}" if name.endswith("recorded") else name

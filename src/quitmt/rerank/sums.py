@@ -1,7 +1,7 @@
 """The loops of exact MBR: sums of utilities over samples, the leader, and how it compares with every rival.
 
 Invariant: sums add the samples one by one in their order, so they don't depend on the steps in which the pool grew, bit
-for bit. ``votes`` are those of the text ``first``, an anchor; with ``others``, a text's first copy doesn't judge it.
+for bit. ``votes`` are those of the first anchor, text 0; with ``others``, a text's first copy doesn't judge it.
 
 The leader and a rival j differ by d = u(leader, h) − u(j, h). The differences are paired: the same h judges both, so
 whether h is a hard or an easy judge cancels. One copy of each of the two is left out, because a text's agreement with
@@ -24,11 +24,11 @@ TOP = 8
 
 
 @kernel()
-def add_up(utilities: Floats, judges: Ints, start: int, stop: int, votes: float, first: int, sums: Floats) -> None:
+def add_up(utilities: Floats, judges: Ints, start: int, stop: int, votes: float, sums: Floats) -> None:
     """Add the votes and then the judges' utilities to the sums of the texts from ``start`` to ``stop``."""
     if votes > 0:
         for text in range(start, stop):
-            sums[text] += votes * utilities[first, text]
+            sums[text] += votes * utilities[0, text]
     for judge in judges:
         for text in range(start, stop):
             sums[text] += utilities[judge, text]
@@ -42,13 +42,13 @@ def walk(
     have ``appeared``. ``index`` has the candidate of each such text: its first sample, or its anchor before that."""
     for sample in range(start, len(order)):
         judge = order[sample]
-        own, row = sums[judge], utilities[judge]
+        before, row = sums[judge], utilities[judge]
         for text in range(texts):
             sums[text] += row[text]
         if judge >= appeared or index[judge] < 0:
             index[judge] = sample
             if others:
-                sums[judge] = own
+                sums[judge] = before
         appeared = max(appeared, judge + 1)
     return appeared
 
@@ -57,16 +57,6 @@ def walk(
 def judges_of(samples: int, sampled: bool, others: bool, votes: float) -> float:
     """Count the judges of a text; ``sampled`` tells whether it is one of the samples."""
     return samples - (1 if others and sampled else 0) + votes
-
-
-@kernel()
-def means(sums: Floats, index: Ints, texts: int, samples: int, others: bool, votes: float) -> Floats:
-    """Score of each of the first texts; −inf without a judge."""
-    scores = np.empty(texts)
-    for text in range(texts):
-        judges = judges_of(samples, index[text] >= 0, others, votes) if others else float(samples)
-        scores[text] = sums[text] / judges if judges > 0 else -np.inf
-    return scores
 
 
 @kernel()
@@ -95,27 +85,25 @@ def _before(one: int, other: int) -> bool:
     return one < other
 
 
-def rivals(
-    utilities: Floats, order: Ints, best: int, texts: int, *, others: bool = False, votes: float = 0.0, first: int = 0
-) -> Rivals:
+def rivals(utilities: Floats, order: Ints, best: int, texts: int, others: bool, votes: float) -> Rivals:
     """Compare the leader with every rival. ``utilities`` are [reference, hypothesis] by number of text, ``order`` has
     the text of each sample; only the first ``texts`` have appeared."""
-    return Rivals(*_rivals(utilities, order, best, texts, others, votes, first))
+    return Rivals(*_rivals(utilities, order, best, texts, others, votes))
 
 
 @kernel(fastmath={"contract", "reassoc"})
 def _rivals(
-    utilities: Floats, order: Ints, best: int, texts: int, others: bool, votes: float, first: int
+    utilities: Floats, order: Ints, best: int, texts: int, others: bool, votes: float
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean and standard error of the leader's advantage over each other text, and the best scores."""
     counts = np.zeros(texts)
     for text in order:
         counts[text] += 1
     total, squares = np.zeros(texts), np.zeros(texts)
-    own = 0.0
+    leading = 0.0
     for judge in range(texts):
         count, lead = counts[judge], utilities[judge, best]
-        own += count * lead
+        leading += count * lead
         row = utilities[judge, :texts]
         for rival in range(texts):
             difference = lead - row[rival]
@@ -123,11 +111,11 @@ def _rivals(
             squares[rival] += count * difference * difference
     voted = total.copy()
     if votes > 0:  # votes move the means, but say nothing about how much judges differ
-        lead = utilities[first, best]
-        own += votes * lead
+        lead = utilities[0, best]
+        leading += votes * lead
         for rival in range(texts):
-            voted[rival] += votes * (lead - utilities[first, rival])
-    scores = own - voted
+            voted[rival] += votes * (lead - utilities[0, rival])
+    scores = leading - voted
     for text in range(texts):
         sampled = others and counts[text] > 0
         judges = judges_of(len(order), sampled, others, votes)
@@ -147,8 +135,8 @@ def _rivals(
         mean[place] = voted[rival] / max(left + votes, 1.0)
         if others:  # the pseudo-judge repeats the rival's own judgement
             spread = squares[rival] - 2 * mean[place] * total[rival] + left * mean[place] ** 2
-            own_word = utilities[rival, rival] - utilities[rival, best]
-            error[place] = np.sqrt(max(spread, 0.0) + own_word * own_word) / max(left + votes, 1.0)
+            opinion = utilities[rival, rival] - utilities[rival, best]
+            error[place] = np.sqrt(max(spread, 0.0) + opinion * opinion) / max(left + votes, 1.0)
         else:
             left = max(left, 1)
             variance = (squares[rival] - left * mean[place] ** 2) / max(left - 1, 1)
@@ -157,7 +145,7 @@ def _rivals(
 
 
 @kernel()
-def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, votes: float, first: int) -> Floats:
+def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, votes: float) -> Floats:
     """Return the score of each sample; −inf without a judge."""
     sums, counted = np.zeros(texts), np.zeros(len(order))
     for judge in order:
@@ -165,8 +153,8 @@ def sample_scores(utilities: Floats, order: Ints, texts: int, others: bool, vote
             sums[text] += utilities[judge, text]
     judges = judges_of(len(order), True, others, votes)
     for place, text in enumerate(order):
-        own = others * utilities[text, text] if others else 0.0
-        total = sums[text] - own + votes * utilities[first, text]
+        itself = utilities[text, text] if others else 0.0
+        total = sums[text] - itself + votes * utilities[0, text]
         counted[place] = total / judges if judges > 0 else -np.inf
     return counted
 

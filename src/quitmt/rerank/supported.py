@@ -17,13 +17,12 @@ from typing import Generic
 import numpy as np
 
 from quitmt.errors import InputError, QuitmtError, RerankError
-from quitmt.loops.faults import FAULTS, blamed
+from quitmt.loops.faults import FAULTS
 from quitmt.protocols import Arena, RerankerTraits, Update, Utility, UtilityTraits, traits_of
-from quitmt.rerank.anchors import TEXTS
+from quitmt.rerank.anchors import TEXTS, best_first
 from quitmt.rerank.cells import block
-from quitmt.rerank.pairs import BLOCK, encode
+from quitmt.rerank.pairs import BLOCK, encode, failed
 from quitmt.rerank.qe import Ranking, snapshots
-from quitmt.rerank.ranked import best_first
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 
@@ -105,9 +104,7 @@ class SupportedMbr(Generic[Arena]):
                 raise error
             scores = state.judge(self.utility, [*update.anchors, *update.candidates])
         except FAULTS as fault:
-            if isinstance(fault, QuitmtError):
-                return fault
-            return blamed(RerankError, f"segment {segment.id}: the utility failed", fault)
+            return failed(segment, fault)
         state.anchors += len(update.anchors)
         return snapshots(update, scores)
 

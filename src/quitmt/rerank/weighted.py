@@ -6,14 +6,13 @@ is the sum of the MBR scores, and everything that holds for exact MBR holds for 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.errors import UsageError
+from quitmt.metrics.combination import terms
 from quitmt.protocols import Matrix, Utility, UtilityTraits, traits_of
 from quitmt.rerank import cells
 from quitmt.signature import field
@@ -28,15 +27,11 @@ class Weighted:
     """``weights[i]`` times ``utilities[i]``, summed in that order."""
 
     def __init__(self, utilities: Sequence[Utility[Any]], weights: Sequence[float]) -> None:
-        if not utilities or len(utilities) != len(weights):
-            raise UsageError(f"{len(utilities)} metrics and {len(weights)} weights cannot be combined")
-        if wrong := [weight for weight in weights if not math.isfinite(weight)]:
-            raise UsageError(f"the weight of a metric must be a finite number, not {wrong[0]}")
-        self._terms = list(zip(utilities, map(float, weights), strict=True))
+        self._terms = terms(utilities, weights)
         self.scores_with = tuple(utilities)
         traits = [traits_of(utility, UtilityTraits) for utility in utilities]
-        apart = sum(weight * own.apart for (_, weight), own in zip(self._terms, traits, strict=True))
-        self.traits = UtilityTraits(needs_source=any(own.needs_source for own in traits), apart=max(apart, 0.0))
+        apart = sum(weight * one.apart for (_, weight), one in zip(self._terms, traits, strict=True))
+        self.traits = UtilityTraits(needs_source=any(one.needs_source for one in traits), apart=max(apart, 0.0))
         self.signature = "+".join(f"{field(weight)}*{utility.signature}" for utility, weight in self._terms)
 
     def open(self, segment: Segment) -> Arenas:
@@ -48,21 +43,21 @@ class Weighted:
 
     def compare(self, arena: Arenas, rows: range, columns: range) -> tuple[Matrix, Matrix]:
         forward, backward = np.zeros((2, len(rows), len(columns)))
-        for own, (utility, weight) in zip(arena, self._terms, strict=True):
-            there, back = utility.compare(own, rows, columns)
+        for part, (utility, weight) in self._zipped(arena):
+            there, back = utility.compare(part, rows, columns)
             forward += weight * np.asarray(there, np.float64)
             backward += weight * np.asarray(back, np.float64)
         return forward, backward
 
     def block(self, arena: Arenas, rows: Ints, columns: range) -> Matrix:
         return sum(
-            (weight * cells.block(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            (weight * cells.block(utility, part, rows, columns) for part, (utility, weight) in self._zipped(arena)),
             np.zeros((len(rows), len(columns))),
         )
 
     def pairs(self, arena: Arenas, rows: Ints, columns: Ints) -> Matrix:
         return sum(
-            (weight * cells.pairs(utility, own, rows, columns) for own, (utility, weight) in self._zipped(arena)),
+            (weight * cells.pairs(utility, part, rows, columns) for part, (utility, weight) in self._zipped(arena)),
             np.zeros(len(rows)),
         )
 

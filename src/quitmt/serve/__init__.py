@@ -9,7 +9,7 @@ requests.
 | `limits`, `keys` | limits of requests, and access |
 | `refusals` | errors that clients receive |
 | `bodies` | reading and checking request bodies |
-| `native`, `libretranslate`, `deepl`, `openai`, `nemo` | one API each |
+| `native`, `libretranslate` (with NeMo Curator's), `deepl`, `openai` | the APIs |
 | `server`, `metrics` | the parts that all APIs share; the log and the metrics |
 | `description` | the OpenAPI description |
 | `connections` | limits and timeouts of TCP connections |

@@ -1,14 +1,13 @@
-"""The web application: the endpoints of all APIs, the operations, the page, and headers for every response.
+"""Builds the web application: the endpoints of all APIs, the operations, the page, and headers for every response.
 
 A new API needs its own module and one entry in ``ENDPOINTS``.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -82,15 +81,11 @@ def application(server: Server, *, cors: tuple[str, ...] = ()) -> web.Applicatio
 
 
 def _page(name: str, kind: str) -> Handler:
-    body = (files("quitmt.serve") / "web" / name).read_bytes()
-    tag = f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"'
     headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
-    headers |= {"Cache-Control": "no-cache", "ETag": tag}
+    headers |= {"Cache-Control": "no-cache", "Content-Type": f"{kind}; charset=utf-8"}
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if request.headers.get("If-None-Match") == tag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+        return web.FileResponse(Path(__file__).with_name("web") / name, headers=headers)
 
     return handle
 
@@ -127,12 +122,8 @@ def _allowed(request: web.Request) -> dict[str, str]:
 
 def _refused(error: web.HTTPException) -> web.Response:
     """Answers requests that aiohttp itself refuses: unknown paths and methods."""
-    reasons = {
-        404: "this path doesn't exist",
-        405: f"this path doesn't support {getattr(error, 'method', 'this method')}",
-    }
-    message = f"{reasons.get(error.status, error.reason)}; see /openapi.json"
-    response = refused(Refusal(error.status, error.reason.lower().replace(" ", "_"), message), plain, "")
+    kind = error.reason.lower().replace(" ", "_")
+    response = refused(Refusal(error.status, kind, f"{error.reason}; see /openapi.json"), plain, "")
     if "Allow" in error.headers:
         response.headers["Allow"] = error.headers["Allow"]
     return response

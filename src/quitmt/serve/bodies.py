@@ -1,11 +1,11 @@
-"""Reads request bodies: JSON or a form, within size and time limits, checked by a pydantic model."""
+"""Reads request bodies (JSON or URL-encoded forms) within size and time limits. A pydantic model checks the fields."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -16,12 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, bad
 
-FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
-LONGEST_HEAD = 1024
-"""Maximum bytes of the headers of one part of a form."""
-_BOUNDARY = re.compile(r"boundary=\"?([\w'()+,./:=?-]{1,70})")
-_NAME = re.compile(rb"\bname=\"?([^\";\r\n]*)", re.IGNORECASE)
-_FILE = re.compile(rb"\bfilename\b|\bcontent-(?:transfer-)?encoding:", re.IGNORECASE)
+FORM = "application/x-www-form-urlencoded"
 
 
 class Body(BaseModel):
@@ -61,57 +56,31 @@ async def fields(request: web.Request, limits: Limits) -> dict[str, Any]:
         raise bad("the body doesn't match its headers") from None
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Refusal(415, "unsupported_encoding", "this server doesn't read compressed bodies")
-    if request.content_type not in (FORM, MULTIPART) or raw.lstrip().startswith(b"{"):
-        return _of_json(raw)
-    read_form = _of_form if request.content_type == FORM else _of_parts
+    if raw.lstrip().startswith(b"{"):
+        return _from_json(raw)
+    if request.content_type.startswith("multipart/"):
+        raise Refusal(415, "unsupported_form", f"this server doesn't read multipart forms; send JSON or {FORM}")
+    return _from_form(raw, limits.fields) if request.content_type == FORM else _from_json(raw)
+
+
+def _from_form(raw: bytes, most: int) -> dict[str, Any]:
+    fields = dict[str, list[str]]()
     try:
-        return _collected(read_form(raw, request.headers["Content-Type"], limits.fields))
-    except (ValueError, LookupError):
-        raise bad(f"the form is invalid or has more than {limits.fields} fields") from None
+        for name, value in parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=most):
+            fields.setdefault(name, []).append(value)
+    except ValueError:
+        raise bad(f"the form is invalid or has more than {most} fields") from None
+    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
 
 
-def _of_form(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
-    return parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=most)
-
-
-def _of_parts(raw: bytes, kind: str, most: int) -> list[tuple[str, str]]:
-    """Parses multipart forms as browsers send them (RFC 7578). aiohttp's reader takes quadratic time in the number of
-    parts."""
-    named = _BOUNDARY.search(kind)
-    if named is None:
-        raise ValueError("no boundary")
-    before, *parts = (b"\r\n" + raw).split(b"\r\n--" + named[1].encode("ascii"), most + 2)
-    if before or not parts or len(parts) > most + 1 or not parts.pop().startswith(b"--"):
-        raise ValueError("not a form with at most that many parts")
-    found = []
-    for part in parts:
-        head, _, text = part.partition(b"\r\n\r\n")
-        name = _NAME.search(head[:LONGEST_HEAD])
-        if name is None or len(head) > LONGEST_HEAD or _FILE.search(head):
-            raise bad("every part of the form must be a named text, not a file")
-        found.append((name[1].decode(), text.decode()))
-    return found
-
-
-def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    found = dict[str, list[str]]()
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
-
-
-def _of_json(raw: bytes) -> dict[str, Any]:
+def _from_json(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
-    except UnicodeDecodeError:
-        raise bad("the body isn't UTF-8", "not_json") from None
-    except RecursionError:
-        raise bad("the body is nested too deeply", "not_json") from None
-    except ValueError as error:
+        fields = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise bad(f"the body isn't JSON: {error}", "not_json") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise bad("the body must be a JSON object", "not_json")
-    return found
+    return fields
 
 
 def read(model: type[Model], values: Mapping[str, Any]) -> Model:

@@ -14,7 +14,6 @@ import os
 import resource
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -23,8 +22,8 @@ from quitmt.errors import UsageError
 from quitmt.serve.limits import Limits
 from quitmt.serve.refusals import Refusal, internal_error, plain, refused
 
-RESERVED_FILES = 64
-"""Open files reserved for other uses: models, threads, connections to engines."""
+RESERVED_FILES = 128
+"""Open files reserved for other uses: modules, models, threads, connections to engines."""
 FEWEST = 8
 """The server doesn't start if there is room for fewer connections."""
 BACKLOG = 1024
@@ -155,7 +154,7 @@ class Connections:
                 await self._recover(error)
                 continue
             try:
-                await self._room()
+                await self._wait_for_room()
                 await loop.connect_accepted_socket(lambda: Connection(self, manager, loop), client)
             except OSError:  # the client has left
                 client.close()
@@ -163,7 +162,7 @@ class Connections:
                 client.close()
                 raise
 
-    async def _room(self) -> None:
+    async def _wait_for_room(self) -> None:
         while len(self._open) >= self._most:
             done = "closed the longest idle one" if self._evict() else "a new client must wait"
             self.report("full", f"all {self._most} connections are in use; {done}")
@@ -171,7 +170,7 @@ class Connections:
             await self._changed.wait()
 
     async def _recover(self, error: OSError) -> None:
-        """If there are no more files, closes a connection and waits a little. Other errors concern only one client."""
+        """If the process can open no more files, closes a connection and waits a little. Ignores errors of a client."""
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             self.report("accept_failed", os.strerror(error.errno))
             self._evict()
@@ -211,17 +210,10 @@ def most_connections(wanted: int) -> int:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return wanted
-    left = allowed - RESERVED_FILES - _open_files()
+    left = allowed - RESERVED_FILES
     if left < FEWEST:
         raise UsageError(f"{allowed} open files aren't enough for a server", hint="raise the limit with ulimit -n")
     return min(wanted, left)
-
-
-def _open_files() -> int:
-    try:
-        return sum(1 for _ in Path("/dev/fd").iterdir())
-    except OSError:
-        return RESERVED_FILES
 
 
 def _name(error: object) -> str:

@@ -81,7 +81,7 @@ async def usage(server: Server, exchange: Exchange) -> web.StreamResponse:
 
 _TYPE = {"name": "type", "in": "query", "required": False, "schema": {"type": "string", "enum": ["source", "target"]}}
 ENDPOINTS = (
-    Endpoint("POST", "/v2/translate", translate, API, "Translate texts.", (DeepLBody,), form=True),
+    Endpoint("POST", "/v2/translate", translate, API, "Translate texts.", (DeepLBody,)),
     Endpoint("GET", "/v2/languages", languages, API, "List the languages.", parameters=(_TYPE,)),
     Endpoint("GET", "/v2/usage", usage, API, "Usage; there is no limit."),
 )

@@ -46,15 +46,11 @@ def load(path: str | None) -> Keys:
         return Keys(filter(None, re.split(r"[\s,]+", os.environ.get(VARIABLE, ""))))
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read the keys in {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} isn't UTF-8") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the keys in {path}: {getattr(error, 'strerror', error)}") from None
     keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or use no key file")
-    if strange := next((number for number, key in enumerate(keys, start=1) if len(key.split()) > 1), None):
-        raise InputError(f"key {strange} in {path} has spaces in it")
     return Keys(keys)
 
 

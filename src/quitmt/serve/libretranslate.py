@@ -1,5 +1,5 @@
 """The API of LibreTranslate (https://libretranslate.com/docs), as ``libretranslatepy`` and Weblate use it: JSON or
-forms, with the key in the body. NeMo Curator's API (``nemo``) has the same path with other fields."""
+forms, with the key in the body. The API of NeMo Curator's ``nmt`` back end has the same path with other fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from aiohttp import web
 from pydantic import Field
 
 from quitmt.generate.languages import name as language_name
-from quitmt.serve import nemo
 from quitmt.serve.bodies import Body, Language, Texts, read
 from quitmt.serve.refusals import Refusal, answer
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
@@ -33,6 +32,14 @@ class LibreTranslateBody(Body):
     api_key: str | None = None
 
 
+class NemoBody(Body):
+    """The body of NeMo Curator: texts and two languages."""
+
+    texts: Texts
+    src_lang: Language = AUTO
+    tgt_lang: Language
+
+
 class DetectBody(Body):
     q: Text
     api_key: str | None = None
@@ -41,7 +48,9 @@ class DetectBody(Body):
 async def translate(server: Server, exchange: Exchange) -> web.StreamResponse:
     fields = await server.fields(exchange)
     if "texts" in fields and "q" not in fields:
-        return await nemo.translate(server, exchange)
+        nemo = read(NemoBody, fields)
+        translated = await server.translate(exchange, Job(nemo.texts, nemo.tgt_lang, nemo.src_lang))
+        return answer({"translations": [one.text for one in translated]})
     request = read(LibreTranslateBody, fields)
     single = isinstance(request.q, str)
     texts = [request.q] if isinstance(request.q, str) else request.q
@@ -100,11 +109,9 @@ async def settings(server: Server, exchange: Exchange) -> web.StreamResponse:
 ENDPOINTS = (
     Endpoint(
         "POST", "/translate", translate, API, "Translate texts (LibreTranslate, NeMo Curator).",
-        (LibreTranslateBody, nemo.NemoBody), key_in_body=True, form=True,
+        (LibreTranslateBody, NemoBody), key_in_body=True,
     ),
-    Endpoint(
-        "POST", "/detect", detect, API, "Detect the language of a text.", (DetectBody,), key_in_body=True, form=True
-    ),
+    Endpoint("POST", "/detect", detect, API, "Detect the language of a text.", (DetectBody,), key_in_body=True),
     Endpoint("GET", "/languages", languages, API, "List the languages and their targets."),
     Endpoint("GET", "/frontend/settings", settings, API, "Settings for clients."),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from quitmt.engine.session import Session
 from quitmt.errors import UsageError
@@ -29,12 +28,12 @@ class Limits:
     """Maximum queued sentences per language pair."""
     waiting_characters: int = 100_000
     text_characters: int = 50_000
-    """In all texts of a request."""
+    """Maximum characters in all texts of a request."""
     texts: int = 128
     nbest: int = 32
     body_bytes: int = 1 << 20
     fields: int = 1024
-    """In a form."""
+    """Maximum fields in a form."""
     connections: int = 512
     """Maximum open connections. Beyond it, a new one replaces the one that has been idle longest."""
     header_seconds: float = 10.0
@@ -93,14 +92,3 @@ class Limits:
 def later(session: Session) -> float:
     """Estimated seconds until the current queue is done."""
     return min(LONGEST_WAIT, max(1.0, session.seconds_to_clear))
-
-
-def described(limits: Limits) -> dict[str, Any]:
-    """The limits that clients should know."""
-    return {
-        "deadline": limits.deadline,
-        "text_characters": limits.text_characters,
-        "texts": limits.texts,
-        "nbest": limits.nbest,
-        "sentences": limits.waiting,
-    }

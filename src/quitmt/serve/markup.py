@@ -52,20 +52,20 @@ class Stretch:
         def plain(text: str) -> str:
             return html.escape(text, quote=False) if escaped else text
 
-        found, tags, place = list[str](), list(reversed(self.tags)), 0
+        parts, tags, place = list[str](), list(reversed(self.tags)), 0
         for number, (piece, space, text) in enumerate(self.passage.filled(translations, target)):
             end = place + len(piece.text)
             while tags and (tags[-1][0] <= place or (piece.id is None and tags[-1][0] < end)):
                 at, tag = tags.pop()
                 if at > place:  # within the space between sentences
-                    found.append(plain(text[: at - place]))
+                    parts.append(plain(text[: at - place]))
                     text, place = text[at - place :], at
-                found.append(tag)
-            found.append(space)
+                parts.append(tag)
+            parts.append(space)
             spans = self.spans.get(number, ())
-            found.append(tagged(piece.text, text, spans, known, target, plain) if spans else plain(text))
+            parts.append(tagged(piece.text, text, spans, known, target, plain) if spans else plain(text))
             place = end
-        return "".join([*found, *(tag for _, tag in reversed(tags))])
+        return "".join([*parts, *(tag for _, tag in reversed(tags))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class Document:
     def spans(self) -> list[str]:
         """Marked words that must also be translated on their own."""
         stretches = [part for part in self.parts if isinstance(part, Stretch)]
-        found = (
+        marked = (
             words_of(each.passage.pieces[number].text, span)
             for each in stretches
             for number, spans in each.spans.items()
             for span in spans
             if not is_all(each.passage.pieces[number].text, span)
         )
-        return list(dict.fromkeys(words for words in found if any(map(str.isalpha, words))))
+        return list(dict.fromkeys(words for words in marked if any(map(str.isalpha, words))))
 
     def joined(self, translations: Sequence[Sequence[str]], target: str | None, known: Known | None = None) -> str:
         """The document with translated sentences; takes the translations of the sentences of each passage."""
@@ -179,29 +179,29 @@ def _stretches(
         return [Stretch(passage, outside, _relative(passage, spans))]
     if not tries:
         cuts = {tag.place for tag in tags}
-    found, start = list[str | Stretch](), 0
+    parts, start = list[str | Stretch](), 0
     for place in [*sorted(cuts), len(tokens)]:
         for part in _stretches(tokens[start:place], language, line, form, tries - 1):
-            found.append(part)
+            parts.append(part)
             line += part.passage.lines if isinstance(part, Stretch) else 0
-        found.extend(token.source for token in tokens[place : place + 1])
+        parts.extend(token.source for token in tokens[place : place + 1])
         start = place + 1
-    return found
+    return parts
 
 
 def _tags(tokens: Sequence[Token]) -> list[_Tag]:
-    found, stack, at = list[_Tag](), list[_Tag](), 0
+    tags, stack, at = list[_Tag](), list[_Tag](), 0
     for place, token in enumerate(tokens):
         at += len(token.text)
         if token.kind == "text":
             continue
-        found.append(tag := _Tag(at, place, token))
+        tags.append(tag := _Tag(at, place, token))
         if token.kind == "open":
             stack.append(tag)
         elif stack and stack[-1].token.name == token.name:
             tag.partner = stack.pop()
             tag.partner.partner = tag
-    return found
+    return tags
 
 
 _Pairs = list[tuple[_Tag, _Tag]]
@@ -236,10 +236,10 @@ def _spans(passage: Passage, tags: Sequence[_Tag], form: Format) -> tuple[dict[i
 
 
 def _starts(passage: Passage) -> list[int]:
-    found = [0]
+    starts = [0]
     for piece in passage.pieces:
-        found.append(found[-1] + len(piece.text))
-    return found
+        starts.append(starts[-1] + len(piece.text))
+    return starts
 
 
 def _relative(passage: Passage, spans: Mapping[int, _Pairs]) -> dict[int, tuple[Span, ...]]:

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from quitmt._version import __version__
+from quitmt.files.outcomes import to_fields
 from quitmt.generate.languages import name as language_name
 from quitmt.serve.bodies import Language, Seed, StrictBody, Texts, read
-from quitmt.serve.limits import described
 from quitmt.serve.refusals import Refusal, answer, plain, to_json
 from quitmt.serve.server import NATIVE, Endpoint, Exchange, Server
 from quitmt.serve.work import AUTO, Job, Prepared, Step, Translated, withdraw
@@ -61,41 +61,6 @@ class ScoredText(BaseModel):
     score: float
 
 
-class FromAttributes(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class RankedText(FromAttributes):
-    text: str
-    score: float
-    index: int = Field(description="Index of the candidate: 0 and up for samples, -1 and down for anchors.")
-    count: int = Field(description="Number of samples with this text.")
-    log_probability: float | None
-    origin: str = Field(description="Kind of the anchor with this text, if any.")
-
-
-class Spent(FromAttributes):
-    generate: float
-    rerank: float
-
-
-class Sentence(FromAttributes):
-    id: str
-    source: str
-    translation: str
-    score: float | None
-    size: int = Field(description="Number of samples used.")
-    anchors: int = Field(description="Number of additional candidates, such as the greedy translation.")
-    origin: str = Field(description="Kind of the anchor that won; empty if a sample won.")
-    budget: int | None = Field(description="Maximum number of candidates.")
-    stop: str = Field(description="Stop reason: stable, decided, budget, exhausted or deadline.")
-    seconds: Spent
-    trajectory: list[float]
-    warnings: list[str]
-    nbest: list[RankedText]
-    signature: str
-
-
 class Translation(BaseModel):
     text: str
     source: str
@@ -107,7 +72,7 @@ class Translation(BaseModel):
     candidates: int
     budget: int
     nbest: list[ScoredText]
-    sentences: list[Sentence]
+    sentences: list[dict[str, Any]] = Field(description="Outcomes, with the fields of quitmt translate --jsonl.")
 
 
 class Answer(BaseModel):
@@ -136,7 +101,9 @@ async def languages(server: Server, exchange: Exchange) -> web.StreamResponse:
         }
         for one in server.service.all
     ]
-    return answer({"version": __version__, "pairs": pairs, "limits": described(server.limits)})
+    limits = {name: getattr(server.limits, name) for name in ("deadline", "text_characters", "texts", "nbest")}
+    limits["sentences"] = server.limits.waiting
+    return answer({"version": __version__, "pairs": pairs, "limits": limits})
 
 
 async def _streamed(server: Server, exchange: Exchange, request: TranslateBody) -> web.StreamResponse:
@@ -233,8 +200,7 @@ def _translation(one: Translated, nbest: int) -> dict[str, Any]:
 
 def _sentence(finished: Finished, nbest: int) -> dict[str, Any]:
     ranked = tuple(finished.ranked[:nbest]) if nbest > 1 else ()
-    outcome = replace(finished.outcome, nbest=ranked)
-    return Sentence.model_validate(outcome).model_dump(mode="json")
+    return to_fields(replace(finished.outcome, nbest=ranked))
 
 
 ENDPOINTS = (

@@ -105,22 +105,22 @@ def _job(server: Server, request: ChatBody, message: Strings) -> Job:
     )
 
 
-def _choices(found: list[Translated], message: Strings, count: int) -> list[str]:
+def _choices(translated: list[Translated], message: Strings, count: int) -> list[str]:
     """Joins the texts again. The i-th choice has each text's i-th best translation, or its last one."""
     choices = []
     for rank in range(count):
-        texts = [one.nbest[min(rank, len(one.nbest) - 1)][0] if one.nbest else one.text for one in found]
+        texts = [one.nbest[min(rank, len(one.nbest) - 1)][0] if one.nbest else one.text for one in translated]
         choices.append(message.joined(texts))
     return choices
 
 
-def _usage(found: list[Translated]) -> dict[str, Any]:
+def _usage(translated: list[Translated]) -> dict[str, Any]:
     """Token counts: estimated from characters for the source, counted by the model for the translation if it can. The
     sampled tokens are reported separately."""
-    source = sum(len(sentence.outcome.source) for one in found for sentence in one.sentences)
+    source = sum(len(sentence.outcome.source) for one in translated for sentence in one.sentences)
     made = [
         at(sentence.outcome.index, sentence.anchors, sentence.candidates).tokens or 0
-        for one in found
+        for one in translated
         for sentence in one.sentences
         if sentence.outcome.index is not None
     ]
@@ -129,7 +129,10 @@ def _usage(found: list[Translated]) -> dict[str, Any]:
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "quitmt": {"candidates": sum(one.candidates for one in found), "sampled_tokens": sum(o.tokens for o in found)},
+        "quitmt": {
+            "candidates": sum(one.candidates for one in translated),
+            "sampled_tokens": sum(o.tokens for o in translated),
+        },
     }
 
 
@@ -149,21 +152,21 @@ async def _streamed(
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
         await response.write(_chunk({**head, "choices": [choice]}))
 
-    found, sent = list[Translated](), ""
+    translated, sent = list[Translated](), ""
     try:
-        async for text in _growing(server, job, prepared, tickets, found):
+        async for text in _growing(server, job, prepared, tickets, translated):
             if job.nbest == 1 and job.form == "text" and len(text) > len(sent):
                 role = {} if sent else {"role": "assistant"}
                 await send(0, {**role, "content": text[len(sent) :]})
                 sent = text
-        for index, text in enumerate(_choices(found, message, job.nbest)):
+        for index, text in enumerate(_choices(translated, message, job.nbest)):
             if not (index == 0 and sent):
                 await send(index, {"role": "assistant", "content": text})
             await send(index, {}, "stop")
         assert response is not None  # there is at least one choice
-        server.count(exchange, found)
+        server.count(exchange, translated)
         if request.stream_options and request.stream_options.include_usage:
-            await response.write(_chunk({**head, "choices": [], "usage": _usage(found)}))
+            await response.write(_chunk({**head, "choices": [], "usage": _usage(translated)}))
         await response.write(b"data: [DONE]\n\n")
     except Refusal as refusal:
         if response is None:
@@ -181,14 +184,14 @@ async def _growing(
     job: Job,
     prepared: list[Prepared],
     tickets: list[list[Ticket]],
-    found: list[Translated],
+    translated: list[Translated],
 ) -> AsyncIterator[str]:
-    """Yields the settled beginning of the text, which grows each time. Finished texts are added to ``found``."""
+    """Yields the settled beginning of the text, which grows each time. Finished texts are added to ``translated``."""
     for one, group in zip(prepared, tickets, strict=True):
         for count in range(1, len(group) if job.form == "text" else 0):
             yield await settled_text(one, group[:count])
-        found.append(await server.jobs.finish(job, one, group))
-        yield found[-1].text
+        translated.append(await server.jobs.finish(job, one, group))
+        yield translated[-1].text
 
 
 def _chunk(data: Any) -> bytes:

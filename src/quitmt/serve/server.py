@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 ID = "x-request-id"
+REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +47,6 @@ class Api:
 
 NATIVE = Api("native")
 OPERATIONS = Api("operations")
-
-
-class Repeats:
-    """Rate-limits log lines: lets the first few of each kind through per period and counts the others."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, most: int = 10, seconds: float = 60.0) -> None:
-        self._clock, self._most, self._seconds = clock, most, seconds
-        self._kinds: dict[str, tuple[float, int]] = {}
-        """For each kind: the start of its period and the count since then."""
-
-    def pass_on(self, kind: str) -> int | None:
-        """Returns the number of lines dropped since the last one, or None if this line is dropped too."""
-        now = self._clock()
-        begun, count = self._kinds.get(kind, (now, 0))
-        if now - begun >= self._seconds:
-            self._kinds[kind] = now, 1
-            return max(0, count - self._most)
-        self._kinds[kind] = begun, count + 1
-        return 0 if count < self._most else None
 
 
 @dataclass(slots=True)
@@ -94,8 +76,6 @@ class Endpoint:
     open: bool = False
     """Whether it works without a key on a server that has keys."""
     key_in_body: bool = False
-    form: bool = False
-    """Whether the body may also be a form."""
     parameters: tuple[dict[str, Any], ...] = ()
     errors: tuple[int, ...] = ()
     """HTTP statuses of errors that only this endpoint has."""
@@ -107,13 +87,14 @@ class Server:
     limits: Limits = field(default_factory=Limits)
     keys: Keys = field(default_factory=Keys)
     log_to: TextIO | None = None
-    repeats: Repeats = field(default_factory=Repeats)
     jobs: Jobs = field(init=False)
     metrics: Metrics = field(init=False)
     ready: bool = False
     draining: bool = False
     in_flight: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    reported: dict[str, float] = field(default_factory=dict)
+    """When an event of each kind was last logged."""
 
     def __post_init__(self) -> None:
         self.jobs, self.metrics = Jobs(self.service, self.limits), Metrics(self.service)
@@ -237,10 +218,11 @@ class Server:
         self._write(line)
 
     def report(self, kind: str, message: str) -> None:
-        """Logs an event that belongs to no request. Only the first few of a kind per minute are written."""
-        left_out = self.repeats.pass_on(kind)
-        if left_out is not None:
-            self._write({"error": kind, "message": message} | ({"left_out": left_out} if left_out else {}))
+        """Logs an event that belongs to no request, at most once per second for each kind."""
+        now = time.monotonic()
+        if now - self.reported.get(kind, -REPORT_SECONDS) >= REPORT_SECONDS:
+            self.reported[kind] = now
+            self._write({"error": kind, "message": message})
 
     def _write(self, line: dict[str, Any]) -> None:
         if self.log_to is None:

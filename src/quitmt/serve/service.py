@@ -137,12 +137,12 @@ def load(paths: Sequence[str], *, allow_functions: bool = False) -> Service:
     if not paths:
         names = {name: Recipe().changed({"model.name": name}) for name in EMBEDDED}
         return _service([(name, name, _built(recipe)) for name, recipe in names.items()])
-    found = []
+    loaded = []
     for path in paths:
         recipe = files.load(path, allow_functions=allow_functions)
         with speaking(files.FileSpeaker(recipe)):
-            found.append((path, Path(path).stem, _named(path, recipe)))
-    return _service(found)
+            loaded.append((path, Path(path).stem, _named(path, recipe)))
+    return _service(loaded)
 
 
 def _named(path: str, recipe: Recipe) -> Built:
@@ -163,9 +163,9 @@ def _built(recipe: Recipe) -> Built:
     return built
 
 
-def _service(found: Sequence[tuple[str, str, Built]]) -> Service:
+def _service(loaded: Sequence[tuple[str, str, Built]]) -> Service:
     served: dict[tuple[str, str], tuple[str, Served]] = {}
-    for origin, name, built in found:
+    for origin, name, built in loaded:
         model = built.recipe.model
         pair = (model.source_language or "", model.target_language or "")
         if pair in served:

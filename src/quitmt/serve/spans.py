@@ -48,11 +48,11 @@ def tagged(
     plain: Callable[[str], str],
 ) -> str:
     places = [_place(source, text, span, known, target) for span in spans]
-    found = [place for place in places if place is not None]
-    if len(found) < len(spans) or not _nests(spans, found):
+    known_places = [place for place in places if place is not None]
+    if len(known_places) < len(spans) or not _nests(spans, known_places):
         opening, closing = [span.opening for span in spans], [span.closing for span in reversed(spans)]
         return "".join([*opening, plain(text), *closing])
-    numbered = list(enumerate(zip(spans, found, strict=True)))
+    numbered = list(enumerate(zip(spans, known_places, strict=True)))
     # At the same place, ends come before beginnings, inner ends before outer ones, and outer beginnings before inner.
     ends = [(end, 0, -number, span.closing) for number, (span, (_, end)) in numbered]
     beginnings = [(start, 1, number, span.opening) for number, (span, (start, _)) in numbered]
@@ -73,9 +73,9 @@ def _place(source: str, text: str, span: Span, known: Known, target: str | None)
         return None
     spaced = primary_code(target) not in UNSPACED
     for candidate in known.get(words, () if any(map(str.isalpha, words)) else (words,)):
-        found = _places(candidate, text, spaced)
-        if len(found) == 1:
-            return found[0]
+        matches = _places(candidate, text, spaced)
+        if len(matches) == 1:
+            return matches[0]
     return None
 
 
@@ -87,7 +87,7 @@ def _places(words: str, text: str, spaced: bool) -> list[tuple[int, int]]:
         return []
     core = re.escape(_EDGES.sub("", words) or words)
     pattern = rf"(?<!\w){core}(?!\w)" if spaced else core
-    return [found.span() for found in re.finditer(pattern, text, re.IGNORECASE)]
+    return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
 def _nests(spans: Sequence[Span], places: Sequence[tuple[int, int]]) -> bool:

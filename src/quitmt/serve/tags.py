@@ -41,7 +41,7 @@ def html_tokens(text: str) -> Iterator[Token]:
 
     # The tokenizer merges carriage returns into line breaks and replaces NUL. Positions must not move.
     same = text.replace("\r", "\f").replace("\0", "\ufffd")
-    lines = [0, *(found.end() for found in re.finditer("\n", same))]
+    lines = [0, *(newline.end() for newline in re.finditer("\n", same))]
     place = 0
     for token in tokenize(same, capture_source=True, resolve_references=False):
         start = lines[token.line - 1] + token.col
@@ -99,11 +99,11 @@ def xml_tokens(text: str) -> Iterator[Token]:
 
 def _events(raw: bytes) -> list[tuple[int, Kind, str, str]]:
     """The start, kind, name and text of each event. Documents that declare entities are refused."""
-    found = list[tuple[int, Kind, str, str]]()
+    events = list[tuple[int, Kind, str, str]]()
     parser, within = expat.ParserCreate("utf-8"), list[str]()
 
     def note(kind: Kind, name: str = "", text: str = "") -> None:
-        found.append((parser.CurrentByteIndex, "other" if within else kind, name.lower(), text))
+        events.append((parser.CurrentByteIndex, "other" if within else kind, name.lower(), text))
 
     def refuse(*_: Any) -> None:
         raise ValueError("the document declares an entity")
@@ -123,7 +123,7 @@ def _events(raw: bytes) -> list[tuple[int, Kind, str, str]]:
     parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = begin_cdata, end_cdata
     parser.EntityDeclHandler = refuse
     parser.Parse(raw, True)
-    return found
+    return events
 
 
 def string_tokens(text: str) -> Iterator[Token]:
@@ -134,7 +134,7 @@ def string_tokens(text: str) -> Iterator[Token]:
             continue
         cuts = [
             0,
-            *(place for found in PLACEHOLDER.finditer(token.source) for place in found.span()),
+            *(place for match in PLACEHOLDER.finditer(token.source) for place in match.span()),
             len(token.source),
         ]
         for number, (start, end) in enumerate(pairwise(cuts)):

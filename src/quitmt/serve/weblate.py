@@ -39,12 +39,12 @@ class Strings:
 
 def read_message(text: str) -> Strings:
     """Parses any message. A message that isn't from Weblate is one text."""
-    found = _object(text)
-    languages = (found.get("source_language"), found.get("target_language"))
+    message = _object(text)
+    languages = (message.get("source_language"), message.get("target_language"))
     if all(isinstance(code, str) and code for code in languages):
-        if "units" in found:
+        if "units" in message:
             raise bad("this model translates; it cannot evaluate translations")
-        if (texts := _sources(found.get("strings"))) is not None:
+        if (texts := _sources(message.get("strings"))) is not None:
             return Strings(texts, [], "strings", (str(languages[0]), str(languages[1])))
     parts = SEPARATOR.split(text)
     plain = len(parts) == 1 and not PLACEHOLDER.search(text)
@@ -55,14 +55,14 @@ def _object(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return {}
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _sources(strings: Any) -> list[str] | None:
     if not isinstance(strings, list) or not strings:
         return None
-    found = [one["source"] for one in strings if isinstance(one, dict) and isinstance(one.get("source"), str)]
-    return found if len(found) == len(strings) else None
+    sources = [one["source"] for one in strings if isinstance(one, dict) and isinstance(one.get("source"), str)]
+    return sources if len(sources) == len(strings) else None

@@ -29,7 +29,7 @@ from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 AUTO = "auto"
 SPAN_CANDIDATES = 4
-"""Number of translations of marked words that are searched for in their sentence."""
+"""Number of translations of marked words to look for in the translated sentence."""
 GAP = "\ue000"
 """A placeholder for missing sentences: a private-use character."""
 
@@ -93,8 +93,8 @@ class Translated:
     @property
     def tokens(self) -> int:
         """Tokens of all candidates, if their generator reports them."""
-        found = (candidate for one in self.sentences for candidate in (*one.anchors, *one.candidates))
-        return sum(candidate.tokens or 0 for candidate in found)
+        candidates = (candidate for one in self.sentences for candidate in (*one.anchors, *one.candidates))
+        return sum(candidate.tokens or 0 for candidate in candidates)
 
 
 @dataclass(slots=True)
@@ -130,13 +130,13 @@ class Jobs:
         if not 1 <= job.nbest <= self.limits.nbest:
             raise bad(f"the number of translations must be from 1 to {self.limits.nbest}, not {job.nbest}")
         self.limits.deadline_of(job.deadline)
-        found = await in_thread(lambda: [self._read(job, text) for text in job.texts])
-        left = self.limits.waiting - sum(len(one.flat) for one in found)
-        for one in found:
+        prepared = await in_thread(lambda: [self._read(job, text) for text in job.texts])
+        left = self.limits.waiting - sum(len(one.flat) for one in prepared)
+        for one in prepared:
             one.rule = one.served.rule(job.max_loss, job.max_cost)
             one.spans = one.spans[: max(0, left)]
             left -= len(one.spans)
-        return found
+        return prepared
 
     def _read(self, job: Job, text: str) -> Prepared:
         served, confidence = self._pair(job, text)
@@ -185,12 +185,12 @@ class Jobs:
 
     async def finish(self, job: Job, prepared: Prepared, tickets: Sequence[Ticket]) -> Translated:
         done = [await ticket for ticket in tickets]
-        found, spans = done[: len(prepared.flat)], done[len(prepared.flat) :]
-        for one in found:
+        sentences, spans = done[: len(prepared.flat)], done[len(prepared.flat) :]
+        for one in sentences:
             _raise_failure(one, prepared.served)
         known = {one.segment.source: _translations(one) for one in spans}
-        text = _joined(prepared, [one.outcome.translation for one in found], known)
-        translated = Translated(text, prepared.served, prepared.confidence, found)
+        text = _joined(prepared, [one.outcome.translation for one in sentences], known)
+        translated = Translated(text, prepared.served, prepared.confidence, sentences)
         if job.nbest < 2:
             return translated
         return replace(translated, nbest=_alternatives(translated, prepared, job.nbest, known))
@@ -198,11 +198,11 @@ class Jobs:
 
 async def settled_text(prepared: Prepared, tickets: Sequence[Ticket]) -> str:
     """The beginning of a translation, up to the first sentence that isn't among the tickets."""
-    found = [await ticket for ticket in tickets]
-    for one in found:
+    finished = [await ticket for ticket in tickets]
+    for one in finished:
         _raise_failure(one, prepared.served)
-    translations = [one.outcome.translation for one in found]
-    missing = len(prepared.flat) - len(found)
+    translations = [one.outcome.translation for one in finished]
+    missing = len(prepared.flat) - len(finished)
     return _joined(prepared, [*translations, *[GAP] * missing]).partition(GAP)[0]
 
 
@@ -251,13 +251,13 @@ def _alternatives(made: Translated, prepared: Prepared, count: int, known: Known
         for place, one in enumerate(made.sentences)
         for rank, other in enumerate(one.ranked[1 : 2 * count], start=1)
     )
-    found = {made.text: top}
+    texts = {made.text: top}
     for cost, _, place, text in costs:
-        if len(found) >= count:
+        if len(texts) >= count:
             break
         other = _joined(prepared, [*best[:place], text, *best[place + 1 :]], known)
-        found.setdefault(other, top - cost / len(best))
-    return list(found.items())
+        texts.setdefault(other, top - cost / len(best))
+    return list(texts.items())
 
 
 def _check_text(text: str, what: str) -> None:

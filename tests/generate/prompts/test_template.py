@@ -106,7 +106,11 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
         ("t.toml", "mesages = []", "unknown field 'mesages'"),
         ("t.toml", 'messages = [{role = "user"}]', "message without role or content"),
         ("t.toml", "", r"has no \{source\}"),
-        ("t.toml", 'clean = "no"\nmessages = [{role = "user", content = "{source}"}]', "neither true nor false"),
+        (
+            "t.toml",
+            'clean = "no"\nmessages = [{role = "user", content = "{source}"}]',
+            "must be true or false",
+        ),
     ],
 )
 def test_bad_templates(file: str, text: str, message: str, tmp_path: Path) -> None:
@@ -165,15 +169,12 @@ def test_the_template_follows_the_model(model: str, name: str) -> None:
 
 
 HOSTILE = {
-    "deep arrays": ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
-    "deep tables": ("chat_template_kwargs." + ".".join("a" * 5000) + " = 1", "nested too deeply"),
-    "deep content": ("[[messages]]\nrole = 'user'\ncontent." + ".".join("a" * 5000) + " = '{source}'", "too deeply"),
-    "a long integer": ("a = " + "9" * 5000, "number that is too long"),
-    "a long integer in hexadecimal": ("[chat_template_kwargs]\na = 0x" + "f" * 5000, "number that is too long"),
-    "a date": ("[chat_template_kwargs]\na = 2020-01-01", "2020-01-01, which is no text"),
-    "not a number": ("[chat_template_kwargs]\na = nan", "nan, which is no text"),
-    "a number of messages": ("messages = 5", "is not a list"),
-    "kwargs without names": ("chat_template_kwargs = 5", "is not a table"),
+    "deep arrays": ("a = " + "[" * 5000 + "]" * 5000, "cannot be sent as JSON"),
+    "a long integer": ("a = " + "9" * 5000, "cannot be sent as JSON"),
+    "a date": ("[chat_template_kwargs]\na = 2020-01-01", "cannot be sent as JSON: Object of type date"),
+    "not a number": ("[chat_template_kwargs]\na = nan", "cannot be sent as JSON"),
+    "a number of messages": ("messages = 5", "must be a list"),
+    "kwargs without names": ("chat_template_kwargs = 5", "must be a table"),
 }
 
 

@@ -7,8 +7,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.generate.remote.limits import Circuit, Policy, Width
-from quitmt.generate.remote.pacing import Gate, Sign
+from quitmt.generate.remote.limits import Circuit, Policy, Sign, Width
+from quitmt.generate.remote.pacing import Gate
 
 
 def answers(width: Width, count: int, *, too_much: bool = False, sender: str | None = None) -> None:
@@ -101,7 +101,7 @@ def test_width_stays_in_its_bounds(ceiling: int, said: list[tuple[int, bool]]) -
 
 def fail(circuit: Circuit, now: float, count: int = 1, *, senders: int = 99, reached: bool = False) -> None:
     for index in range(count):
-        circuit.failed(now, index % senders, probe=False, reached=reached)
+        circuit.failed(now, index % senders, Sign.BAD if reached else Sign.UNREACHED, probe=False)
 
 
 def test_circuit_opens_probes_and_closes() -> None:
@@ -109,12 +109,12 @@ def test_circuit_opens_probes_and_closes() -> None:
     circuit.answered(0)
     fail(circuit, 0, 2)
     assert not circuit.is_open
-    circuit.failed(0, "third", probe=False)
+    circuit.failed(0, "third", Sign.UNREACHED, probe=False)
     assert circuit.delay(0.25) == 0.75 and circuit.delay(1) == 0
     pauses = []
     for now in (10, 20, 30):
         assert circuit.enter() and circuit.delay(now) == float("inf"), "one probe at a time"
-        circuit.failed(now, "probe", probe=True)
+        circuit.failed(now, "probe", Sign.UNREACHED, probe=True)
         pauses.append(circuit.delay(now))
     assert pauses == [2, 3, 3]
     assert circuit.enter()
@@ -144,7 +144,7 @@ def test_circuit_is_not_opened_by_one_sender() -> None:
     circuit.answered(0)
     fail(circuit, 0, 1000, senders=1)
     assert not circuit.is_open
-    circuit.failed(0, "another", probe=False)
+    circuit.failed(0, "another", Sign.UNREACHED, probe=False)
     assert circuit.is_open
 
 
@@ -155,10 +155,10 @@ def test_circuit_waits_longer_with_a_server_that_answers_though_badly() -> None:
     fail(circuit, 31, reached=True)
     assert circuit.is_open
     circuit.enter()
-    circuit.failed(99, "probe", probe=True, reached=True)
+    circuit.failed(99, "probe", Sign.BAD, probe=True)
     assert not circuit.given_up
     circuit.enter()
-    circuit.failed(100, "probe", probe=True, reached=True)
+    circuit.failed(100, "probe", Sign.BAD, probe=True)
     assert circuit.given_up, "the patience began with the first failure"
 
 
@@ -177,16 +177,16 @@ def test_circuit_gives_up_sooner_on_a_server_never_heard_of() -> None:
     for circuit in (strange, known):
         fail(circuit, 0, 2)
         circuit.enter()
-        circuit.failed(6, "probe", probe=True)
+        circuit.failed(6, "probe", Sign.UNREACHED, probe=True)
     assert strange.given_up and not known.given_up
     known.enter()
-    known.failed(101, "probe", probe=True)
+    known.failed(101, "probe", Sign.UNREACHED, probe=True)
     assert known.given_up
 
 
 def test_a_cancelled_probe_lets_another_one_go() -> None:
     circuit = Circuit(Policy())
-    circuit.failed(0, "one", probe=False)
+    circuit.failed(0, "one", Sign.UNREACHED, probe=False)
     assert circuit.enter()
     circuit.abandoned(probe=True)
     assert circuit.delay(99) == 0 and circuit.enter()

@@ -19,7 +19,7 @@ from quitmt.metrics.chrf import Chrf
 from quitmt.plan import RerankRecipe
 from quitmt.protocols import Update
 from quitmt.rerank.accelerated import Accelerated
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import ObservedMean
 from quitmt.rerank.mbr import Mbr
 from quitmt.types import Candidate, Segment
 from tests.lab.studies import SOURCES, Invented
@@ -207,10 +207,10 @@ def test_the_simplest_rival_stands_beside_pmbr(pools: list[FullPool], tmp_path: 
         assert list(accelerated_rerankers("mbr:chrf", variant, SETTINGS, LANGUAGES)) == names
     rerankers = accelerated_rerankers("mbr:chrf", "lowrank:reduction=4,seed=3", SETTINGS, LANGUAGES)
     rival = rerankers["Observed mean"]
-    assert isinstance(rival.method, LowRank)
-    assert (rival.method.rank, rival.method.reduction, rival.method.seed, rival.support) == (0, 4, 3, "all")
+    assert isinstance(rival.method, ObservedMean)
+    assert (rival.method.reduction, rival.method.seed, rival.support) == (4, 3, "all")
     found = accelerated(whole, "Observed mean", rival, pools, tmp_path).replayed
-    own = Accelerated(Chrf(), LowRank(4, rank=0, seed=3))
+    own = Accelerated(Chrf(), ObservedMean(4, seed=3))
     for row, pool in enumerate(pools):
         (snapshots,) = own.extend([Update(own.open(pool.segment), pool.candidates, len(pool.candidates))])
         assert not isinstance(snapshots, Exception)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab.frames import QualityScores
 from quitmt.lab.replay.rules import matched_fixed, quit_rule, unaccelerated
@@ -55,13 +54,3 @@ def test_rules_are_compared_pairwise_by_what_they_chose() -> None:
     (own,) = compare([pair_of(base, rule, None)], resamples=500)
     assert own.difference == pytest.approx((rule.score - base.score).mean())
     assert own.wins == 0 < own.losses  # by its own score, nothing beats the whole pool
-
-
-def test_what_was_not_evaluated_is_refused() -> None:
-    trajectories = running_best(np.random.default_rng(4).random((5, 8)))
-    base = unaccelerated(trajectories, 8)
-    values = np.ones((5, 8))
-    values[3, base.index[3]] = np.nan
-    message = f"segment 4: candidate {base.index[3] + 1}, which Unaccelerated chose, has no score by xcomet"
-    with pytest.raises(InputError, match=message):
-        pair_of(base, base, QualityScores("xcomet", "x", False, values))

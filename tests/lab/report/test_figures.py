@@ -15,7 +15,6 @@ from quitmt.lab.drawing import colour, encoded, family, look, save
 from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.report.configurations import Configuration, Measured, Series
 from quitmt.lab.report.cost_figures import (
-    CostCurves,
     Trace,
     quality_against_all_costs,
     quality_against_cost,
@@ -30,6 +29,7 @@ from quitmt.lab.report.figures import (
     stopping_distribution,
     window_sweep,
 )
+from quitmt.lab.report.frontier import Line
 from quitmt.lab.rows import MetricColumn, RuleRow, RuntimeRow, Score
 
 METRICS = [MetricColumn("rerank", "Rerank score", 4), MetricColumn("metricx", "MetricX", 2, lower_is_better=True)]
@@ -70,11 +70,13 @@ def steps() -> Figure:
 
 @cache
 def cost() -> Figure:
-    line = {"loss": (np.array([16.0, 200.0]), np.array([2.0, 3.0]))}
-    frontiers = {name: CostCurves(np.array([8, 64, 512]), np.array([1.0, 2.0, 3.0]), line) for name in RERANKERS}
+    metric = METRICS[1].name
+    fixed = Line("Fixed N", np.arange(3.0), np.array([8.0, 64.0, 512.0]), {}, {metric: np.array([1.0, 2.0, 3.0])})
+    loss = Line("loss", np.arange(2.0), np.array([16.0, 200.0]), {}, {metric: np.array([2.0, 3.0])})
+    lines = dict.fromkeys(RERANKERS, (fixed, loss))
     rules = [("Unaccelerated", 512.0), ("QUIT w=4", 80.0), ("QUIT w=8", 160.0), ("Fixed-N* (w=4)", 80.0)]
     rules += [("loss:most=0.1", 90.0), ("Fixed-N* (loss:most=0.1)", 90.0)]
-    return quality_against_cost(frontiers, [row(name, *rule) for name in RERANKERS for rule in rules], METRICS[1])
+    return quality_against_cost(lines, [row(name, *rule) for name in RERANKERS for rule in rules], METRICS[1])
 
 
 @cache

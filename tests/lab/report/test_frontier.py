@@ -10,7 +10,7 @@ import pytest
 from quitmt.evaluate.equivalence import Pair, compare
 from quitmt.lab import pipeline
 from quitmt.lab.replay.rules import matched_fixed
-from quitmt.lab.report import tables, text
+from quitmt.lab.report import tables
 from quitmt.lab.report.formats import csv, latex, markdown
 from quitmt.lab.report.frontier import Frontier, frontier_of
 from quitmt.lab.results import Results
@@ -92,15 +92,6 @@ def test_tables_in_all_formats(found: Frontier) -> None:
             shown = form(table)
             assert "headroom:top=1,minimum=4" in shown and "nan" not in shown
     assert "Each of 20 random halves" in markdown(cost)
-
-
-def test_sentences_are_about_rules_with_a_threshold(found: Frontier) -> None:
-    said = list(text.about_frontier(found, HEADINGS, 20))
-    assert said and not any("Fixed N," in one for one in said)
-    costs = [row for row in found.costs if row.rule == "headroom:top=1,minimum=4"]
-    ratios = [ratio for row in costs if (ratio := row.lost["regret"].ratio) is not None]
-    first = next(one for one in said if one.startswith("qe:recorded:q: with a threshold"))
-    assert f"{min(ratios):.2f}" in first and f"{max(ratios):.2f}" in first and first.endswith("over 20 splits.")
 
 
 @pytest.mark.parametrize("sections", [{"rules": {"beyond": []}}, {"test_set": {"limit": 1}}])

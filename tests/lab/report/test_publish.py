@@ -13,7 +13,7 @@ import pytest
 from quitmt.lab import drawing, pipeline
 from quitmt.lab.replay.live import Live
 from quitmt.lab.report.publish import publish
-from quitmt.lab.report.text import Agreement, agreements
+from quitmt.lab.report.text import agreements
 from quitmt.lab.results import Results
 from quitmt.lab.study import Study
 from tests.lab.studies import Bars, recorded_study, write_pools, write_tsv
@@ -133,13 +133,11 @@ def test_estimated_and_live_stand_apart(results: Results, report: Path, tmp_path
 
 
 def test_whether_live_runs_agree_is_said(results: Results) -> None:
-    assert agreements(results) == []
-    same = agreements(measured(results, 3))
-    assert same == [Agreement(spec, 3, 3, 0) for spec in results.replays]
-    assert same[0].sentence().endswith("chose the same translations as in the replay.")
-    others = agreements(measured(results, 3, other=True))
-    assert others[0] == Agreement("mbr:chrf", 3, 3, 9)
-    assert "in 9 of 9 cases the number of candidates or the choice differed" in others[0].sentence()
+    assert list(agreements(results)) == []
+    for said in agreements(measured(results, 3)):
+        assert said.endswith("chose the same translations as in the replay.")
+    first = next(agreements(measured(results, 3, other=True)))
+    assert first.startswith("mbr:chrf: 3 rules were run live on 3 segments; in 9 of 9 cases the number of candidates")
 
 
 def test_rules_with_a_threshold_stand_beside_the_windows(results: Results, report: Path) -> None:

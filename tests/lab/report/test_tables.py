@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quitmt.errors import UsageError
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.report import tables
@@ -208,10 +207,3 @@ def test_speedups_are_over_the_same_reranker_on_the_same_basis() -> None:
     assert cell(table, 1, "total_seconds_live").value == 30
     only_estimated = tables.runtime([rows[2]])
     assert not any("live" in heading for heading in headings(only_estimated))
-
-
-def test_estimated_and_live_seconds_cannot_be_swapped() -> None:
-    with pytest.raises(UsageError, match="mixed up"):
-        RuntimeRow("mbr", "QUIT", estimated=RuleSeconds(1, 1, live=True))
-    with pytest.raises(UsageError, match="mixed up"):
-        RuntimeRow("mbr", "QUIT", live=RuleSeconds(1, 1, live=False))

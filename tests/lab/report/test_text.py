@@ -6,7 +6,7 @@ import pytest
 
 from quitmt.evaluate.equivalence import Comparison
 from quitmt.lab.report import text
-from quitmt.lab.rows import MetricColumn, Prr, RuleRow, Score
+from quitmt.lab.rows import MetricColumn, RuleRow, Score
 
 CHRF = MetricColumn("chrfpp", "chrF++")
 METRICX = MetricColumn("metricx", "MetricX", lower_is_better=True)
@@ -55,11 +55,6 @@ def test_a_difference_at_equal_cost_has_its_direction(
 ) -> None:
     said = text.at_equal_cost(row({metric.name: Score(1.0, fixed=compared(*ends))}), [metric])
     assert said == f"Against a fixed number of candidates at equal mean cost, {stop_reason}."
-
-
-def test_an_undefined_prr_is_said() -> None:
-    assert "a PRR of −0.125 (" in text.risk_ranking(Prr("qe", 8, "proxy", -0.125), "proxy")
-    assert "undefined PRR" in text.risk_ranking(Prr("qe", 8, "proxy", None), "proxy")
 
 
 def test_sentences_are_about_the_named_rules() -> None:

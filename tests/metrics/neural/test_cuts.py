@@ -16,8 +16,8 @@ pytest.importorskip("torch")
 
 from quitmt.metrics import scorer
 from quitmt.metrics.devices import Hardware
-from quitmt.metrics.neural import cuts
-from quitmt.metrics.neural.cuts import Cuts
+from quitmt.metrics.neural import tokenization
+from quitmt.metrics.neural.tokenization import Cuts
 from quitmt.metrics.scorer import Example
 
 CPU = Hardware(device="cpu")
@@ -34,7 +34,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_what_is_cut_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuts, "REMEMBERED", 2)
+    monkeypatch.setattr(tokenization, "REMEMBERED", 2)
     found = Cuts(512)
     for text, tokens in (("a", 1), ("b", 5), ("whole", 0), ("b", 3), ("c", 2)):
         found.note(text, tokens)

@@ -50,8 +50,8 @@ def problem(model="Unbabel/wmt22-comet-da"):
 
 def test_no_network_and_nothing_cached():
     assert problem() == (
-        "Unbabel/wmt22-comet-da is not in the cache, and the hub cannot be reached (download it where there is a "
-        "network with `hf download Unbabel/wmt22-comet-da`, or name a folder that holds it)"
+        "Unbabel/wmt22-comet-da is not in the cache, and the hub cannot be reached (download it on a machine "
+        "with a network with `hf download Unbabel/wmt22-comet-da`, or name a folder that holds it)"
     )
 
 

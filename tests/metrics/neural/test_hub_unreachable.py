@@ -88,7 +88,7 @@ def levels() -> list[int]:
 
 def test_a_hub_that_is_away_is_asked_once(away: list[str], caplog: pytest.LogCaptureFixture) -> None:
     before = levels()
-    with pytest.raises(ModelError, match=r"a/b is not in the cache, and the hub cannot be reached \(download it where"):
+    with pytest.raises(ModelError, match=r"a/b is not in the cache, and the hub cannot be reached \(download it on"):
         hub.file("a/b", "hparams.yaml", purpose="COMET")
     assert len(away) == 1
     assert caplog.records == [] and levels() == before
@@ -127,8 +127,8 @@ def test_one_line_on_the_command_line(quitmt: Quitmt, away: list[str]) -> None:
         ran = quitmt("score", "-s", "src", "-t", "out", "-m", metric)
         assert (ran.code, ran.out, len(away)) == (2, "", 1)
         assert ran.err == (
-            f"quitmt: {model} is not in the cache, and the hub cannot be reached (download it where there is a "
-            f"network with `hf download {model}`, or name a folder that holds it)\n"
+            f"quitmt: {model} is not in the cache, and the hub cannot be reached (download it on a machine with "
+            f"a network with `hf download {model}`, or name a folder that holds it)\n"
         )
 
 

@@ -79,7 +79,7 @@ def score(errors: list[Error]) -> float:
 
 
 def _sections(answer: str) -> tuple[list[tuple[str, list[str]]], str]:
-    """The lines of each heading, starting with the rest of its own line; and the text before the first heading."""
+    """The lines below each heading, starting with the rest of the heading's line; and the text before all headings."""
     sections: list[tuple[str, list[str]]] = []
     before: list[str] = []
     for line in answer.splitlines():
@@ -89,7 +89,7 @@ def _sections(answer: str) -> tuple[list[tuple[str, list[str]]], str]:
             continue
         severity = heading[1].lower()
         if {name for name, _ in sections} == set(WEIGHTS) and severity == sections[0][0]:
-            break  # a second answer, which nobody asked for
+            break  # a second answer
         sections.append((severity, [_inline(heading[2])]))
     return sections, "\n".join(before)
 

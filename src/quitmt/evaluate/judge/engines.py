@@ -36,14 +36,14 @@ def gemba(
     if engine not in ENGINES or not model:
         known = ", ".join(f"gemba:{name}:MODEL" for name in ENGINES)
         raise UsageError(f"{spec!r} isn't a judge, which must be a chat model", hint=f"there is {known}")
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    if wrong := sorted(given.keys() & {"prompt", "clean"}):
-        raise UsageError(f"a judge has a prompt of its own and takes no {wrong[0]}")
-    given = {"max_tokens": MAX_TOKENS, **given, "prompt": _prompt(model), "clean": False}
-    generator = generate.load(f"{engine}:{model}", Sampling(temperature=0.0), languages=languages, options=given)
+    settings = {name: value for name, value in (options or {}).items() if value is not None}
+    if wrong := sorted(settings.keys() & {"prompt", "clean"}):
+        raise UsageError(f"a judge has its own prompt and takes no {wrong[0]}")
+    settings = {"max_tokens": MAX_TOKENS, **settings, "prompt": _prompt(model), "clean": False}
+    generator = generate.load(f"{engine}:{model}", Sampling(temperature=0.0), languages=languages, options=settings)
     return Gemba(cast(Judge, generator), cache=Path(cache) if cache is not None else default_folder())
 
 
 def _prompt(model: str) -> str:
-    own = f"judges/gemba-mqm-{template.for_model(model)}"
-    return own if own in template.judges() else "judges/gemba-mqm"
+    name = f"judges/gemba-mqm-{template.for_model(model)}"
+    return name if name in template.judges() else "judges/gemba-mqm"

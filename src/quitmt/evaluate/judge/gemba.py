@@ -156,9 +156,9 @@ def _scored(answer: str) -> float | None:
 
 def _without_errors(results: dict[str, float | QuitmtError]) -> dict[str, float]:
     if errors := [result for result in results.values() if isinstance(result, QuitmtError)]:
-        told = f"{len(errors)} of {len(results)} translations could not be judged, the first because {errors[0]}"
+        message = f"{len(errors)} of {len(results)} translations could not be judged, the first because {errors[0]}"
         kept = "the answers about the others are kept" if len(errors) < len(results) else None
-        raise GenerationError(told, hint=kept)
+        raise GenerationError(message, hint=kept)
     return {name: result for name, result in results.items() if not isinstance(result, QuitmtError)}
 
 

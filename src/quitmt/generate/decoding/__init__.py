@@ -1,1 +1,1 @@
-"""Decoding with other people's models in this process: one row for each distinct beginning, one number a choice."""
+"""Decodes with Hugging Face and CTranslate2 models in this process."""

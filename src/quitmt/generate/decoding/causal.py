@@ -65,8 +65,9 @@ class CausalDecoder:
                 **self._prompt.template.chat_template_kwargs,
             )
         except Exception as error:  # templates may raise anything
-            told = f"the chat template of {self._name} does not take the prompt {self._prompt.template.name!r}: {error}"
-            raise GenerationError(told, hint="choose another prompt") from None
+            name = self._prompt.template.name
+            message = f"the chat template of {self._name} does not accept the prompt {name!r}: {error}"
+            raise GenerationError(message, hint="choose another prompt") from None
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _limit(self, segment: Segment, prompt_tokens: int) -> int:
@@ -76,9 +77,11 @@ class CausalDecoder:
         source_tokens = len(self._tokenizer(segment.source, add_special_tokens=False)["input_ids"])
         needed = self._max_tokens or min(MAX_TOKENS, source_tokens + 1)
         if room < needed:
-            told = f"segment {segment.id!r} needs {prompt_tokens} tokens of prompt and {needed} of translation"
-            hint = "split it into shorter segments, or allow fewer tokens"
-            raise GenerationError(f"{told}, and {self._name} has room for {self._context}", hint=hint)
+            message = (
+                f"segment {segment.id!r} needs {prompt_tokens} tokens of prompt and {needed} of translation, and "
+                f"{self._name} has room for {self._context}"
+            )
+            raise GenerationError(message, hint="split it into shorter segments, or allow fewer tokens")
         return self._max_tokens or min(MAX_TOKENS, room)
 
 

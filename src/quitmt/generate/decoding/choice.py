@@ -20,7 +20,7 @@ Reals = npt.NDArray[np.float64]
 
 
 def cut_off(logits: Any, sampling: Sampling) -> Any:
-    """Logits after the temperature, with -inf for what is cut off; equals stay or go together."""
+    """Logits after the temperature, with -inf for tokens that are cut off; ties stay or go together."""
     import torch
 
     logits = logits / sampling.temperature
@@ -42,10 +42,10 @@ def cut_off(logits: Any, sampling: Sampling) -> Any:
 
 
 def choose(logits: Any, barred: Any, sampling: Sampling, rows: Integers, numbers: Reals) -> tuple[Integers, Reals]:
-    """The token of each candidate, and its log-probability under the model itself.
+    """The next token of each candidate, and its log-probability under the unmodified model.
 
-    ``logits`` are the model's own, (rows, vocabulary); ``barred`` is a mask of tokens that are never chosen;
-    candidate i stands on ``rows[i]`` and has drawn ``numbers[i]`` in [0, 1).
+    ``logits`` are the model's, (rows, vocabulary); ``barred`` is a mask of tokens that are never chosen; candidate i
+    uses row ``rows[i]`` and the random number ``numbers[i]`` in [0, 1).
     """
     import torch
 
@@ -53,12 +53,12 @@ def choose(logits: Any, barred: Any, sampling: Sampling, rows: Integers, numbers
     if logits.device.type == "mps":  # has no float64
         logits, barred = logits.cpu(), barred.cpu()
     allowed = logits.masked_fill(barred, -torch.inf)
-    snapshot = torch.from_numpy(rows).to(logits.device)
+    places = torch.from_numpy(rows).to(logits.device)
     if sampling.greedy:
-        tokens = _first_of_largest(allowed)[snapshot]
+        tokens = _first_of_largest(allowed)[places]
     else:
         tokens = _invert(cut_off(allowed, sampling), rows, numbers)
-    log_probabilities = logits[snapshot, tokens].double() - logits.double().logsumexp(dim=-1)[snapshot]
+    log_probabilities = logits[places, tokens].double() - logits.double().logsumexp(dim=-1)[places]
     return tokens.cpu().numpy(), log_probabilities.cpu().numpy()
 
 
@@ -67,7 +67,7 @@ def _keep(logits: Any, floor: Any) -> Any:
 
 
 def _first_of_largest(logits: Any) -> Any:
-    """The first maximum of each row; torch's argmax doesn't specify which of equals it returns."""
+    """The first maximum of each row; torch's argmax may return any of them."""
     import torch
 
     places = torch.arange(logits.shape[-1], device=logits.device)
@@ -76,7 +76,7 @@ def _first_of_largest(logits: Any) -> Any:
 
 
 def _invert(logits: Any, rows: Integers, numbers: Reals) -> Any:
-    """The token at which each row's cumulative distribution passes its candidates' numbers."""
+    """For each candidate, the token at which its row's cumulative distribution passes its random number."""
     import torch
 
     cumulative = (logits - logits.amax(dim=-1, keepdim=True)).exp().cumsum(dim=-1, dtype=torch.float64)
@@ -91,7 +91,7 @@ def _invert(logits: Any, rows: Integers, numbers: Reals) -> Any:
 
 
 def _places(rows: Integers) -> Integers:
-    """For each entry, how many equal ones come before it.
+    """The number of equal entries before each entry.
 
     >>> _places(np.array([2, 0, 2, 2, 0])).tolist()
     [0, 0, 1, 2, 1]

@@ -1,7 +1,7 @@
 """Language tokens of the families of translation models, detected from their tokenizers.
 
     Marian (OPUS-MT)    nothing, or a first token >>por<< where there are several target languages
-    NLLB                eng_Latn beside the source, por_Latn as the translation's first token
+    NLLB                eng_Latn added to the source, por_Latn as the translation's first token
     M2M100              __en__ and __pt__ likewise
     mBART-50            en_XX and pt_XX likewise
     MADLAD              a first token <2pt>
@@ -30,17 +30,17 @@ Pair = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """Text to put before the source, and the first token of every translation."""
+    """How a model is told the languages: text before the source, and the first token of each translation."""
 
     before: str = ""
     first: str | None = None
 
 
 def tell(tokenizer: Any, pair: Pair, model: str) -> Telling:
-    """Set a tokenizer to a language pair; return how else the model is told."""
+    """Set a tokenizer to a language pair; return how the model is told the languages."""
     if mark := mark_of(tokenizer.get_vocab(), pair[1], model):
         return Telling(before=f"{mark} ")
-    tokens = _beside(tokenizer) if hasattr(tokenizer, "src_lang") else {}
+    tokens = _language_tokens(tokenizer) if hasattr(tokenizer, "src_lang") else {}
     if not tokens:
         return Telling()
     source, target = _code(pair[0], tokens, model, "source"), _code(pair[1], tokens, model, "target")
@@ -50,31 +50,31 @@ def tell(tokenizer: Any, pair: Pair, model: str) -> Telling:
 
 
 def mark_of(vocabulary: Iterable[str], target: str | None, model: str) -> str | None:
-    """The token before the source that names the target language, where a vocabulary has such tokens."""
+    """The token before the source that names the target language, if the vocabulary has such tokens."""
     tokens = list(vocabulary)
-    marks = _found(_MARIAN, tokens) or _found(_MADLAD, tokens)
+    marks = _matching(_MARIAN, tokens) or _matching(_MADLAD, tokens)
     return marks[_code(target, marks, model, "target")] if marks else None
 
 
 def has_codes(vocabulary: Iterable[str]) -> bool:
-    """Whether a vocabulary has tokens for both languages, as NLLB, M2M100 and mBART-50 have."""
+    """Whether a vocabulary has tokens for both languages, as in NLLB, M2M100 and mBART-50."""
     return any(pattern.fullmatch(token) for token in vocabulary for pattern in (_NLLB, _M2M100, _MBART))
 
 
 def is_madlad(vocabulary: Iterable[str]) -> bool:
-    """Whether a vocabulary is of that family, which was trained on more than single sentences."""
+    """Whether a vocabulary belongs to MADLAD, which was trained on more than single sentences."""
     return any(_MADLAD.fullmatch(token) for token in vocabulary)
 
 
-def _beside(tokenizer: Any) -> Mapping[str, str]:
-    """Tokens by the code of their language, where both languages have one."""
+def _language_tokens(tokenizer: Any) -> Mapping[str, str]:
+    """Language tokens by code, if both languages have tokens."""
     if known := getattr(tokenizer, "lang_code_to_token", None):
         return dict(known)
     vocabulary = tokenizer.get_vocab()
-    return {token: token for token in vocabulary if _NLLB.fullmatch(token)} or _found(_MBART, vocabulary)
+    return {token: token for token in vocabulary if _NLLB.fullmatch(token)} or _matching(_MBART, vocabulary)
 
 
-def _found(pattern: re.Pattern[str], tokens: Iterable[str]) -> dict[str, str]:
+def _matching(pattern: re.Pattern[str], tokens: Iterable[str]) -> dict[str, str]:
     return {match[1]: token for token in tokens if (match := pattern.fullmatch(token))}
 
 

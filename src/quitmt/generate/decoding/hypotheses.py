@@ -30,7 +30,7 @@ SEARCHES_KEPT = 4096
 
 @dataclass(slots=True)
 class Searched:
-    """A segment's hypotheses or error. ``seconds`` are those not yet charged to a draw."""
+    """A segment's hypotheses or error. ``seconds`` is the time not yet charged to a draw."""
 
     candidates: tuple[Candidate, ...] = ()
     seconds: float = 0.0
@@ -56,12 +56,13 @@ class HypothesisSampler:
         """One draw per piece, with as many searches as necessary."""
         import torch
 
-        of = {
-            piece.request.segment: [one for one in pieces if one.request.segment == piece.request.segment]
-            for piece in pieces
+        segments = list(dict.fromkeys(piece.request.segment for piece in pieces))
+        found = {segment: self._kept[segment] for segment in segments if segment in self._kept}
+        left = {
+            segment: _any_wanted([piece for piece in pieces if piece.request.segment == segment])
+            for segment in segments
+            if segment not in found
         }
-        found = {segment: self._kept[segment] for segment in of if segment in self._kept}
-        left = {segment: _any_wanted(own) for segment, own in of.items() if segment not in found}
         with torch.inference_mode():
             while left:
                 new = self._attempt(dict(list(left.items())[: self._together]))
@@ -83,8 +84,7 @@ class HypothesisSampler:
             if not devices.is_out_of_memory(error):
                 raise
         # outside the handler, because the error keeps the failed search's tensors alive
-        self._openings.clear()
-        devices.release_memory()
+        self._openings.release()
         if len(wanted) == 1:
             hint = "use a smaller beam, a smaller model, or a smaller dtype"
             reason = GenerationError(f"not enough memory for a beam of {self._beam}", hint=hint)
@@ -104,8 +104,8 @@ class HypothesisSampler:
             requested = [wanted[segment] for segment in openings]
             beams = search(self._decoder, self._ends, self._beam, list(openings.values()), requested)
             seconds = (time.perf_counter() - started) / len(openings)
-            for segment, own in zip(openings, beams, strict=True):
-                found[segment] = Searched(tuple(self._candidate(segment, one) for one in own), seconds)
+            for segment, hypotheses in zip(openings, beams, strict=True):
+                found[segment] = Searched(tuple(self._candidate(segment, one) for one in hypotheses), seconds)
         return found
 
     def _candidate(self, segment: Segment, one: Hypothesis) -> Candidate:

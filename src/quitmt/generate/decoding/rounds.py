@@ -52,8 +52,10 @@ class Openings:
         """Drop a beginning. If other requests need it, it is computed again."""
         self._kept.pop(segment, None)
 
-    def clear(self) -> None:
+    def release(self) -> None:
+        """Drop all beginnings, and return their memory to the device."""
         self._kept.clear()
+        devices.release_memory()
 
 
 class RoundSampler:
@@ -106,8 +108,7 @@ class RoundSampler:
             if not devices.is_out_of_memory(error):
                 raise
         # outside the handler, because the error keeps the failed round's tensors alive
-        self._openings.clear()
-        devices.release_memory()
+        self._openings.release()
         count = sum(part.count for part in parts)
         if count == 1:
             reason = GenerationError("not enough memory for one candidate", hint="use a smaller model or dtype")
@@ -126,12 +127,12 @@ class RoundSampler:
                 draws[part] = failed(part.request, error)
         if able := [part for part in parts if part not in draws]:
             walk = Walk(self._decoder, self._sampling, self._ends, able, openings)
-            found = walk.run()
+            walkers = walk.run()
             seconds = (time.perf_counter() - started) / sum(len(walker.tokens) for walker in walk.walkers)
-            draws |= {part: self._draw(part.request, own, seconds) for part, own in zip(able, found, strict=True)}
+            draws |= {part: self._draw(part.request, ended, seconds) for part, ended in zip(able, walkers, strict=True)}
         return [draws[part] for part in parts]
 
-    def _draw(self, request: Request, walkers: list[Walker], seconds_a_token: float) -> Draw:
+    def _draw(self, request: Request, walkers: list[Walker], seconds_per_token: float) -> Draw:
         texts: dict[tuple[int, ...], str] = {}
         candidates = []
         for walker in walkers:
@@ -140,7 +141,7 @@ class RoundSampler:
                 inside = [token for token in tokens if token not in self._ends.tokens]
                 texts[tokens] = self._decoder.read(request.segment, inside)
             candidates.append(Candidate(texts[tokens], walker.log_probability, len(tokens)))
-        seconds = seconds_a_token * sum(len(walker.tokens) for walker in walkers)
+        seconds = seconds_per_token * sum(len(walker.tokens) for walker in walkers)
         return Draw(request.segment, request.start, tuple(candidates), seconds)
 
 

@@ -39,8 +39,8 @@ class Seq2SeqDecoder:
 
         ids = self._tokenizer(self._before + segment.source)["input_ids"]
         if self._positions is not None and len(ids) > self._positions:
-            told = f"segment {segment.id!r} has {len(ids)} tokens, and {self._name} takes {self._positions}"
-            raise GenerationError(told, hint="split it into shorter segments")
+            message = f"segment {segment.id!r} has {len(ids)} tokens, and {self._name} takes {self._positions}"
+            raise GenerationError(message, hint="split it into shorter segments")
         device = self._model.device
         source, mask = torch.tensor([ids], device=device), torch.ones((1, len(ids)), dtype=torch.long, device=device)
         memory: Any = self._model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
@@ -50,8 +50,8 @@ class Seq2SeqDecoder:
             decoder_input_ids=torch.tensor([self._prefix], device=device),
             use_cache=True,
         )
-        limit, given = self._limit(len(ids)), len(self._prefix) - 1
-        return Opening(output.logits[:, -1], output.past_key_values, limit, memory, given)
+        limit, forced = self._limit(len(ids)), len(self._prefix) - 1
+        return Opening(output.logits[:, -1], output.past_key_values, limit, memory, forced)
 
     def begin(self, openings: Sequence[Opening]) -> _Seq2SeqRows:
         return _Seq2SeqRows(self._model, openings)
@@ -98,14 +98,14 @@ class _Seq2SeqRows:
 
 
 def _padded(states: Any, length: int) -> Any:
-    """States (…, tokens, width) with zeros up to a length."""
+    """Pads states (…, tokens, width) with zeros up to a length."""
     import torch
 
     return torch.nn.functional.pad(states, (0, 0, 0, length - states.shape[-2]))
 
 
 def _stacked(caches: Sequence[Any], longest: int) -> Any:
-    """Stacks caches into one with a row for each; the given caches stay unchanged."""
+    """Stacks caches into a new one with a row for each."""
     import torch
 
     stacked = copy.deepcopy(caches[0])
@@ -114,16 +114,11 @@ def _stacked(caches: Sequence[Any], longest: int) -> Any:
     for name in ("self_attention_cache", "cross_attention_cache"):
         for place, layer in enumerate(getattr(stacked, name).layers):
             rows = [getattr(cache, name).layers[place] for cache in caches]
-            if name == "self_attention_cache":  # all as long as the decoder's first steps
-                keys, values = [row.keys for row in rows], [row.values for row in rows]
-            else:
-                keys, values = ([_padded(s, longest) for s in states] for states in _columns(rows))
-            layer.keys, layer.values = torch.cat(keys), torch.cat(values)
+            states = [[row.keys for row in rows], [row.values for row in rows]]
+            if name == "cross_attention_cache":  # in the other, all are as long as the decoder's first steps
+                states = [[_padded(one, longest) for one in column] for column in states]
+            layer.keys, layer.values = (torch.cat(column) for column in states)
     return stacked
-
-
-def _columns(layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    return [layer.keys for layer in layers], [layer.values for layer in layers]
 
 
 def _prefix(model: Any, tokenizer: Any, first: str | None) -> list[int]:

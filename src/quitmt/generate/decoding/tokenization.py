@@ -14,6 +14,7 @@ from typing import Any
 
 from quitmt.errors import MissingExtra, ModelError
 from quitmt.generate.decoding.families import Pair, has_codes, is_madlad, mark_of, tell
+from quitmt.loops.faults import first_line
 
 SPACE = "▁"
 """Represents a space in SentencePiece's pieces."""
@@ -84,8 +85,7 @@ def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:
     try:
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(folder))
     except Exception as error:  # transformers raises many types
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"the tokenizer in {model!r} cannot be read: {line}") from None
+        raise ModelError(f"the tokenizer in {model!r} cannot be read: {first_line(error)}") from None
     telling = tell(tokenizer, pair, model)
     return Tokenization(
         encode=lambda text: list(tokenizer.convert_ids_to_tokens(tokenizer(telling.before + text)["input_ids"])),

@@ -28,7 +28,7 @@ class TranslatorModel:
         self, folder: Path, tokenization: Tokenization, max_tokens: int | None, device: str, compute_type: str
     ) -> None:
         self._folder, self.tokenization = folder, tokenization
-        self._max_tokens, self._device, self._asked_type = max_tokens, device, compute_type
+        self._max_tokens, self._device, self._requested_type = max_tokens, device, compute_type
         self._positions: int | None = None
         self._kept: Any = None
         self.compute_type = str(self._build().compute_type)
@@ -84,7 +84,7 @@ class TranslatorModel:
             raise MissingExtra("ct2: models need ctranslate2", hint="pip install 'quitmt[ct2]'") from None
         try:
             return ctranslate2.Translator(
-                str(self._folder), device=self._device, compute_type=self._asked_type, inter_threads=1
+                str(self._folder), device=self._device, compute_type=self._requested_type, inter_threads=1
             )
         except ValueError as error:
             raise UsageError(f"CTranslate2 refuses: {error}") from None
@@ -101,6 +101,6 @@ class TranslatorModel:
         if self._positions is None:
             return limit
         if source_tokens > self._positions:
-            told = f"segment {segment.id!r} has {source_tokens} tokens, and the model takes {self._positions}"
-            raise GenerationError(told, hint="split it into shorter segments")
+            message = f"segment {segment.id!r} has {source_tokens} tokens, and the model takes {self._positions}"
+            raise GenerationError(message, hint="split it into shorter segments")
         return max(1, min(limit, self._positions - 1 - prefix_tokens))

@@ -1,15 +1,15 @@
 """The decoding loop of Hugging Face models, seq2seq and causal alike.
 
-A *walker* is a candidate under way, on a row of the batch. There is one row per distinct prefix, not per candidate: a
+A *walker* is an unfinished candidate, on a row of the batch. There is one row per distinct prefix, not per candidate: a
 segment's candidates start together on one row, and a row splits when its walkers choose different tokens. Rows whose
 walkers have all finished are dropped. So the source or prompt and all shared prefixes are computed once, and greedy
 decoding needs one row however many candidates are requested.
 
 Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position). So
-candidates don't depend on the pieces and the batches they are drawn in, as far as the model gives the same logits in
-batches of other shapes. float32 does except for the last digits, which matter only where a random number falls on the
-border of two tokens. (With tiny random models on a CPU and batches of 256 and of 37, no candidate of 12,288 differed in
-float32, and 23 of 3,072 in bfloat16. GPUs were not tried.) Log-probabilities differ in their last digits.
+candidates don't depend on pieces or batches, provided that the model gives the same logits in batches of other shapes.
+In float32 only the last digits differ, which matters only if a random number falls on the border of two tokens. (With
+tiny random models on a CPU and batches of 256 and 37, no candidate of 12,288 differed in float32, and 23 of 3,072 in
+bfloat16. GPUs were not tested.) Log-probabilities differ in their last digits.
 
 torch is imported by those who call this, never by this module at import.
 """
@@ -42,8 +42,8 @@ class Opening:
     """Maximum tokens per candidate."""
     memory: Any = None
     """The encoder's states of the source: (1, tokens, width); None without an encoder."""
-    given: int = 0
-    """Number of forced first tokens: the target language."""
+    forced: int = 0
+    """Number of forced first tokens, such as the target language."""
 
     @property
     def bytes(self) -> int:
@@ -52,10 +52,10 @@ class Opening:
 
 
 class Rows(Protocol):
-    """A batch under way."""
+    """A batch that is being decoded."""
 
     def select(self, parents: Any) -> None:
-        """Row i continues what was row ``parents[i]``."""
+        """Let row i continue the former row ``parents[i]``."""
         ...
 
     def advance(self, tokens: Any) -> Any:
@@ -91,7 +91,7 @@ class Ends:
 
 @dataclass(slots=True)
 class Walker:
-    """A candidate under way."""
+    """An unfinished candidate."""
 
     piece: int
     index: int
@@ -101,7 +101,7 @@ class Walker:
 
 
 class Walk:
-    """One round: decodes the candidates of some pieces from their openings to their ends."""
+    """Decodes the candidates of some pieces from their openings to their ends."""
 
     def __init__(
         self,
@@ -126,24 +126,24 @@ class Walk:
         self._start_rows = np.array([row_of[walker.piece] for walker in self.walkers], np.int64)
 
     def run(self) -> list[list[Walker]]:
-        """The walkers of each piece, at their ends."""
+        """Decode; return the finished walkers of each piece."""
         import torch
 
-        logits, under_way, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._start_rows
+        logits, walkers, rows = torch.cat([opening.logits for opening in self._first]), self.walkers, self._start_rows
         position = 0
         while True:
             barred = self._ends.barred if position else self._ends.barred_first
-            tokens, steps = choose(logits, barred, self._sampling, rows, self._numbers(under_way, position))
-            going = self._take(under_way, tokens, steps)
+            tokens, steps = choose(logits, barred, self._sampling, rows, self._numbers(walkers, position))
+            going = self._take(walkers, tokens, steps)
             if not going.any():
                 break
-            under_way = [walker for walker, on in zip(under_way, going.tolist(), strict=True) if on]
+            walkers = [walker for walker, goes_on in zip(walkers, going.tolist(), strict=True) if goes_on]
             logits, rows = self._divide(len(logits), rows[going], tokens[going], logits.shape[-1])
             position += 1
-        found: list[list[Walker]] = [[] for _ in self._pieces]
+        by_piece: list[list[Walker]] = [[] for _ in self._pieces]
         for walker in self.walkers:
-            found[walker.piece].append(walker)
-        return found
+            by_piece[walker.piece].append(walker)
+        return by_piece
 
     def _numbers(self, walkers: list[Walker], position: int) -> npt.NDArray[np.float64]:
         if self._sampling.greedy:
@@ -154,7 +154,7 @@ class Walk:
     def _take(
         self, walkers: list[Walker], tokens: npt.NDArray[np.int64], steps: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        """Append the chosen tokens; which walkers go on."""
+        """Append the chosen tokens; return which walkers go on."""
         wanted = [piece.wanted() for piece in self._pieces]
         going = np.empty(len(walkers), np.bool_)
         for place, (walker, token, step) in enumerate(zip(walkers, tokens.tolist(), steps.tolist(), strict=True)):
@@ -167,18 +167,18 @@ class Walk:
     def _divide(
         self, before: int, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], vocabulary: int
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """One row for each distinct (row, token) that goes on; the next logits, and where each walker stands."""
+        """Make one row per distinct (row, token); return the next logits and each walker's row."""
         import torch
 
-        beginnings, snapshot = np.unique(rows * vocabulary + tokens, return_inverse=True)
-        parents, chosen = np.divmod(beginnings, vocabulary)
+        prefixes, new_rows = np.unique(rows * vocabulary + tokens, return_inverse=True)
+        parents, chosen = np.divmod(prefixes, vocabulary)
         if not np.array_equal(parents, np.arange(before)):
             self._rows.select(torch.from_numpy(parents))
-        return self._rows.advance(torch.from_numpy(chosen)), snapshot
+        return self._rows.advance(torch.from_numpy(chosen)), new_rows
 
 
 def cached_tensors(cache: Any) -> Iterator[Any]:
-    """All keys and values a cache holds."""
+    """All keys and values in a cache."""
     for part in (getattr(cache, "self_attention_cache", cache), getattr(cache, "cross_attention_cache", None)):
         for layer in getattr(part, "layers", ()):
             yield from (tensor for tensor in (layer.keys, layer.values) if tensor is not None)

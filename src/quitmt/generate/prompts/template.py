@@ -21,7 +21,7 @@ Templates for judging translations are in a separate folder (``judges/gemba-mqm`
 from __future__ import annotations
 
 import hashlib
-import math
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -37,9 +37,13 @@ from quitmt.types import Segment
 
 Message = dict[str, Any]
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_DEEPEST = 20
-"""Maximum nesting of tables and lists."""
 _VARIANTS = ("messages", "context_messages", "chinese_messages")
+_FIELDS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(_VARIANTS, (list, "a list of tables")),
+    "chat_template_kwargs": (dict, "a table"),
+    "clean": (bool, "true or false"),
+    "about": (str, "text"),
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Template:
     @property
     def digest(self) -> str:
         """A hash of the content, which distinguishes templates of the same name."""
-        said = repr((self.messages, self.context_messages, self.chinese_messages, dict(self.chat_template_kwargs)))
-        return hashlib.blake2b(said.encode(), digest_size=3).hexdigest()
+        content = repr((self.messages, self.context_messages, self.chinese_messages, dict(self.chat_template_kwargs)))
+        return hashlib.blake2b(content.encode(), digest_size=3).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,13 @@ class Prompt:
         return [_filled(message, values) for message in chosen]
 
     def text(self, segment: Segment) -> str:
-        """The same as one text, for models without a chat template."""
+        """The messages as one text, for models without a chat template."""
         return "\n\n".join(str(message["content"]) for message in self.messages(segment)) + "\n"
 
 
 def made(name: str | None, model: str, pair: tuple[str | None, str | None]) -> Prompt:
-    """The prompt for a model: the named template, or the one that fits the model. Mistakes in it or in the languages
-    are raised here rather than for each segment."""
+    """The prompt for a model: the named template, or the one that fits the model. Raises mistakes in the template or
+    the languages."""
     prompt = Prompt(load(name or for_model(model)), *pair)
     prompt.messages(Segment("check", "Hello."))
     return prompt
@@ -146,23 +150,17 @@ def load(name: str) -> Template:
     A file that does not end in .toml is plain text: the one message of the user.
     """
     if name in [*names(), *judges()]:
-        return _parse(name, _own(name))
+        return _parse(name, _included(name))
     path = Path(name)
-    text = _read(name, path)
+    try:
+        text = path.read_text("utf-8")
+    except (UnicodeDecodeError, PermissionError) as error:
+        raise InputError(f"the prompt template {name} cannot be read: {error}") from None
+    except (OSError, ValueError):  # ValueError: a character that is invalid in paths
+        raise unknown("prompt template", name, [*names(), "PATH of a template file"]) from None
     if path.suffix == ".toml":
         return _parse(path.stem, text)
     return _checked(Template(path.stem, ({"role": "user", "content": text.rstrip("\n")},)), name)
-
-
-def _read(name: str, path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"the prompt template {name} is not UTF-8") from None
-    except (OSError, ValueError) as error:  # ValueError: a character that no path has
-        if isinstance(error, PermissionError):
-            raise InputError(f"the prompt template {name} may not be read") from None
-        raise unknown("prompt template", name, [*names(), "PATH of a template file"]) from None
 
 
 def names() -> list[str]:
@@ -189,62 +187,34 @@ def _listed(folder: str) -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml"))
 
 
-def _own(name: str) -> str:
+def _included(name: str) -> str:
     """The text of a template that comes with quitmt."""
     place = name if name.startswith("judges/") else f"templates/{name}"
     return (resources.files("quitmt.generate.prompts") / f"{place}.toml").read_text("utf-8")
 
 
 def _parse(name: str, text: str) -> Template:
-    fields = _fields(name, text)
+    try:
+        fields = tomllib.loads(text)
+        json.dumps(fields, allow_nan=False)  # requests are JSON
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"the prompt template {name} cannot be sent as JSON: {error}") from None
     if parent := fields.pop("extends", None):
         if parent not in (judges() if name in judges() else names()):
             raise unknown("prompt template", str(parent), names())
-        fields = {**tomllib.loads(_own(parent)), **fields}
-    known = {*_VARIANTS, "chat_template_kwargs", "clean", "about"}
-    if extra := sorted(fields.keys() - known):
-        raise InputError(
-            f"the prompt template {name} has an unknown field {extra[0]!r}", hint=f"known: {sorted(known)}"
-        )
-    for variant in _VARIANTS:
-        if not isinstance(fields.get(variant, []), list):
-            raise InputError(f"{variant} in the prompt template {name} is not a list", hint=f"write [[{variant}]]")
+        fields = {**tomllib.loads(_included(parent)), **fields}
+    for field_name, value in fields.items():
+        if field_name not in _FIELDS:
+            hint = f"known: {', '.join(_FIELDS)}"
+            raise InputError(f"the prompt template {name} has an unknown field {field_name!r}", hint=hint)
+        kind, described = _FIELDS[field_name]
+        if not isinstance(value, kind):
+            raise InputError(f"{field_name} in the prompt template {name} must be {described}")
     variants = {variant: tuple(fields.get(variant, ())) for variant in _VARIANTS}
-    clean = fields.get("clean", True)
-    if not isinstance(clean, bool):
-        raise InputError(f"clean in the prompt template {name} is neither true nor false")
-    kwargs = fields.get("chat_template_kwargs", {})
-    if not isinstance(kwargs, dict):
-        raise InputError(f"chat_template_kwargs in the prompt template {name} is not a table")
+    kwargs, clean = fields.get("chat_template_kwargs", {}), fields.get("clean", True)
     return _checked(Template(name, **variants, chat_template_kwargs=kwargs, clean=clean), name)
-
-
-def _fields(name: str, text: str) -> dict[str, Any]:
-    """Parses an untrusted file; refuses values that could not be sent as JSON."""
-    try:
-        fields = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the prompt template {name} is not TOML: {error}") from None
-    except RecursionError:
-        raise InputError(f"the prompt template {name} is nested too deeply") from None
-    except ValueError:  # Python reads no integer of thousands of digits
-        raise InputError(f"the prompt template {name} has a number that is too long") from None
-    level: list[Any] = [fields]
-    for _ in range(_DEEPEST):
-        level = [inner for one in level for inner in _inside(one, name)]
-    if level:
-        raise InputError(f"the prompt template {name} is nested too deeply", hint=f"{_DEEPEST} levels are the most")
-    return fields
-
-
-def _inside(value: Any, name: str) -> list[Any]:
-    if isinstance(value, dict | list):
-        return list(value.values() if isinstance(value, dict) else value)
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError(f"the prompt template {name} has a number that is too long")
-    if not isinstance(value, str | int) and not (isinstance(value, float) and math.isfinite(value)):
-        raise InputError(f"the prompt template {name} has {value}, which is no text, number or truth value")
-    return []
 
 
 def _checked(template: Template, name: str) -> Template:

@@ -1,1 +1,1 @@
-"""OpenAI-compatible servers: a client that does not give up easily, and what it says and hears."""
+"""A resilient client for OpenAI-compatible servers, and the format of their requests and answers."""

@@ -32,8 +32,8 @@ from weakref import WeakKeyDictionary
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote import failures
 from quitmt.generate.remote.failures import Link, Outgoing, Read, Refused, Reply, Tries, Trouble
-from quitmt.generate.remote.limits import Policy
-from quitmt.generate.remote.pacing import Gate, Pass, Sign
+from quitmt.generate.remote.limits import Policy, Sign
+from quitmt.generate.remote.pacing import Gate, Pass
 from quitmt.generate.remote.transport import Address, Unusable, parsed, read_beginning, read_body
 
 if TYPE_CHECKING:
@@ -71,12 +71,8 @@ class Client:
             import aiohttp  # noqa: F401
         except ImportError:
             raise MissingExtra("servers need aiohttp", hint="pip install 'quitmt[openai]'") from None
-        if concurrency < 1:
-            raise UsageError(f"at least 1 request must be in flight, not {concurrency}")
-        if not timeout > 0:
-            raise UsageError(f"the timeout must be above 0 seconds, not {timeout}")
-        if patience is not None and not patience >= 0:
-            raise UsageError(f"the patience must be 0 seconds or more, not {patience}")
+        if not (concurrency >= 1 and timeout > 0 and (patience is None or patience >= 0)):
+            raise UsageError("concurrency must be 1 or more, timeout above 0 seconds and patience 0 seconds or more")
         self.addresses = [address] if isinstance(address, Address) else list(address)
         self.tally: Counter[str] = Counter()
         self.refusal: QuitmtError | None = None
@@ -87,8 +83,9 @@ class Client:
         self._known: set[int] = set()
         """Servers that have been reached at least once."""
         self._concurrency, self._timeout = concurrency, timeout
-        policy = policy or Policy()
-        self._policy = policy if patience is None else replace(policy, patience_seconds=patience)
+        self._policy = policy or Policy()
+        if patience is not None:
+            self._policy = replace(self._policy, patience_seconds=patience)
         self._sleep, self._clock, self._jitter = sleep, clock, jitter
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
 
@@ -99,8 +96,8 @@ class Client:
     @property
     def waiting(self) -> str | None:
         """What the client is waiting for and for how long at most, while no server answers. For any thread."""
-        said = (link.waiting(self._clock(), self._policy.patience_seconds) for link in list(self._links.values()))
-        return next(filter(None, said), None)
+        reasons = (link.waiting(self._clock(), self._policy.patience_seconds) for link in list(self._links.values()))
+        return next(filter(None, reasons), None)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
@@ -138,27 +135,27 @@ class Client:
             while True:
                 entry = await self._enter(link, tries)
                 try:
-                    attempt = self._attempt(link, entry, message)
-                    found, took = await attempt
+                    attempt = self._attempt(link, entry, message)  # mypy needs the variable
+                    answer, took = await attempt
                 except Refused as refused:
                     tries.refused[entry.door] = refused
                     if not refused.is_final or len(tries.refused) == len(self.addresses):
                         raise
                     continue
                 seconds += took
-                if not isinstance(found, Trouble):
-                    return Reply(found, seconds)
-                await self._back_off(link, tries, entry.door, found)
+                if not isinstance(answer, Trouble):
+                    return Reply(answer, seconds)
+                await self._back_off(link, tries, entry.door, answer)
         finally:
             link.in_trouble.discard(tries)
 
     async def survey(self) -> list[Refused]:
         """Probe each server once; return the refusals that would hit every request. Call it inside ``connected``."""
         link, message = self._link(), self._probe_message()
-        entries = [link.gate.knock(number) for number in range(len(self.addresses))]
-        asked = [self._attempt(link, entry, message) for entry in entries]
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        return [one for one in found if isinstance(one, Refused) and one.is_final]
+        entries = [link.gate.admit_probe(number) for number in range(len(self.addresses))]
+        attempts = [self._attempt(link, entry, message) for entry in entries]
+        results = await asyncio.gather(*attempts, return_exceptions=True)
+        return [one for one in results if isinstance(one, Refused) and one.is_final]
 
     async def _enter(self, link: Link, tries: Tries) -> Pass:
         """Wait for a turn. If the turn is a probe's, send the probe and wait again."""
@@ -176,33 +173,33 @@ class Client:
 
     def _probe_message(self) -> Outgoing[Any]:
         assert self.probe is not None
-        return Outgoing(*self.probe, lambda found: None, PROBE_BYTES)
+        return Outgoing(*self.probe, lambda answer: None, PROBE_BYTES)
 
     async def _attempt(self, link: Link, entry: Pass, message: Outgoing[T]) -> tuple[T | Trouble, float]:
         """Send once, and leave the gate with the result."""
         number, address = entry.door, self.addresses[entry.door]
-        result, trouble = Sign.UNKNOWN, link.troubles[number]
+        sign, trouble = Sign.UNKNOWN, link.troubles[number]
         try:
-            found = await self._send(self._session(link), address, message)
-            trouble = found if isinstance(found, Trouble) else None
-            result = trouble.result if trouble else Sign.GOOD
+            answer = await self._send(self._session(link), address, message)
+            trouble = answer if isinstance(answer, Trouble) else None
+            sign = trouble.sign if trouble else Sign.GOOD
         except QuitmtError as error:  # it answered
-            result, trouble = Sign.GOOD, None
+            sign, trouble = Sign.GOOD, None
             if self.several and isinstance(error, Refused) and error.is_final:
                 trouble = failures.refusing(address.url, error.status, error.message)
-                result = trouble.result
+                sign = trouble.sign
             raise
         finally:
-            seconds = self._leave(link, entry, result, trouble)
+            seconds = self._leave(link, entry, sign, trouble)
         if trouble is not None:
             self.tally[trouble.kind] += 1
             log.debug("%s: %s", message.path, trouble.reason)
-        return found, seconds
+        return answer, seconds
 
-    def _leave(self, link: Link, entry: Pass, result: Sign, trouble: Trouble | None) -> float:
+    def _leave(self, link: Link, entry: Pass, sign: Sign, trouble: Trouble | None) -> float:
         number, circuit = entry.door, link.gate.doors[entry.door].circuit
         was_gone = circuit.is_gone
-        seconds = link.gate.leave(entry, result)
+        seconds = link.gate.leave(entry, sign)
         link.troubles[number] = trouble
         if circuit.known:
             self._known.add(number)
@@ -223,7 +220,7 @@ class Client:
         while circuit.is_open:
             await self._sleep(min(circuit.delay(self._clock()), self._policy.pause_ceiling_seconds))
             with suppress(Refused):
-                await self._attempt(link, link.gate.knock(number), message)
+                await self._attempt(link, link.gate.admit_probe(number), message)
         link.watchers.pop(number, None)
 
     async def _back_off(self, link: Link, tries: Tries, number: int, trouble: Trouble) -> None:
@@ -245,8 +242,8 @@ class Client:
         if gate.has_other(number, tries.failed, tries.refused):
             return
         if trouble.wait_seconds > left:
-            asked = f"{trouble.reason}, and asks to wait {trouble.wait_seconds:.0f} seconds"
-            raise GenerationError(asked, hint=f"the patience is {patience:g} s: raise it, or try again then")
+            reason = f"{trouble.reason}, and asks to wait {trouble.wait_seconds:.0f} seconds"
+            raise GenerationError(reason, hint=f"the patience is {patience:g} s: raise it, or try again later")
         doubled = self._policy.backoff_seconds * 2 ** min(tries.failed[number] - 1, 30)
         wait = trouble.wait_seconds + self._jitter(min(self._policy.backoff_ceiling_seconds, doubled))
         await self._sleep(min(wait, left))
@@ -265,7 +262,7 @@ class Client:
                 allow_redirects=False,
             ) as response:
                 try:
-                    return await self._judge(response, address, message)
+                    return await self._parse(response, address, message)
                 except Unusable as error:
                     response.close()
                     return failures.unusable(url, str(error))
@@ -276,14 +273,14 @@ class Client:
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return failures.unreached(url, error)
 
-    async def _judge(self, response: aiohttp.ClientResponse, address: Address, message: Outgoing[T]) -> T | Trouble:
+    async def _parse(self, response: aiohttp.ClientResponse, address: Address, message: Outgoing[T]) -> T | Trouble:
         status, headers = response.status, response.headers
         if status == 200 and "html" not in headers.get("Content-Type", ""):
             return message.read(parsed(await read_body(response, message.limit)))
-        said = address.message_in(await read_beginning(response))
+        error = address.message_in(await read_beginning(response))
         if not (status in (408, 409, 429) or status >= 500):
-            raise Refused(status, said, address)
-        return failures.refused_for_now(address.url, status, said, headers.get("Retry-After"))
+            raise Refused(status, error, address)
+        return failures.refused_for_now(address.url, status, error, headers.get("Retry-After"))
 
     def _link(self) -> Link:
         loop = asyncio.get_running_loop()
@@ -305,9 +302,8 @@ class Client:
             if not link.users:
                 raise RuntimeError("post outside of connected")
             link.session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS
-                ),  # the gate sets the limit
+                # the gate limits the connections
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(total=self._timeout, connect=min(CONNECT_SECONDS, self._timeout)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

@@ -2,7 +2,7 @@
 
 quitmt also sends neutral values for cut-offs that the user didn't set, because servers have defaults of their own (a
 model's recommended top-k, a min-p, a repetition penalty). Most of these names aren't part of OpenAI's API, so they are
-kept separate: a server that doesn't know them can be asked without them.
+kept separate: for a server that doesn't know them, the request is repeated without them.
 
 Invariants: a choice is placed by its ``index`` if all choices have a valid one, else in order of arrival; no place is
 filled twice; an empty text is a candidate only if the server says how it ended; every text can be encoded as UTF-8, and
@@ -26,9 +26,9 @@ from quitmt.types import Draw, Request, Segment
 
 TOKENS = 2**14
 """Expected maximum tokens of a completion, if the user sets no limit."""
-BYTES_A_TOKEN = 64
-"""More than any text needs, even if each character is escaped."""
-LOGPROB_BYTES_A_TOKEN = 512
+BYTES_PER_TOKEN = 64
+"""Maximum bytes per token; enough even if each character is escaped."""
+LOGPROB_BYTES_PER_TOKEN = 512
 """The JSON of a token's log-probability, with its spelling in text and bytes."""
 LEAST_BYTES = 2**16
 """Minimum allowance for one choice, and the allowance for the JSON around the choices."""
@@ -64,12 +64,12 @@ class Bodies:
     def longest_text(self, segment: Segment) -> int:
         """Maximum characters of a completion."""
         tokens = self.max_tokens or max(TOKENS, 2 * len(segment.source.encode()))
-        return max(LEAST_BYTES, tokens * BYTES_A_TOKEN)
+        return max(LEAST_BYTES, tokens * BYTES_PER_TOKEN)
 
     def longest_body(self, segment: Segment, count: int) -> int:
         """Maximum bytes of an answer with ``count`` choices, compressed or not."""
         text = self.longest_text(segment)
-        logprobs = text // BYTES_A_TOKEN * LOGPROB_BYTES_A_TOKEN if self.logprobs else 0
+        logprobs = text // BYTES_PER_TOKEN * LOGPROB_BYTES_PER_TOKEN if self.logprobs else 0
         return LEAST_BYTES + count * (text + logprobs)
 
     def _settings(self) -> dict[str, Any]:
@@ -145,13 +145,13 @@ def _choice(one: dict[str, Any], api: str, longest: int | None, repair: bool) ->
     if not isinstance(text, str):
         raise Unusable("has a choice without text")
     if longest is not None and len(text) > longest:
-        raise Unusable(f"has a completion of {len(text):,} characters, more than the {longest:,} it can need")
+        raise Unusable(f"has a completion of {len(text):,} characters, more than the limit of {longest:,}")
     written = without_halves(text)
     if written != text and not repair:
         raise Unusable("has a choice with half of a surrogate pair")
     text = written
     if not text.strip() and one.get("finish_reason") not in _ENDINGS:
-        raise Unusable("has an empty completion that was not ended")
+        raise Unusable("has an empty completion without a finish reason")
     return Choice(text, *_log_probability(one.get("logprobs"), api))
 
 
@@ -183,7 +183,7 @@ def _tokens(found: dict[str, Any]) -> int | None:
 
 
 class Errand:
-    """A request under way: the candidates that are still wanted. It passes its draws on, and fails if all candidates
+    """The progress of a request: the candidates that are still wanted. It passes draws on, and fails if all candidates
     are empty."""
 
     def __init__(self, request: Request, put: Callable[[Draw], None]) -> None:

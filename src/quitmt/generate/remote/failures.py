@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from quitmt.errors import GenerationError, ModelError, QuitmtError, UsageError, setting
-from quitmt.generate.remote.pacing import Gate, Sign
+from quitmt.generate.remote.limits import Sign
+from quitmt.generate.remote.pacing import Gate
 from quitmt.generate.remote.transport import Address
 from quitmt.sampling import Sampling
 from quitmt.types import Segment
@@ -20,7 +22,7 @@ from quitmt.types import Segment
 if TYPE_CHECKING:
     import aiohttp
 
-_RESULTS = {429: Sign.OVERLOADED, 502: Sign.AWAY, 503: Sign.AWAY, 504: Sign.AWAY}
+_SIGNS = {429: Sign.OVERLOADED, 502: Sign.AWAY, 503: Sign.AWAY, 504: Sign.AWAY}
 _CHECK_ADDRESS = f"is the server running, and is {setting('model.options.base_url')} right?"
 _SEE_LOG = "the server's log may say more"
 
@@ -30,7 +32,7 @@ class Trouble:
     """Why an attempt failed, and the hint for the user."""
 
     kind: str
-    result: Sign
+    sign: Sign
     reason: str
     hint: str
     wait_seconds: float = 0.0
@@ -55,15 +57,18 @@ def unusable(url: str, what: str) -> Trouble:
 
 
 def refused_for_now(url: str, status: int, message: str, retry_after: str | None) -> Trouble:
-    reason = f"the server at {url} answers {status}" + (f": {message}" if message else "")
     hint = f"{_SEE_LOG}; if it is too busy, lower the concurrency"
-    return Trouble(str(status), _RESULTS.get(status, Sign.BAD), reason, hint, _wait_seconds(retry_after))
+    sign = _SIGNS.get(status, Sign.BAD)
+    return Trouble(str(status), sign, _answer(url, status, message), hint, _wait_seconds(retry_after))
 
 
 def refusing(url: str, status: int, message: str) -> Trouble:
     """One of several servers refuses every request; the others may accept them."""
-    said = f": {message}" if message else ""
-    return Trouble(str(status), Sign.REFUSING, f"the server at {url} answers {status}{said}", _CHECK_ADDRESS)
+    return Trouble(str(status), Sign.REFUSING, _answer(url, status, message), _CHECK_ADDRESS)
+
+
+def _answer(url: str, status: int, message: str) -> str:
+    return f"the server at {url} answers {status}" + (f": {message}" if message else "")
 
 
 def _said_by(error: BaseException) -> str:
@@ -189,9 +194,9 @@ def _none_of(troubles: Sequence[Trouble]) -> str:
     return f"no server is left: {reasons}"
 
 
-_TOO_LONG = "context length|context window|context size|too long|maximum…length|maximum…tokens|exceed…token"
-_NO_MODEL = "model…not found|model…not exist|model…unknown|model…not available|unknown model"
-"""Phrases that servers use; … matches anything."""
+_TOO_LONG = re.compile("context (length|window|size)|too long|maximum.{0,60}(length|tokens)|exceed.{0,60}token", re.I)
+_NO_MODEL = re.compile("model.{0,60}(not found|not exist|unknown|not available)|unknown model", re.I)
+"""Phrases that servers use."""
 
 
 def explained(refused: Refused, path: str, model: str, sampling: Sampling, segment: Segment) -> QuitmtError:
@@ -212,30 +217,14 @@ def explained(refused: Refused, path: str, model: str, sampling: Sampling, segme
     for name, requested in (("top-k", sampling.top_k), ("min-p", sampling.min_p)):
         if requested is not None and name.replace("-", "") in letters:
             return UsageError(f"the server at {address.url} cannot sample with {name}: {message}", hint="leave it out")
-    if _says(message, _TOO_LONG) or status == 413:
+    if _TOO_LONG.search(message) or status == 413:
         fewer = f"lower {setting('model.options.max_tokens')}"
         hint = f"split it, shorten its context, {fewer} or give the server a longer context"
         return GenerationError(f"segment {segment.id} is too long for {model}: {message}", hint=hint)
-    if _says(message, _NO_MODEL):
+    if _NO_MODEL.search(message):
         return _not_found(message, address, path, model)
-    said = f": {message}" if message else ""
-    return GenerationError(
-        f"segment {segment.id}: the server at {address.url} answers {status}{said}",
-        hint="fix the problem it names; its log may say more",
-    )
-
-
-def _says(message: str, wordings: str) -> bool:
-    return any(_follow(message.lower(), wording.split("…")) for wording in wordings.split("|"))
-
-
-def _follow(message: str, parts: list[str]) -> bool:
-    """Whether a message contains the parts in this order."""
-    for part in parts:
-        _, found, message = message.partition(part)
-        if not found:
-            return False
-    return True
+    reason = f"segment {segment.id}: {_answer(address.url, status, message)}"
+    return GenerationError(reason, hint=f"fix the problem it names; {_SEE_LOG}")
 
 
 def _not_found(message: str, address: Address, path: str, model: str) -> QuitmtError:

@@ -1,9 +1,9 @@
-"""How much may be in flight at one server, and when it counts as gone. Plain state; the time is passed in.
+"""Limits the requests in flight at one server, and decides when the server is gone. Plain state; the time is passed in.
 
-Invariants: the width stays between 1 and its ceiling and at most halves for requests sent at the same width, so a burst
-of refusals counts once; one sender among several changes nothing by its refusals. The circuit opens only when requests
-of different senders fail and none is answered in between, so one sender with a poisoned request cannot open it; while
-it is open only one probe at a time is sent; it gives up only after a failed probe.
+Invariants: the width stays between 1 and its ceiling; requests sent at the same width at most halve it, so a burst of
+refusals counts once; refusals of only one sender among several don't change it. The circuit opens only if requests of
+different senders fail and none is answered in between, so one sender with a poisoned request can't open it. While it is
+open, only one probe at a time is sent; it gives up only after a failed probe.
 """
 
 from __future__ import annotations
@@ -11,13 +11,33 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Sign(Enum):
+    """The result of an attempt, as far as it concerns the server."""
+
+    GOOD = auto()
+    """It answered, or explained what is wrong with the request."""
+    BAD = auto()
+    """It answered badly."""
+    OVERLOADED = auto()
+    UNREACHED = auto()
+    AWAY = auto()
+    """A proxy answered that the server is away."""
+    STALLED = auto()
+    REFUSING = auto()
+    """It refuses every request, and there are other servers."""
+    UNKNOWN = auto()
+    """The attempt was cancelled without a result."""
+
 
 STRAY = 1 / 8
 """The share of refusals up to which the width keeps doubling: some requests are refused because of their content."""
 
 
 class Width:
-    """The number of requests that may be in flight. It changes once per round of as many answers as its width.
+    """The maximum number of requests in flight. It changes once per round, that is, after as many answers as the width.
 
     It doubles each round until the server first refuses for overload. From then on, a round without refusals adds one,
     and a round with refusals shrinks the width by half of their share: if all were refused the width halves, and a
@@ -164,19 +184,10 @@ class Circuit:
         self._probing, self.given_up = False, False
         self._pause = self._policy.pause_seconds
 
-    def failed(
-        self,
-        now: float,
-        sender: Hashable,
-        *,
-        probe: bool,
-        reached: bool = False,
-        heard: bool = False,
-        refusing: bool = False,
-    ) -> None:
-        """``reached``: the server itself answered, but badly. ``heard``: it or a proxy answered. ``refusing``: the
-        server refuses every request, so one refusal opens the circuit."""
-        self.known = self.known or reached or heard
+    def failed(self, now: float, sender: Hashable, sign: Sign, *, probe: bool) -> None:
+        """A request failed. A server that refuses every request opens the circuit with one refusal."""
+        refusing, reached = sign is Sign.REFUSING, sign in (Sign.BAD, Sign.OVERLOADED)
+        self.known = self.known or sign is not Sign.UNREACHED
         self._failures += 1
         self._senders.add(sender)
         if self.failing_since is None:

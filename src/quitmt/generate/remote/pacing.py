@@ -1,5 +1,4 @@
-"""The rate of requests: a gate that every request passes, with one door per server, limited by ``Width`` and
-``Circuit``.
+"""A gate that every request passes. It has one door per server, with a ``Width`` and a ``Circuit``.
 
 All doors share one queue. The next request takes the door of the least busy available server, and returns to a server
 where it has failed only if no other is available. The clock and the sleep function are passed in.
@@ -16,30 +15,9 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 
-from quitmt.generate.remote.limits import Circuit, Policy, Width
+from quitmt.generate.remote.limits import Circuit, Policy, Sign, Width
 
-
-class Sign(Enum):
-    """What an attempt reveals about the server."""
-
-    GOOD = auto()
-    """It answered, or explained what is wrong with the request."""
-    BAD = auto()
-    """It answered badly."""
-    OVERLOADED = auto()
-    UNREACHED = auto()
-    AWAY = auto()
-    """A proxy answered that the server is away."""
-    STALLED = auto()
-    REFUSING = auto()
-    """It refuses every request, and there are other servers."""
-    UNKNOWN = auto()
-    """The attempt was cancelled without a result."""
-
-
-_REACHED = {Sign.BAD, Sign.OVERLOADED}
 _TOO_MUCH = {Sign.OVERLOADED, Sign.AWAY, Sign.STALLED}
 _NOTHING_SAID = {Sign.UNKNOWN, Sign.UNREACHED, Sign.REFUSING}
 """Results that say nothing about overload."""
@@ -102,7 +80,8 @@ class Gate:
         self._sleep, self._clock = sleep, clock
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._seconds = self._moment = 0.0
-        """A clock that runs more slowly the more is in flight, so that it measures each request's share of the time."""
+        """A clock that runs more slowly the more requests are in flight, so it measures each request's share of the
+        time."""
 
     @property
     def in_flight(self) -> int:
@@ -133,8 +112,8 @@ class Gate:
             self._wake()
             raise
 
-    def knock(self, number: int) -> Pass:
-        """Admit a probe to a server now."""
+    def admit_probe(self, number: int) -> Pass:
+        """Admit a probe to a server immediately."""
         return self._admit(number, self, again=False)
 
     def leave(self, request: Pass, result: Sign) -> float:
@@ -145,11 +124,7 @@ class Gate:
         elif result is Sign.GOOD:
             door.circuit.answered(now)
         else:
-            reached, heard = result in _REACHED, result is not Sign.UNREACHED
-            refusing = result is Sign.REFUSING
-            door.circuit.failed(
-                now, request.sender, probe=request.probe, reached=reached, heard=heard, refusing=refusing
-            )
+            door.circuit.failed(now, request.sender, result, probe=request.probe)
         too_much = result in _TOO_MUCH
         if result not in _NOTHING_SAID and not (too_much and request.again):
             door.width.learn(request.sent_in, door.in_flight, request.sender, too_much=too_much)

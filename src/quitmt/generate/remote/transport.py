@@ -1,9 +1,8 @@
 """The address of a server, and reading its answers without trusting them.
 
-Invariants: the key is in ``headers`` and nowhere else: not in any ``repr``, and ``redacted`` removes it from whatever a
-server repeats. Reading takes no more memory than its limit, compressed or not; bodies are decompressed here because
-aiohttp would expand a few kilobytes into gigabytes.
-"""
+Invariants: only ``headers`` contains the key; no ``repr`` does, and ``redacted`` removes it from a server's messages.
+Reading takes no more memory than its limit, compressed or not; bodies are decompressed here because aiohttp would
+expand a few kilobytes into gigabytes."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ class _Body:
     def __init__(self, coding: str, limit: int) -> None:
         coding = coding.strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise Unusable(f"has a compression that was not requested ({without_halves(coding[:20])!r})")
+            raise Unusable(f"is compressed in a way that was not requested ({without_halves(coding[:20])!r})")
         self._packed = coding not in ("", "identity")
         self._unpacker = _unpacker()
         self._limit = limit
@@ -89,7 +88,7 @@ class _Body:
         else:
             self.content += chunk[: self._limit + 1 - len(self.content)]
         if max(self._came, len(self.content)) > self._limit:
-            raise Unusable(f"is longer than {self._limit:,} bytes, more than the requested text can need")
+            raise Unusable(f"is longer than the limit of {self._limit:,} bytes")
 
     def whole(self) -> bytes:
         if self._packed and self._came and not self._unpacker.eof:

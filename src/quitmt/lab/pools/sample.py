@@ -42,6 +42,10 @@ class FullPool:
     """Measured when the anchors were decoded; not part of ``generate_seconds``."""
 
     @property
+    def recorded(self) -> RecordedPool:
+        return RecordedPool(self.segment, self.candidates, anchors=self.anchors)
+
+    @property
     def key(self) -> str:
         anchors = ["anchors", *(one.text for one in self.anchors)] if self.anchors else []
         return key_of(self.segment.source, *(candidate.text for candidate in self.candidates), *anchors)

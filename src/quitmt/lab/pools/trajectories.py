@@ -28,7 +28,7 @@ from quitmt.plan.build import build_reranker, build_rule
 from quitmt.protocols import Reranker, RerankerTraits, Update
 from quitmt.rerank import specs
 from quitmt.rerank.accelerated import Accelerated
-from quitmt.rerank.lowrank import LowRank
+from quitmt.rerank.lowrank import LowRank, ObservedMean
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
 from quitmt.stop.learned import Levels
@@ -147,7 +147,7 @@ def _fill(
     for start in range(0, len(missing), POOLS_AT_ONCE):
         batch = missing[start : start + POOLS_AT_ONCE]
         began = time.perf_counter()
-        observed = observe(reranker, [pool for _, pool in batch])
+        observed = observe(reranker, [pool.recorded for _, pool in batch])
         seconds = (time.perf_counter() - began) / sum(len(pool.candidates) for _, pool in batch)
         for (key, pool), one in zip(batch, observed, strict=True):
             best = one.best.astype(np.int32)
@@ -200,8 +200,8 @@ def accelerated_rerankers(
     reranker: Any = build_reranker(settings.recipe(spec, variant), languages)
     found = {NAMES.get(variant, variant): reranker}
     method = reranker.method
-    if isinstance(method, LowRank) and method.rank:
-        rival = LowRank(method.reduction, rank=0, seed=method.seed)
+    if isinstance(method, LowRank):
+        rival = ObservedMean(method.reduction, method.seed)
         found[OBSERVED_MEAN] = Accelerated(reranker.utility, rival, reranker.support)
     return found
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quitmt.errors import InputError
 from quitmt.lab.frames import Floats, Ints, QualityScores, Trajectories
 from quitmt.lab.replay.rules import steps, window_ranges
 
@@ -48,11 +47,6 @@ def prr(uncertainty: Floats, risk: Floats) -> float | None:
     >>> prr(risk, risk), prr(np.zeros(3), np.zeros(3))
     (1.0, None)
     """
-    if uncertainty.shape != risk.shape:
-        raise InputError(f"{len(uncertainty)} uncertainties do not go with {len(risk)} risks")
-    for name, values in (("uncertainty", uncertainty), ("risk", risk)):
-        for index in np.flatnonzero(~np.isfinite(values)):
-            raise InputError(f"the {name} of instance {index + 1} is {values[index]}, not a finite number")
     if not len(risk) or risk.min() == risk.max():
         return None
     by_chance = float(risk.mean())
@@ -104,11 +98,4 @@ def _area(ascending: Floats) -> float:
 
 def _qualities(trajectories: Trajectories, quality: QualityScores, row: Ints, size: Ints) -> Floats:
     chosen = trajectories.best[row, size - 1]
-    values = np.asarray(quality.values[row, chosen])
-    for index in np.flatnonzero(~np.isfinite(values)):
-        raise InputError(
-            f"segment {trajectories.ids[row[index]]}: the winner of the first {size[index]} candidates "
-            f"(number {chosen[index] + 1}) has no score by {quality.metric}",
-            hint="PRR needs the winner at the end of every window evaluated, also after the stop",
-        )
-    return values
+    return np.asarray(quality.values[row, chosen])

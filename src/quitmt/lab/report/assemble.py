@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quitmt.errors import InputError
 from quitmt.evaluate.equivalence import Comparison, Pair, compare
 from quitmt.lab.frames import Floats, QualityScores, Replayed, RuleSeconds, Trajectories
 from quitmt.lab.paper import values as paper
@@ -45,8 +44,8 @@ class Assembled:
 
 
 def assemble(results: Results) -> Assembled:
-    judges = [Judge(RERANK, "Rerank score", None)]
-    judges += [Judge(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
+    judges = [Criterion(RERANK, "Rerank score", None)]
+    judges += [Criterion(key_of(quality), quality.metric, quality) for quality in results.quality.values()]
     by_reranker = [RerankerRows(results, spec, judges) for spec in results.trajectories]
     return Assembled(
         tuple(judge.shown(results) for judge in judges),
@@ -61,7 +60,7 @@ def assemble(results: Results) -> Assembled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judge:
+class Criterion:
     """A metric, or the reranker's own score on the whole pool (``quality`` is None)."""
 
     name: str
@@ -88,22 +87,13 @@ def pair_of(base: Replayed, other: Replayed, quality: QualityScores | None) -> P
 
 
 def scores_of(replayed: Replayed, quality: QualityScores | None) -> Floats:
-    if quality is None:
-        return replayed.score
-    found = quality.of(replayed)
-    for row in np.flatnonzero(~np.isfinite(found)):
-        raise InputError(
-            f"segment {row + 1}: candidate {replayed.index[row] + 1}, which {replayed.name} chose, has no score "
-            f"by {quality.metric}",
-            hint="every translation that is compared must be evaluated first",
-        )
-    return found
+    return replayed.score if quality is None else quality.of(replayed)
 
 
 class RerankerRows:
     """The rows of one reranker."""
 
-    def __init__(self, results: Results, spec: str, judges: Sequence[Judge]) -> None:
+    def __init__(self, results: Results, spec: str, judges: Sequence[Criterion]) -> None:
         self._results, self._spec, self._judges = results, spec, judges
         self._replays = results.replays[spec]
         self._trajectories = results.trajectories[spec]
@@ -172,7 +162,7 @@ class RerankerRows:
         found = compare(scored, resamples=settings.resamples, rng=settings.seed)
         return {(base, other, judge.name): one for (base, other, judge), one in zip(keys, found, strict=True)}
 
-    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Judge], Pair]:
+    def _against_greedy(self, rules: Sequence[Replayed]) -> dict[tuple[str, Criterion], Pair]:
         """By the key of a rule and a judge; empty if greedy decoding is not among the baselines."""
         column = next((at for at, one in enumerate(self._results.baselines) if one.name == GREEDY), None)
         if column is None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quitmt.lab.drawing import Look, colour, family, legend_below, look, panels, styled
-from quitmt.lab.frames import Floats, Ints, Replayed
+from quitmt.lab.frames import Floats, Replayed
 from quitmt.lab.replay.frontier import FIXED, REGRET
 from quitmt.lab.report.assemble import GREEDY
 from quitmt.lab.report.configurations import Configuration, Series
 from quitmt.lab.report.figures import levels, metric_label
-from quitmt.lab.report.frontier import Frontier
+from quitmt.lab.report.frontier import Frontier, Line
 from quitmt.lab.results import Results
 from quitmt.lab.rows import UNACCELERATED, MetricColumn, RuleRow
 
@@ -28,17 +28,6 @@ CANDIDATES, ESTIMATED, LIVE = "candidates per segment", "seconds per segment, es
 
 
 @dataclass(frozen=True, slots=True)
-class CostCurves:
-    """Quality at every fixed number of candidates, and of rules at every threshold."""
-
-    sizes: Ints | Floats
-    """Means over segments."""
-    quality: Floats
-    rules: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
-    """By name: mean sizes and quality."""
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
     """The losses of one kind of rule: mean sizes and mean regret."""
 
@@ -49,27 +38,29 @@ class Trace:
 
 @styled
 def quality_against_cost(
-    frontiers: Mapping[str, CostCurves],
+    lines: Mapping[str, Sequence[Line]],
     rows: Sequence[RuleRow],
     metric: MetricColumn,
     alone: Sequence[RuleRow] = (),
 ) -> Figure:
-    """One panel per reranker: the fixed-N frontier, every rule on it, and baselines as horizontal lines.
+    """One panel per reranker: fixed sizes (its first line), every rule, and baselines as horizontal lines.
 
     Bars are the 95% interval of the paired difference to Fixed-N* at equal mean cost, drawn around the rule: if a bar
-    does not reach the frontier, the difference is significant.
+    does not reach the fixed sizes, the difference is significant.
     """
-    figure, axes = panels(1, len(frontiers), f"{metric.heading} against cost", width=4.2, height=3.3)
+    figure, axes = panels(1, len(lines), f"{metric.heading} against cost", width=4.2, height=3.3)
     # Rules with lines come first, because the first markers and lines are the easiest to follow.
-    lined = ["QUIT", *(family(rule) for frontier in frontiers.values() for rule in frontier.rules)]
+    lined = ["QUIT", *(family(line.rule) for own in lines.values() for line in own)]
     pointed = [family(row.rule) for row in rows]
     families = [one for one in dict.fromkeys((*lined, *pointed)) if one not in ("Fixed", UNACCELERATED)]
     look_of = {one: look(one, number) for number, one in enumerate((UNACCELERATED, *families))}
-    for panel, (reranker, frontier) in zip(axes, frontiers.items(), strict=True):
-        panel.plot(frontier.sizes, frontier.quality, color=colour("Fixed"), label=FIXED)
+    for panel, (reranker, (fixed, *others)) in zip(axes, lines.items(), strict=True):
+        few = fixed.places(64)
+        panel.plot(fixed.size[few], fixed.quality[metric.name][few], color=colour("Fixed"), label=FIXED)
         for name, own in look_of.items():
-            for rule in (rule for rule in frontier.rules if family(rule) == name):
-                panel.plot(*frontier.rules[rule], **{**own.of(name), "markevery": MARK_EVERY, "markersize": 3})
+            for line in (line for line in others if family(line.rule) == name):
+                style = {**own.of(name), "markevery": MARK_EVERY, "markersize": 3}
+                panel.plot(line.size, line.quality[metric.name], **style)
             mine = [row for row in rows if row.reranker == reranker and family(row.rule) == name]
             for number, row in enumerate(sorted(mine, key=lambda row: row.mean_size)):
                 # Labels alternate between below and above, because windows crowd where pools are nearly whole.
@@ -128,16 +119,6 @@ def regret_against_cost(traces: Mapping[str, Sequence[Trace]]) -> Figure:
         panel.set_title(reranker)
     legend_below(figure, axes, 4)
     return figure
-
-
-def bought(frontier: Frontier, metric: MetricColumn) -> dict[str, CostCurves]:
-    """The quality of each fixed size, and of each rule at every threshold."""
-    found = {}
-    for spec, (fixed, *others) in frontier.lines.items():
-        rules = {line.rule: (line.size, line.quality[metric.name]) for line in others}
-        few = fixed.places(64)
-        found[spec] = CostCurves(fixed.size[few], fixed.quality[metric.name][few], rules)
-    return found
 
 
 def traces(results: Results, frontier: Frontier) -> dict[str, list[Trace]]:

@@ -163,8 +163,8 @@ def metric_label(metric: MetricColumn) -> str:
 
 
 def evolutions(results: Results) -> list[Evolution]:
-    budget, k = results.study.model.budget, results.study.rules.k
     """The first segments with each reranker, and where QUIT's shown windows stop."""
+    budget, k = results.study.model.budget, results.study.rules.k
     found, windows = [], results.study.shown_windows()
     for spec, one in results.trajectories.items():
         shown = [rule for rule in results.replays[spec].windows if rule.settings["w"] in windows]

@@ -89,16 +89,16 @@ def frontier_of(results: Results, qualities: Mapping[str, QualityScores]) -> Fro
     """``qualities`` have the keys that tables use."""
     lines, curves, costs, quits = {}, {}, list[CostRow](), list[QuitRow]()
     for spec in results.trajectories:
-        ground = Ground(results, spec, qualities)
-        lines[spec] = tuple(ground.line(curve) for curve in ground.curves)
-        curves[spec] = tuple(ground.curves)
-        if len(ground.curves) > 1 and len(ground.trajectories.ids) > 1:
-            costs += ground.at_costs()
-            quits += ground.against_quit()
+        own = RerankerCurves(results, spec, qualities)
+        lines[spec] = tuple(own.line(curve) for curve in own.curves)
+        curves[spec] = tuple(own.curves)
+        if len(own.curves) > 1 and len(own.trajectories.ids) > 1:
+            costs += own.at_costs()
+            quits += own.against_quit()
     return Frontier((frontier.REGRET, *qualities), lines, tuple(costs), tuple(quits), curves)
 
 
-class Ground:
+class RerankerCurves:
     """The curves of one reranker, on the same segments."""
 
     def __init__(self, results: Results, spec: str, qualities: Mapping[str, QualityScores]) -> None:

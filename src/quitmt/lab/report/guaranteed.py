@@ -94,7 +94,7 @@ def cheapest_proven(
     segments = int(scored.sum())
     if not segments or any(one.whole.std() == 0 for one in judged):
         return Proven(base, request.not_worse, segments, None, None, {})
-    tested = quality.tested(judged, [None] * len(judged), request)
+    tested = quality.tested(judged, request)
     saving = [
         (one, tested[place], rule)
         for place, chain in enumerate(chains)

@@ -53,7 +53,7 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Recommendation:
     """What to use, among some samplings."""
 
     sentences: tuple[str, ...]
@@ -128,8 +128,7 @@ def figures_of(one: Chapter, baselines: Sequence[RuleRow]) -> Iterator[tuple[str
     product = study.rules.k * middle
     yield "steps", "The step", figures.step_sizes(rows.steps, metric, w=middle, product=product, alone=baselines)
     for each in rows.metrics:
-        curves = cost_figures.bought(one.frontier, each)
-        figure = cost_figures.quality_against_cost(curves, rows.main, each, baselines)
+        figure = cost_figures.quality_against_cost(one.frontier.lines, rows.main, each, baselines)
         yield "cost-" + re.sub(r"[^\w+.-]", "-", each.name), f"{each.heading} against cost", figure
     regret = cost_figures.regret_against_cost(cost_figures.traces(one.results, one.frontier))
     yield "regret", "Regret against cost", regret
@@ -155,7 +154,7 @@ def folder_name(sampling: str) -> str:
     return re.sub(r"[^\w.]+", "-", sampling).strip("-.") or "sampling"
 
 
-def _opening(arms: Sequence[Chapter]) -> Opening:
+def _opening(arms: Sequence[Chapter]) -> Recommendation:
     first = replace(arms[0].results, others=tuple(arm.results for arm in arms[1:]))
     frontiers = [arm.frontier for arm in arms]
     options = configurations_of(first, frontiers, first.study.shown_windows())
@@ -166,10 +165,10 @@ def _opening(arms: Sequence[Chapter]) -> Opening:
     if found:
         shown = advice.choices_table(found), guaranteed.table(proven, metrics), advice.options_table(found)
     said = (*advice.sentences(found), *guaranteed.sentences(proven))
-    return Opening(said, shown, series_of(first, frontiers), options, found)
+    return Recommendation(said, shown, series_of(first, frontiers), options, found)
 
 
-def _write(arm: Chapter, opening: Opening, folder: Path, links: dict[str, str]) -> Path:
+def _write(arm: Chapter, opening: Recommendation, folder: Path, links: dict[str, str]) -> Path:
     results, baselines = arm.results, opening.baseline_rows(arm.results)
     shown = []
     for table in opening.tables:
@@ -215,16 +214,11 @@ def _live_notes(results: Results, table: Table) -> list[str]:
 
 def _findings(arm: Chapter) -> Iterator[str]:
     results, rows, study = arm.results, arm.rows, arm.study
-    windows = study.shown_windows()
-    rules = [f"QUIT w={w}" for w in windows]
+    rules = [f"QUIT w={w}" for w in study.shown_windows()]
     rules += [rule.name for own in results.replays.values() for rule in own.beyond]
     yield text.pools(len(results.pools), study.model.budget, _source(results))
     yield from text.about_rules(rows.main, rows.metrics, budget=study.model.budget, rules=rules)
-    yield from text.about_frontier(arm.frontier, arm.headings, study.rules.splits)
-    yield from (one.sentence() for one in text.agreements(results))
-    for one in rows.prr:
-        if one.w in windows and one.risk == rows.judged.name:
-            yield text.risk_ranking(one, rows.judged.heading)
+    yield from text.agreements(results)
 
 
 def _source(results: Results) -> str:

@@ -6,15 +6,12 @@ same as "equal"; equivalence is claimed only where a test has shown it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from quitmt.evaluate.equivalence import Comparison
-from quitmt.lab.replay.frontier import REGRET, Versus
 from quitmt.lab.report.formats import Column
-from quitmt.lab.report.frontier import CostRow, Frontier, QuitRow
 from quitmt.lab.results import Results
-from quitmt.lab.rows import MetricColumn, Prr, RuleRow, direction
+from quitmt.lab.rows import MetricColumn, RuleRow, direction
 
 
 def pools(segments: int, budget: int, generator: str) -> str:
@@ -73,93 +70,24 @@ def at_equal_cost(row: RuleRow, metrics: Sequence[MetricColumn]) -> str:
     return f"Against a fixed number of candidates at equal mean cost, {'; '.join(parts)}." if parts else ""
 
 
-def risk_ranking(prr: Prr, heading: str) -> str:
-    start = f"{prr.reranker}: the range within a window of {prr.w} steps ranks the risk of stopping there ({heading})"
-    if prr.value is None:
-        return f"{start} with an undefined PRR: no window has any risk."
-    shown = f"{prr.value:.3f}".replace("-", "−")
-    return f"{start} with a PRR of {shown} (1: like an oracle; 0: like chance)."
-
-
-def about_frontier(found: Frontier, headings: Mapping[str, str], splits: int) -> Iterator[str]:
-    """Two sentences per rule with a threshold: at all costs together, and against the first of QUIT's windows."""
-    by_rule: dict[tuple[str, str], list[CostRow]] = {}
-    for row in found.costs:
-        if row.cost is not None:
-            by_rule.setdefault((row.reranker, row.rule), []).append(row)
-    for (reranker, rule), rows in by_rule.items():
-        yield from _at_costs(rows, headings, splits)
-        beside = [row for row in found.quits if (row.reranker, row.rule) == (reranker, rule)]
-        yield from _against_quit(beside[0], headings) if beside else ()
-
-
-def _at_costs(rows: Sequence[CostRow], headings: Mapping[str, str], splits: int) -> Iterator[str]:
-    """The losses of a rule beside those of a fixed size, over all costs."""
-    first, said = rows[0], []
-    for measure in first.lost:
-        ratios = [ratio for row in rows if (ratio := row.lost[measure].ratio) is not None]
-        if ratios:
-            better = [100 * row.lost[measure].better for row in rows]
-            said.append(
-                f"{_between(ratios)} times a fixed N's {_name(measure, headings)} "
-                f"(less in {_between(better, 0)}% of the splits)"
-            )
-    if said:
-        sizes = _between([row.size for row in rows], 0)
-        yield (
-            f"{first.reranker}: with a threshold chosen on one half of the segments, {first.rule} has on the other "
-            f"half {listed(said)}, at the same mean cost of {sizes} candidates, over {splits} splits."
-        )
-
-
-def _against_quit(row: QuitRow, headings: Mapping[str, str]) -> Iterator[str]:
-    """The candidates that a rule needs beside QUIT's."""
-    if row.size.ratio is None:
-        return
-    losses = [
-        f"{one.ratio:.2f} times its {_name(measure, headings)}"
-        for measure, one in row.lost.items()
-        if one.ratio is not None
-    ]
-    beside = f", with {listed(losses)}" if losses else ""
-    yield (
-        f"{row.reranker}: {row.rule}, with a threshold that loses no more than {row.quit} on one half of the segments, "
-        f"takes on the other half {row.size.ratio:.2f} times its candidates ({row.size.value:.0f} for "
-        f"{row.size.rival:.0f}{_span(row.size)}){beside}."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
+def agreements(results: Results) -> Iterator[str]:
     """Whether the live runs of a reranker did the same as replays of the same pools, segment by segment."""
-
-    reranker: str
-    runs: int
-    segments: int
-    differing: int
-
-    def sentence(self) -> str:
-        said = f"{self.reranker}: {self.runs} rules were run live on {self.segments} segments"
-        if not self.differing:
-            return f"{said} and used the same candidates and chose the same translations as in the replay."
-        return (
-            f"{said}; in {self.differing} of {self.runs * self.segments} cases the number of candidates or the choice "
-            f"differed from the replay: sampling or scoring is not reproducible here."
-        )
-
-
-def agreements(results: Results) -> list[Agreement]:
-    found = []
     for spec, runs in results.live.items():
         own = results.replays[spec]
         replayed = {one.name: one for one in (own.unaccelerated, *own.windows, *own.beyond)}
-        differing = 0
+        differing, count = 0, len(runs[0].sizes)
         for live in runs:
-            rule, count = replayed[live.rule], len(live.sizes)
+            rule = replayed[live.rule]
             same = (rule.size[:count] == live.sizes) & (rule.index[:count] == live.indices)
             differing += int((~same).sum())
-        found.append(Agreement(spec, len(runs), len(runs[0].sizes), differing))
-    return found
+        said = f"{spec}: {len(runs)} rules were run live on {count} segments"
+        if differing:
+            yield (
+                f"{said}; in {differing} of {len(runs) * count} cases the number of candidates or the choice differed "
+                "from the replay: sampling or scoring is not reproducible here."
+            )
+        else:
+            yield f"{said} and used the same candidates and chose the same translations as in the replay."
 
 
 def listed(names: Sequence[str]) -> str:
@@ -179,16 +107,3 @@ def difference(compared: Comparison, metric: MetricColumn) -> str:
     """A difference with its interval."""
     low, high = (number(end, metric, signed=True) for end in compared.interval)
     return f"{number(compared.difference, metric, signed=True)}, 95% interval {low} to {high}"
-
-
-def _name(measure: str, headings: Mapping[str, str]) -> str:
-    return "regret" if measure == REGRET else f"change by {headings[measure]}"
-
-
-def _between(values: Sequence[float], decimals: int = 2) -> str:
-    low, high = (f"{value:.{decimals}f}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def _span(one: Versus) -> str:
-    return f"; {one.span[0]:.2f} to {one.span[1]:.2f} in nine of ten splits" if one.span else ""

@@ -16,7 +16,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,8 +27,7 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.neural import hub, tokenization
 from quitmt.metrics.neural.batches import Batcher
 from quitmt.metrics.neural.checkpoint import Checkpoint
-from quitmt.metrics.neural.cuts import Cuts
-from quitmt.metrics.neural.tokenization import overflow
+from quitmt.metrics.neural.tokenization import Cuts, overflow
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +51,7 @@ class Encoder:
         self.batcher = Batcher(self.device, hardware.batch_tokens)
         config = _config(checkpoint)
         self._tokenizer = _tokenizer(checkpoint, int(config.max_position_embeddings) - 4)
-        self.files = _digest(_config_file(checkpoint), _tokenizer_file(checkpoint))
-        """A digest of the encoder's own files, for fingerprints."""
+        self.files = _digest(checkpoint)
         self.longest = int(config.max_position_embeddings) - 2
         """Maximum tokens of the network; a single text is cut two tokens earlier, as in the original."""
         self.cuts = Cuts(self.longest)
@@ -200,24 +197,15 @@ def _config(checkpoint: Checkpoint) -> Any:
     name = str(checkpoint.settings.get("encoder_model"))
     if name not in NETWORKS:
         raise ModelError(f"{checkpoint.model} has the encoder {name}", hint=f"quitmt has {', '.join(NETWORKS)}")
-    path = _config_file(checkpoint)
-    try:
-        return getattr(transformers, f"{NETWORKS[name]}Config").from_pretrained(path.parent)
-    except (OSError, ValueError) as error:
-        log.debug("loading the configuration failed", exc_info=error)
-        raise ModelError(f"config.json of {checkpoint.pretrained} cannot be read") from None
+    kind = getattr(transformers, f"{NETWORKS[name]}Config")
+    return hub.config(kind, checkpoint.pretrained, purpose=f"the encoder of {checkpoint.model}")
 
 
-def _config_file(checkpoint: Checkpoint) -> Path:
-    return hub.file(checkpoint.pretrained, "config.json", purpose=f"the encoder of {checkpoint.model}")
-
-
-def _tokenizer_file(checkpoint: Checkpoint) -> Path:
-    return tokenization.file(checkpoint.pretrained, SENTENCEPIECE, purpose=f"the tokenizer of {checkpoint.model}")
-
-
-def _digest(*paths: Path) -> str:
-    return "".join(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest() for path in paths)
+def _digest(checkpoint: Checkpoint) -> str:
+    """A digest of the encoder's configuration and tokenizer."""
+    model, purpose = checkpoint.pretrained, f"the encoder of {checkpoint.model}"
+    files = hub.file(model, "config.json", purpose=purpose), tokenization.file(model, SENTENCEPIECE, purpose=purpose)
+    return "".join(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest() for path in files)
 
 
 def _tokenizer(checkpoint: Checkpoint, longest: int) -> Any:

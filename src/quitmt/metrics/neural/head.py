@@ -1,9 +1,14 @@
 """The estimators on top of encoders: a feed-forward network, and a faster form of it for pairs of texts.
 
 COMET's features of (translation t, reference r, source s) are [t, r, t∘r, |t−r|, t∘s, |t−s|]. The first layer is
-linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same both ways
-round. The first two are computed once per text, the third once per unordered pair for both of its scores. With 512
+linear, so it splits exactly into a part of t (with s), a part of r, and a part of the pair that is the same in both
+directions. The first two are computed once per text, the third once per unordered pair for both of its scores. With 512
 candidates that takes 3.5 times fewer operations than one row of features per ordered pair.
+
+On CPUs, tanh is computed in one pass with the sums of its arguments. The head needs a billion of them for 512
+candidates, and torch's tanh costs a quarter as much as the matrix products. Ours is a quotient of two polynomials
+(fitted to tanh(x)/x on 0…9 with the smallest maximum error), which compiles to vector instructions: 12 times faster,
+and within 4e-7 of the true value everywhere.
 """
 
 from __future__ import annotations
@@ -17,9 +22,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from quitmt.compiled import kernel
 from quitmt.errors import ModelError
 from quitmt.metrics.neural.encoder import assign
-from quitmt.metrics.neural.tanh import FastTanh, of_sums
+
+Floats = npt.NDArray[np.float32]
 
 
 def feed_forward(weights: Mapping[str, Tensor], settings: Mapping[str, Any], inputs: int, model: str) -> nn.Sequential:
@@ -78,7 +85,7 @@ class PairHead:
 
     @torch.inference_mode()
     def both(self, texts: Tensor, parts: tuple[Tensor, Tensor], rows: range, columns: range) -> tuple[Tensor, Tensor]:
-        """Two matrices of scores: rows as translations and columns as references, and the other way round."""
+        """Two matrices of scores: rows as translations of columns as references, and the reverse."""
         row, column = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
         pair = self._of_pairs(texts[row, None], texts[None, column])
         first = self._first_layer(pair, [part[row] for part in parts], [part[column] for part in parts])
@@ -86,10 +93,10 @@ class PairHead:
         return scores[0], scores[1]
 
     def _first_layer(self, pair: Tensor, row_parts: list[Tensor], column_parts: list[Tensor]) -> Tensor:
-        """The activations of the first layer of all pairs, both ways round."""
+        """The first layer's activations for all pairs in both directions."""
         first = pair.new_empty((2, *pair.shape))
         if self._compiled:
-            of_sums(pair.numpy(), _arrays(row_parts), _arrays(column_parts), first[0].numpy(), first[1].numpy())
+            _tanh_of_sums(pair.numpy(), _arrays(row_parts), _arrays(column_parts), first[0].numpy(), first[1].numpy())
             return first
         shape = len(row_parts[0]), len(column_parts[0]), pair.shape[-1]
         torch.add(row_parts[0][:, None], column_parts[1][None], out=first[0].view(shape))
@@ -137,5 +144,63 @@ class PairHead:
         return scores
 
 
-def _arrays(parts: list[Tensor]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _arrays(parts: list[Tensor]) -> tuple[Floats, Floats]:
     return parts[0].numpy(), parts[1].numpy()
+
+
+F = np.float32
+BOUND = F(9.0)
+N0, N1, N2, N3, N4 = (
+    F(0.9999999063846514),
+    F(0.1337320372446102),
+    F(3.486588877326657e-3),
+    F(2.047193829518854e-5),
+    F(1.318435915906953e-8),
+)
+D1, D2, D3, D4 = F(0.4670650059722757), F(2.584200621585686e-2), F(3.271396502433671e-4), F(7.702721861122953e-7)
+ONE = F(1.0)
+_FAST = {"contract", "arcp", "nsz"}
+"""Infinite values and NaN can't occur, because the encoder refuses them."""
+
+
+@kernel(fastmath=_FAST)
+def _tanh(x: Any) -> Any:
+    z = min(max(x, -BOUND), BOUND)
+    t = z * z
+    numerator = (((N4 * t + N3) * t + N2) * t + N1) * t + N0
+    denominator = (((D4 * t + D3) * t + D2) * t + D1) * t + ONE
+    return z * numerator / denominator
+
+
+@kernel(fastmath=_FAST)
+def _tanh_of(values: Floats) -> None:
+    for i in range(len(values)):
+        values[i] = _tanh(values[i])
+
+
+@kernel(fastmath=_FAST)
+def _tanh_of_sums(
+    pair: Floats,
+    row_parts: tuple[Floats, Floats],
+    column_parts: tuple[Floats, Floats],
+    forward: Floats,
+    backward: Floats,
+) -> None:
+    """tanh of pair + row part 0 + column part 1, and of pair + column part 0 + row part 1, for all rows × columns."""
+    columns = len(column_parts[0])
+    for i in range(len(row_parts[0])):
+        for j in range(columns):
+            at = i * columns + j
+            shared, one, other = pair[at], forward[at], backward[at]
+            a, b, c, d = row_parts[0][i], column_parts[1][j], column_parts[0][j], row_parts[1][i]
+            for k in range(len(shared)):
+                one[k] = _tanh(shared[k] + (a[k] + b[k]))
+                other[k] = _tanh(shared[k] + (c[k] + d[k]))
+
+
+class FastTanh(nn.Module):
+    """Replaces nn.Tanh for float32 on a CPU; overwrites its input."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        _tanh_of(values.view(-1).numpy())
+        return values

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from quitmt.errors import ModelError
 
@@ -63,14 +64,29 @@ def either(model: str, *names: str, purpose: str) -> Path:
 def weights(model: str, *, purpose: str) -> Path:
     """The folder with a model's weights, in one file of transformers or in several that an index lists."""
     path = either(model, *WEIGHTS, purpose=purpose)
-    if path.suffix == ".json":
-        try:
-            names = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise ModelError(f"{path.name} of {model} cannot be read") from None
-        for name in names:
-            file(model, name, purpose=purpose)
+    for name in _listed(path, model):
+        file(model, name, purpose=purpose)
     return path.parent
+
+
+def _listed(path: Path, model: str) -> list[str]:
+    """The files that an index of weights lists; none if the weights are in one file."""
+    if path.suffix != ".json":
+        return []
+    try:
+        return sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # truncated, or not an index
+        raise ModelError(f"{path.name} of {model} cannot be read") from None
+
+
+def config(kind: Any, model: str, *, purpose: str, **settings: Any) -> Any:
+    """The configuration of a network of transformers, as ``kind`` reads it."""
+    path = file(model, "config.json", purpose=purpose)
+    try:
+        return kind.from_pretrained(path.parent, **settings)
+    except (OSError, ValueError) as error:  # not JSON, or an unknown kind of network
+        log.debug("loading the configuration failed", exc_info=error)
+        raise ModelError(f"config.json of {model} cannot be read") from None
 
 
 def has_file(model: str, name: str) -> bool:
@@ -82,13 +98,12 @@ def has_file(model: str, name: str) -> bool:
 
 def has_weights(model: str) -> bool:
     """Whether all weights of a model are on this machine, in one file or in those that its index lists."""
-    found = next((name for name in WEIGHTS if has_file(model, name)), None)
-    if found is None or not found.endswith(".json"):
-        return found is not None
+    first = next((name for name in WEIGHTS if has_file(model, name)), None)
+    if first is None:
+        return False
     try:
-        index = json.loads(file(model, found, purpose=model).read_text("utf-8"))
-        return all(has_file(model, name) for name in set(index["weight_map"].values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # truncated, or not an index
+        return all(has_file(model, name) for name in _listed(file(model, first, purpose=model), model))
+    except ModelError:
         return False
 
 
@@ -175,3 +190,26 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextmanager
+def quiet_loading() -> Iterator[list[str]]:
+    """Hide the bars and the advice that transformers prints while it loads a network; yield its messages."""
+    import transformers
+
+    library: Any = transformers.utils.logging
+    messages: list[str] = []
+
+    def collect(record: logging.LogRecord) -> bool:
+        messages.append(record.getMessage())
+        return False
+
+    bars = library.is_progress_bar_enabled()
+    with ExitStack() as stack:
+        for handler in logging.getLogger("transformers").handlers:
+            handler.addFilter(collect)
+            stack.callback(handler.removeFilter, collect)
+        library.disable_progress_bar()
+        if bars:
+            stack.callback(library.enable_progress_bar)
+        yield messages

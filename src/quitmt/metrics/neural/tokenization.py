@@ -1,8 +1,11 @@
-"""Tokenizers of published models, from ``tokenizer.json`` or from the original SentencePiece model."""
+"""Tokenizers of published models, from ``tokenizer.json`` or from the original SentencePiece model, and a record of the
+texts that they truncate."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,29 @@ from quitmt.metrics.neural import hub
 log = logging.getLogger(__name__)
 
 FILE = "tokenizer.json"
+REMEMBERED = 20_000
+"""Maximum number of truncated texts to remember. A server may meet many, and looks each one up soon after scoring."""
+
+
+@dataclass(slots=True)
+class Cuts:
+    """Truncated tokens per text: a translation, or a source or reference that is encoded alone."""
+
+    limit: int | None
+    """Maximum tokens of the model; None means no limit."""
+    _tokens: dict[str, int] = field(default_factory=dict)
+
+    def note(self, text: str, tokens: int) -> None:
+        """Record that tokens of a text, or of the texts joined with it, were cut off."""
+        if tokens <= 0:
+            return
+        self._tokens[text] = max(tokens, self._tokens.pop(text, 0))
+        while len(self._tokens) > REMEMBERED:
+            del self._tokens[next(iter(self._tokens))]
+
+    def among(self, texts: Iterable[str]) -> list[int]:
+        """The number of tokens cut off, for each truncated text among ``texts``."""
+        return [self._tokens[text] for text in texts if text in self._tokens]
 
 
 def file(model: str, sentencepiece: str, *, purpose: str) -> Path:
@@ -20,7 +46,7 @@ def file(model: str, sentencepiece: str, *, purpose: str) -> Path:
 
 
 def overflow(encoding: Any) -> int:
-    """Tokens that truncation left out, without the marks of start and end."""
+    """The number of tokens that truncation cut off; start and end tokens don't count."""
     return sum(len(part.ids) - sum(part.special_tokens_mask) for part in encoding.overflowing)
 
 

@@ -239,7 +239,7 @@ function finish(done) {
     const origin = sentence.origin ? ` · the ${sentence.origin} translation won` : "";
     card.why.textContent = `stopped: ${REASONS[sentence.stop] ?? sentence.stop}${origin}`;
     if (card.points.length) draw(card, true);
-    if (sentence.nbest.length > 1 && done.sentences.length > 1) card.item.append(listed(sentence.nbest));
+    if (sentence.nbest?.length > 1 && done.sentences.length > 1) card.item.append(listed(sentence.nbest));
   }
   summarize(done);
   byId("nbest-list").replaceChildren(...done.nbest.map(scored));
