@@ -22,7 +22,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its waiting threads would be counted
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.bergamot.models import Model, find, load
+from quitmt.bergamot.models import LoadedModel, find, load
 from quitmt.bergamot.sampling import Sampler
 from quitmt.bergamot.sources import LENGTH_EXTRA, LENGTH_FACTOR
 from quitmt.bergamot.trie import Slots
@@ -53,7 +53,7 @@ class Measured:
         )
 
 
-def plain(model: Model, segments: list[Segment], count: int, temperature: float) -> Measured:
+def plain(model: LoadedModel, segments: list[Segment], count: int, temperature: float) -> Measured:
     """A row for every candidate."""
     network = PlainNetwork(find(MODEL).model, np.float32, unknown=model.target.unknown)
     measured = Measured("plain numpy, a row a candidate", candidates=count * len(segments))
@@ -116,7 +116,7 @@ def side_by_side(segments: list[Segment], count: int, window: int = 64) -> Itera
 
 
 def ours(
-    name: str, model: Model, rounds: Iterator[list[Request]], temperature: float, kind: type[Sampler] = Sampler
+    name: str, model: LoadedModel, rounds: Iterator[list[Request]], temperature: float, kind: type[Sampler] = Sampler
 ) -> Measured:
     """The sampler of quitmt, asked round by round."""
     sampler, measured = kind(model, Sampling(temperature)), Measured(name)

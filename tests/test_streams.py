@@ -18,19 +18,19 @@ def test_philox_is_that_of_numpy(seed):
 
 
 def test_a_number_has_an_address_and_no_history():
-    keys = np.tile(stream(0, "a"), (6, 1))
+    keys = np.tile(stream(0, b"a"), (6, 1))
     together = uniforms(keys, [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1])
     assert uniforms(keys[:1], [1], [1])[0] == together[3]
     assert len(set(together.tolist())) == 6
 
 
 def test_streams_differ_by_seed_and_segment():
-    keys = [stream(seed, segment).tolist() for seed in (0, 1, 11) for segment in ("a", "b", "1a", "")]
+    keys = [stream(seed, segment).tolist() for seed in (0, 1, 11) for segment in (b"a", b"b", b"1a", b"")]
     assert len({tuple(key) for key in keys}) == len(keys)
 
 
 def test_numbers_are_uniform():
-    keys = np.tile(stream(7, "x"), (20000, 1))
+    keys = np.tile(stream(7, b"x"), (20000, 1))
     numbers = uniforms(keys, np.arange(20000) // 20, np.arange(20000) % 20)
     assert numbers.min() >= 0 and numbers.max() < 1
     counts, _ = np.histogram(numbers, 20, (0, 1))

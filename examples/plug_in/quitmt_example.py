@@ -35,7 +35,7 @@ class Shuffle:
     def _text(self, segment: Segment, index: int) -> str:
         """Fixed by seed, segment and index, so that pools are nested and runs can be resumed."""
         words = segment.source.split()
-        random.Random(self._sampling.seed_of(segment.id, index)).shuffle(words)
+        random.Random(self._sampling.seed_of(segment.content, index)).shuffle(words)
         text = self._separator.join(words)
         return text.title() if self._capitals else text
 

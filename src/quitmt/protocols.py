@@ -42,7 +42,8 @@ class GeneratorTraits:
 
 
 class Generator(Protocol):
-    """Samples candidates. A segment's candidates are one endless sequence, fixed by (seed, segment id, index).
+    """Samples candidates. A segment's candidates are one endless sequence, fixed by (seed, ``Segment.content``, index),
+    unless it is recorded.
 
     Optional members, each with a reader below:
 

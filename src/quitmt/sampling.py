@@ -85,17 +85,18 @@ class Sampling:
             return self
         return replace(self, seed=derived_seed(seed) if self.derived else seed)
 
-    def seed_of(self, segment_id: str, index: int) -> int:
+    def seed_of(self, content: bytes, index: int) -> int:
         """The seed of one candidate, for engines that take one seed per call.
 
-        A hash gives each segment its own range of seeds, in which indices follow each other. Engines sample choice i of
-        a call with seed + i, so each candidate keeps its seed however candidates are split into calls. Seeds have 53
-        bits, because some servers read numbers as floating point, where rounding would make seeds equal.
+        A hash gives each content (``Segment.content``) its own range of seeds, in which indices follow each other.
+        Engines sample choice i of a call with seed + i, so each candidate keeps its seed however candidates are split
+        into calls. Seeds have 53 bits, because some servers read numbers as floating point, where rounding would make
+        seeds equal.
 
-        >>> Sampling(seed=1).seed_of("a", 5) - Sampling(seed=1).seed_of("a", 0)
+        >>> Sampling(seed=1).seed_of(b"a", 5) - Sampling(seed=1).seed_of(b"a", 0)
         5
         """
-        digest = hashlib.blake2b(f"{self.seed}\0{segment_id}".encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(b"%d\0%b" % (self.seed, content), digest_size=8).digest()
         return (int.from_bytes(digest) >> 31) * SEEDS_PER_SEGMENT + index
 
 

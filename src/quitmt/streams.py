@@ -1,8 +1,8 @@
-"""Random numbers by address: each is computed from (seed, segment, candidate, position), independently of the others.
+"""Random numbers by address: each is computed from (seed, content, candidate, position), independently of the others.
 
 Philox4x64-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"), as in ``numpy.random.Philox``: the
-key comes from the seed and the segment's id; the counter is (candidate, position). So a segment's candidates are one
-endless sequence, which may be requested in any pieces.
+key comes from the seed and the segment's content; the counter is (candidate, position). So a segment's candidates are
+one endless sequence, which may be requested in any pieces.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 _ROUNDS = 10
 
 
-def stream(seed: int, segment: str) -> Words:
-    """The Philox key of one segment's candidates: two words."""
-    digest = hashlib.blake2b(f"{seed}\0{segment}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def stream(seed: int, content: bytes) -> Words:
+    """The Philox key of the candidates of segments with this content: two words."""
+    digest = hashlib.blake2b(b"%d\0%b" % (seed, content), digest_size=16).digest()
     return np.frombuffer(digest, "<u8").astype(np.uint64)
 
 

@@ -21,7 +21,8 @@ from quitmt.errors import NotInTime, QuitmtError
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One text to translate. With the run's seed, ``id`` fixes the endless sequence of its candidates."""
+    """One text to translate. With the seed, its content fixes the endless sequence of its candidates, and ``id`` only
+    names it."""
 
     id: str
     source: str = ""
@@ -40,6 +41,12 @@ class Segment:
     def key(self) -> str:
         """Identifies the segment among all in flight: its id, preceded by its owner if it has one."""
         return f"{self.owner}\0{self.id}" if self.owner else self.id
+
+    @property
+    def content(self) -> bytes:
+        """All that a model sees of the segment. Random numbers follow it, so equal texts get equal candidates."""
+        text = f"{self.source}\0{self.context}" if self.context else self.source
+        return text.encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +229,13 @@ class Outcome:
     """The rule's signals at each look in a paced run; later segments depend on them."""
     tokens: int | None = None
     """Total tokens generated for the segment in a paced run; None if any candidate's count is unknown."""
+    copied: bool = False
+    """Whether the result was copied from an equal segment. ``size`` and ``trajectory`` are that segment's."""
 
     @property
     def cost(self) -> int:
-        """Number of candidates generated for the segment."""
-        return self.size + self.anchors
+        """Number of candidates generated for the segment; a copy costs nothing."""
+        return 0 if self.copied else self.size + self.anchors
 
     @property
     def text(self) -> str:
@@ -249,6 +258,16 @@ class Finished:
     reported once."""
     late: bool = False
     """Whether the segment failed because its time was up (``NotInTime``)."""
+    copied: Candidate | None = None
+    """The chosen candidate of a copy that has no other candidates."""
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The chosen candidate; None if there is none, or if the candidates weren't kept."""
+        index = self.outcome.index
+        if index is None or not (self.anchors or self.candidates):
+            return self.copied
+        return at(index, self.anchors, self.candidates)
 
     @classmethod
     def without_candidates(

@@ -9,7 +9,7 @@ from typing import Any
 
 from quitmt.batch.columns import from_bytes
 from quitmt.batch.job import BatchJob, claim
-from quitmt.batch.plan import Plan, prepare
+from quitmt.batch.plan import BatchPlan, prepare
 from quitmt.batch.worker import PartWorker, Work
 from quitmt.plan import Recipe
 
@@ -22,7 +22,7 @@ def recipe(function: str = "words", **fields: Any) -> Recipe:
     return Recipe().changed({"model.name": f"{FUNCTIONS}:{function}", "stop.n": 8, "stop.k": 4, **more})
 
 
-def planned(job: BatchJob) -> Plan:
+def planned(job: BatchJob) -> BatchPlan:
     files, format_name = job.files()
     claim(job, files)
     return prepare(job, files, format_name)

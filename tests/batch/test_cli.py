@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quitmt.batch import cluster
-from quitmt.batch.plan import Plan
+from quitmt.batch.plan import BatchPlan
 from quitmt.batch.run import BatchSummary
 from quitmt.batch.tally import PartTally
 from quitmt.cli.batch import BatchProgress, summary_lines
@@ -53,7 +53,7 @@ def test_the_summary_shows_the_cost_and_the_cost_of_full_budgets() -> None:
     total = PartTally(rows=90, segments=80, candidates=1600, possible=8000, failed=1)
     total.stops.update({"decided": 79, "failed": 1})
     total.warnings[COPIED] = 1
-    plan = Plan((60, 40), 90)
+    plan = BatchPlan((60, 40), 90)
     lines = summary_lines(plan, total, 7200.0, 4, 2.0)
     assert lines == [
         "100 rows, 90 of them distinct, in 2 files; 79 decided (enough by the rule), 1 failed",
@@ -69,7 +69,7 @@ def test_the_command_to_retry_failures_repeats_the_users_words(
     quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     total = PartTally(rows=2, segments=2, failed=1, error="no")
-    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(Plan((2,), 2), total, 1.0))
+    monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: BatchSummary(BatchPlan((2,), 2), total, 1.0))
     words_given = ("batch", tmp_path / "a.txt", "-o", tmp_path / "out put", "-q", *words)
     ran = quitmt(*words_given)
     retry = shlex.join(["quitmt", *map(str, words_given[: len(words_given) - len(words)]), "--retry-failed"])
@@ -78,7 +78,7 @@ def test_the_command_to_retry_failures_repeats_the_users_words(
 
 def test_progress_shows_rate_and_time_left() -> None:
     shown = BatchProgress(quiet=True)
-    shown.planned(Plan((100,), 100), PartTally(rows=10))
+    shown.planned(BatchPlan((100,), 100), PartTally(rows=10))
     line = shown.line(PartTally(rows=40, candidates=300, possible=1000, failed=2), 10.0)
     assert line == "40 of 100 segments, 3.0 per second, about 1 minute left; 300 candidates, 70% saved; 2 failed"
 
@@ -86,7 +86,7 @@ def test_progress_shows_rate_and_time_left() -> None:
 def test_worker_hours_count_the_workers_that_were_started(
     quitmt: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = BatchSummary(Plan((2,), 2), PartTally(rows=2), 3600.0, workers=2)
+    summary = BatchSummary(BatchPlan((2,), 2), PartTally(rows=2), 3600.0, workers=2)
     monkeypatch.setattr("quitmt.batch.run.run", lambda *_, **__: summary)
     assert "at most 2.00 worker hours" in quitmt("batch", "a.txt", "-o", tmp_path / "out", "--workers", 99).err
 

@@ -34,7 +34,7 @@ def test_parts_have_a_bounded_number_of_rows_and_ids_by_file_and_line(job: Batch
     assert plan.parts == (5, 5, 2) and plan.rows == plan.distinct == 12
     found = rows(job)
     assert [row.id for row in found] == [*(f"a.txt:{n}" for n in range(1, 8)), *(f"b.txt:{n}" for n in range(1, 6))]
-    assert all(row.segment == row.id and row.first for row in found)
+    assert all(row.first for row in found)
 
 
 def test_ids_do_not_depend_on_other_files(job: BatchJob, tmp_path: Path) -> None:
@@ -59,13 +59,11 @@ def test_a_job_that_was_done_is_planned_again_where_a_result_is_missing(job: Bat
     assert planned(job).parts == (5, 5, 2) and job.folder.rows(0).exists()
 
 
-def test_equal_texts_are_translated_once_under_an_id_of_their_own(job: BatchJob, tmp_path: Path) -> None:
+def test_distinct_marks_the_first_of_equal_texts(job: BatchJob, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("a 2.\nnew\nnew\n\n\n")
     found = rows(replace(job, distinct=True))
     assert [row.first for row in found] == [True] * 7 + [False, True, False, True, False]
-    assert found[1].segment == found[7].segment == found[1].key and len({row.segment for row in found}) == 9
-    backwards = replace(job, distinct=True, inputs=(f"{tmp_path}/b.txt", f"{tmp_path}/a.txt"), output=f"{tmp_path}/o2")
-    assert {row.source: row.segment for row in rows(backwards)} == {row.source: row.segment for row in found}
+    assert found[1].key == found[7].key and len({row.key for row in found}) == 9
 
 
 def test_context_is_the_lines_before_within_a_file(job: BatchJob) -> None:

@@ -16,7 +16,7 @@ import pytest
 from quitmt.batch import cluster, run
 from quitmt.batch.cluster import WorkerPool
 from quitmt.batch.job import BatchJob
-from quitmt.batch.plan import Plan
+from quitmt.batch.plan import BatchPlan
 from quitmt.batch.rows import InputColumns
 from quitmt.batch.tally import PartTally
 from quitmt.errors import ModelError, QuitmtError, UsageError
@@ -32,7 +32,7 @@ class Silent:
     def say(self, message: str) -> None:
         self.said.append(message)
 
-    def planned(self, plan: Plan, done: PartTally) -> None:
+    def planned(self, plan: BatchPlan, done: PartTally) -> None:
         """Not recorded."""
 
     def progress(self, total: PartTally) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from quitmt.bergamot.models import Model, load
+from quitmt.bergamot.models import LoadedModel, load
 
 from .marian_writer import write_folder
 
 
 @pytest.fixture(scope="session")
-def embedded() -> Model:
+def embedded() -> LoadedModel:
     return load("embedded:en-pt")
 
 
@@ -22,5 +22,5 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_folder: Path) -> Model:
+def tiny(tiny_folder: Path) -> LoadedModel:
     return load(f"bergamot:{tiny_folder}")

@@ -20,7 +20,7 @@ from tests.servers.scripts import SlowTime, Time, client, drop, post, status, un
 
 from quitmt.errors import GenerationError, ModelError, UsageError
 from quitmt.generate.openai import OpenAIGenerator
-from quitmt.generate.remote.limits import Policy, Sign
+from quitmt.generate.remote.limits import RetryPolicy, Sign
 from quitmt.generate.remote.pacing import Gate, Pass
 from quitmt.plan import files, resolve
 from quitmt.plan.recipe import Recipe
@@ -100,7 +100,7 @@ def test_the_least_busy_is_next() -> None:
         return entry
 
     async def work() -> None:
-        gate = Gate(8, Policy(senders=1, failures=2), asyncio.sleep, lambda: 1000.0, servers=3)
+        gate = Gate(8, RetryPolicy(senders=1, failures=2), asyncio.sleep, lambda: 1000.0, servers=3)
         first = [await enter(gate) for _ in range(6)]
         assert [entry.door for entry in first] == [0, 1, 2, 0, 1, 2]
         gate.leave(first[1], Sign.GOOD)
@@ -203,7 +203,9 @@ def test_what_fails_everywhere_backs_off_after_each_round() -> None:
         return status(500)(request)
 
     with scripted_server(bad) as one, scripted_server(bad) as other:
-        (error,) = post(client([one.base_url, other.base_url], time, patience=15, policy=Policy(backoff_seconds=1)))
+        (error,) = post(
+            client([one.base_url, other.base_url], time, patience=15, policy=RetryPolicy(backoff_seconds=1))
+        )
         assert isinstance(error, GenerationError) and "times in 15 s" in str(error)
         assert sent([one, other]) == [5, 5] or abs(len(one.requests) - len(other.requests)) <= 1
         assert time.slept == [1, 2, 4, 8]
@@ -236,7 +238,7 @@ def test_the_patience_with_all_of_them_is_that_with_one(count: int) -> None:
 def test_addresses_that_are_all_wrong_are_given_up_soon() -> None:
     missing = [nobody(), nobody()]
     with pytest.raises(GenerationError, match="no server is left: cannot reach the server at") as caught:
-        policy = Policy(first_patience_seconds=0.2, pause_seconds=0.05)
+        policy = RetryPolicy(first_patience_seconds=0.2, pause_seconds=0.05)
         made = generator(missing, client=lambda *words, **more: client(missing, SlowTime(), policy=policy))
         asyncio.run(made.check())
     assert all(url in str(caught.value) for url in missing)
@@ -251,7 +253,9 @@ def test_says_what_it_waits_for_only_if_none_answers(servers: list[Server]) -> N
         return drop(request) if index < 12 else web.json_response("well")
 
     with scripted_server(answer) as one, scripted_server(answer) as other:
-        ours = client([one.base_url, other.base_url], time, patience=1000, policy=Policy(first_patience_seconds=900))
+        ours = client(
+            [one.base_url, other.base_url], time, patience=1000, policy=RetryPolicy(first_patience_seconds=900)
+        )
         ours.probe = ("/x", b"harmless")
         assert post(ours, 3) == ["well"] * 3
     told = [text for text in said if text]

@@ -51,7 +51,6 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "load", lambda spec, hardware=None: Fake(spec, hardware or Hardware()))
-    monkeypatch.setattr(scorer, "located", lambda location: scorer.PairwiseUtility)
 
 
 @pytest.fixture
@@ -115,8 +114,10 @@ def test_scoring_models_get_their_model_and_hardware(fake: None) -> None:
     hardware = Hardware("cpu", "bfloat16")
     for spec, told in (("qe:kiwi", "kiwi"), ("qe:xcomet", "xcomet-qe"), ("qe:metricx:m", "metricx-qe:m")):
         assert rerank.load(spec, hardware=hardware).signature == f"qe:fake {told} cpu bfloat16"
-    assert rerank.load("mbr:comet:some/model", hardware=hardware).signature == "mbr:fake comet:some/model cpu bfloat16"
-    assert best(rerank.load("mbr:comet"), "abc", "abcd", "a").score == pytest.approx(4 + 8 / 30)
+    assert (
+        rerank.load("mbr:xcomet:some/model", hardware=hardware).signature == "mbr:fake xcomet:some/model cpu bfloat16"
+    )
+    assert best(rerank.load("mbr:xcomet"), "abc", "abcd", "a").score == pytest.approx(4 + 8 / 30)
 
 
 def test_which_rerankers_are_scoring_models() -> None:

@@ -77,7 +77,7 @@ def test_no_client_that_is_worked_for_is_closed(start: Start, clients: ExitStack
     running = start(limits=Limits(connections=2, deadline=None))
     running.models[0].open.clear()
     with ThreadPoolExecutor(3) as pool:
-        busy = [pool.submit(running.post, "/api/translate", ASK) for _ in range(2)]
+        busy = [pool.submit(running.post, "/api/translate", {**ASK, "seed": seed}) for seed in range(2)]
         running.until(lambda: len(running.models[0].begun) == 2)
         waiting = pool.submit(running.get, "/health")
         running.until(lambda: "a new client must wait" in running.log.getvalue())

@@ -8,7 +8,7 @@ from typing import Any
 from quitmt.errors import QuitmtError
 from quitmt.generate.openai import OpenAIGenerator
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.limits import Policy
+from quitmt.generate.remote.limits import RetryPolicy
 from quitmt.sampling import Sampling
 from quitmt.types import Draw, Request, Segment
 from tests.contract.generators import SEGMENTS, Found
@@ -21,7 +21,7 @@ ALL_FAULTS = Faults(
 
 def quick(*words: Any, **settings: Any) -> Client:
     """A client that does not wait long."""
-    return Client(*words, policy=Policy(backoff_seconds=0.01, pause_seconds=0.01), **settings)
+    return Client(*words, policy=RetryPolicy(backoff_seconds=0.01, pause_seconds=0.01), **settings)
 
 
 def generator(url: str | list[str], sampling: Sampling | None = None, **settings: Any) -> OpenAIGenerator:

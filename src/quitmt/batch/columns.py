@@ -1,7 +1,7 @@
 """The columns of the output files (Parquet or JSON lines): the fields of an outcome and the user's other columns.
 
-Invariant: equal outcomes give equal bytes, so ``seconds`` is left out. A new field of outcomes appears in JSON lines
-automatically; in Parquet it needs a line in ``SCHEMA``.
+Invariant: a repeated job gives equal bytes, so ``seconds`` and ``copied`` are left out. A new field of outcomes appears
+in JSON lines automatically; in Parquet it needs a line in ``SCHEMA``.
 
 The user's numbers, Booleans and texts keep their types, which are inferred while the input is read. In Parquet, other
 values (such as lists and dates) and columns with several types become text. JSON lines keep all values as they are. A
@@ -48,7 +48,7 @@ SCHEMA: Mapping[str, Any] = {
     "error": "string",
 }
 """Column names and types. A list holds its element type, a mapping its fields."""
-TIMED = ("seconds",)
+TIMED = ("seconds", "copied")
 """Fields of outcomes that differ between runs."""
 OUTPUT_FIELDS = frozenset((*SCHEMA, *TIMED))
 NBEST = "nbest"

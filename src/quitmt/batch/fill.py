@@ -13,14 +13,14 @@ from typing import Any
 
 from quitmt.batch import columns
 from quitmt.batch.job import Folder
-from quitmt.batch.plan import Plan, scratch, unpack
+from quitmt.batch.plan import BatchPlan, scratch, unpack
 from quitmt.batch.storage import InputFile, Location, unwritable
 from quitmt.errors import UsageError
 from quitmt.files.durable import encoded
 from quitmt.files.outputs import Output, one_line
 
 
-def fill(folder: Folder, plan: Plan, nbest: int) -> None:
+def fill(folder: Folder, plan: BatchPlan, nbest: int) -> None:
     """Writes the results of a job with ``distinct``. Existing results are kept unless the ``refill`` mark says that
     some rows were translated again. The mark is set before that work, so it survives a crash."""
     there = set() if folder.refill.exists() else folder.place.names()
@@ -30,7 +30,7 @@ def fill(folder: Folder, plan: Plan, nbest: int) -> None:
     folder.refill.remove()
 
 
-def _fill(folder: Folder, plan: Plan, nbest: int, missing: list[int]) -> None:
+def _fill(folder: Folder, plan: BatchPlan, nbest: int, missing: list[int]) -> None:
     with scratch() as base:
         base.execute("CREATE TABLE known (key TEXT PRIMARY KEY, fields TEXT) WITHOUT ROWID")
         for part in missing:
@@ -78,7 +78,7 @@ def check_text(path: str, inputs: Sequence[InputFile]) -> None:
         Output(path).close()
 
 
-def write_text(folder: Folder, plan: Plan, path: str) -> None:
+def write_text(folder: Folder, plan: BatchPlan, path: str) -> None:
     """Writes the translations as plain lines in the order of the input. A failed row is a blank line."""
     place = Location(path)
     if place.is_local:
@@ -93,7 +93,7 @@ def write_text(folder: Folder, plan: Plan, path: str) -> None:
             file.write(encoded(line) + b"\n")
 
 
-def _translations(folder: Folder, plan: Plan) -> Iterator[str]:
+def _translations(folder: Folder, plan: BatchPlan) -> Iterator[str]:
     for part in range(len(plan.parts)):
         result = folder.result(part)
         for fields in columns.from_bytes(result.read(), folder.output_format, result.url, ("translation", "stop")):

@@ -3,8 +3,7 @@
 The whole input is read once before any translation starts, so a damaged file, a missing column or a duplicate id is
 found before anything is spent. Parts don't depend on the number of workers.
 
-With ``distinct``, each row has a key made from its source and context. Only the first row with a key is translated, and
-the key is its segment id. So the translation depends on the text, not on where the text occurs first.
+With ``distinct``, each row has a key made from its source and context. Only the first row with a key is translated.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from quitmt.engine.items import Context
 from quitmt.errors import InputError, UsageError
 from quitmt.types import Segment
 
-FIELDS = ("id", "segment", "source", "context", "key", "first", "others")
+FIELDS = ("id", "source", "context", "key", "first", "others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,6 @@ class Planned:
     """A row of a part."""
 
     id: str
-    segment: str
-    """The segment id, which fixes the candidates."""
     source: str
     context: str
     key: str
@@ -46,11 +43,11 @@ class Planned:
     """The user's other columns, as JSON."""
 
     def as_segment(self) -> Segment:
-        return Segment(self.segment, self.source, self.context)
+        return Segment(self.id, self.source, self.context)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     parts: tuple[int, ...]
     """The number of rows in each part."""
     distinct: int
@@ -63,7 +60,7 @@ class Plan:
         return sum(self.parts)
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
+    def from_fields(cls, fields: Mapping[str, Any]) -> BatchPlan:
         return cls(tuple(fields["parts"]), fields["distinct"], dict(fields["others"]))
 
 
@@ -75,7 +72,7 @@ def refuse_output_as_input(job: BatchJob) -> None:
             raise UsageError(f"the output {job.output} would be among the inputs {pattern}", hint=hint)
 
 
-def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
+def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> BatchPlan:
     """Returns the plan of a job that has claimed its folder: the plan of an earlier run if it is complete, otherwise a
     new one."""
     folder, found = job.folder, _earlier(job.folder)
@@ -87,15 +84,15 @@ def prepare(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan
     return plan
 
 
-def _earlier(folder: Folder) -> Plan | None:
+def _earlier(folder: Folder) -> BatchPlan | None:
     place = folder.state / "plan.json"
     try:
-        return Plan.from_fields(json.loads(place.read())) if place.exists() else None
+        return BatchPlan.from_fields(json.loads(place.read())) if place.exists() else None
     except (ValueError, KeyError, TypeError, IndexError):  # a damaged plan is made again
         return None
 
 
-def _all_there(folder: Folder, plan: Plan) -> bool:
+def _all_there(folder: Folder, plan: BatchPlan) -> bool:
     """Whether every part has its result or its rows. A finished job keeps only results."""
     results, inputs = folder.place.names(), (folder.state / "input").names()
     return all(
@@ -104,7 +101,7 @@ def _all_there(folder: Folder, plan: Plan) -> bool:
     )
 
 
-def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
+def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> BatchPlan:
     folder = job.folder
     parts: list[int] = []
     types: dict[str, str | None] = {}
@@ -126,7 +123,7 @@ def make(job: BatchJob, files: Sequence[InputFile], format_name: str) -> Plan:
                 put()
     if waiting:
         put()
-    return Plan(tuple(parts), distinct, {name: one or columns.TEXT for name, one in types.items()})
+    return BatchPlan(tuple(parts), distinct, {name: one or columns.TEXT for name, one in types.items()})
 
 
 def _planned(
@@ -140,7 +137,7 @@ def _planned(
             key = _key(row.source, context) if job.distinct else ""
             first = keys.add(key) if job.distinct else True
             columns.learn(types, row.others)
-            yield Planned(own_id, key or own_id, row.source, context, key, first, json.dumps(row.others, default=str))
+            yield Planned(own_id, row.source, context, key, first, json.dumps(row.others, default=str))
 
 
 def _key(source: str, context: str) -> str:

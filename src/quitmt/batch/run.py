@@ -19,7 +19,7 @@ from quitmt.batch import board, cluster, columns
 from quitmt.batch.cluster import WorkerPool, connected
 from quitmt.batch.fill import check_text, fill, write_text
 from quitmt.batch.job import BatchJob, Folder, claim
-from quitmt.batch.plan import Plan, prepare
+from quitmt.batch.plan import BatchPlan, prepare
 from quitmt.batch.storage import unwritable
 from quitmt.batch.tally import USED, PartTally
 from quitmt.batch.worker import PartActor, Work
@@ -40,14 +40,14 @@ class Reporter(Protocol):
 
     def say(self, message: str) -> None: ...
 
-    def planned(self, plan: Plan, done: PartTally) -> None: ...
+    def planned(self, plan: BatchPlan, done: PartTally) -> None: ...
 
     def progress(self, total: PartTally) -> None: ...
 
 
 @dataclass(slots=True)
 class BatchSummary:
-    plan: Plan
+    plan: BatchPlan
     total: PartTally
     """The tally of the whole job, including earlier runs."""
     seconds: float
@@ -150,7 +150,7 @@ def _report_rule(job: BatchJob, reporter: Reporter) -> None:
         reporter.say(f"stopping by {rule}{default}")
 
 
-def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
+def _course(job: BatchJob, plan: BatchPlan, *, retry_failed: bool) -> _Course:
     folder, course = job.folder, _Course(resolve(job.recipe, installed=False).budget)
     # A finished job with distinct rows has only its results left, where equal rows count again.
     only_results = job.distinct and not (folder.state / "input").names()
@@ -171,7 +171,7 @@ def _course(job: BatchJob, plan: Plan, *, retry_failed: bool) -> _Course:
     return course
 
 
-def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: Plan, course: _Course) -> BatchSummary:
+def _work(job: BatchJob, pool: WorkerPool, reporter: Reporter, plan: BatchPlan, course: _Course) -> BatchSummary:
     profile = job.recipe.stop.profile
     content = Path(profile).read_bytes() if profile else None
     work = Work(job.folder, job.recipe.to_fields(), job.nbest, content, plan.others, pool.address is not None)

@@ -18,7 +18,7 @@ USED = ("source", "size", "budget", "stop", "anchors", "warnings", "signature", 
 class PartTally:
     rows: int = 0
     segments: int = 0
-    """Rows that were begun or failed. Blank rows cost nothing, so they don't count here."""
+    """Rows that were begun or failed. Blank rows and copies cost nothing, so they don't count here."""
     candidates: int = 0
     possible: int = 0
     """Candidates that full budgets would have taken."""
@@ -29,11 +29,11 @@ class PartTally:
     error: str | None = None
     """The first error that was added."""
 
-    def add(self, fields: Mapping[str, Any], budget: int) -> None:
+    def add(self, fields: Mapping[str, Any], budget: int, *, copied: bool = False) -> None:
         """Adds a row of the output. ``budget`` is used for segments that don't have their own."""
         self.rows += 1
         self.warnings.update(map(kind, fields.get("warnings") or ()))
-        cost = fields["size"] + (fields.get("anchors") or 0)
+        cost = 0 if copied else fields["size"] + (fields.get("anchors") or 0)
         if not cost and not fields.get("error"):
             return
         self.segments += 1

@@ -143,12 +143,13 @@ class PartWorker:
         async def one(row: Planned) -> dict[str, Any]:
             nonlocal reported
             engine = await self._loaded()
-            fields = earlier.get(row.id)
+            fields, copied = earlier.get(row.id), False
             if fields is None:
                 deadly = suspicion is not None and row.id in suspicion.deadly
                 finished = _deadly(engine, row) if deadly else await self._translated(engine, row)
                 fields = columns.record(finished, row.id, self._work.nbest) | json.loads(row.others)
-            tally.add(fields, engine.budget)
+                copied = finished.outcome.copied
+            tally.add(fields, engine.budget, copied=copied)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
                 self._observer.part(part, tally)
@@ -188,8 +189,9 @@ class PartWorker:
                 await self._test(engine, FAILURES_IN_A_ROW)
         return finished
 
-    async def _submitted(self, engine: _Loaded, segment: Segment) -> Finished:
-        return await engine.session.submit(segment, deadline=engine.deadline, ranked=self._work.nbest > 0)
+    async def _submitted(self, engine: _Loaded, segment: Segment, *, alone: bool = False) -> Finished:
+        ranked = self._work.nbest > 0
+        return await engine.session.submit(segment, deadline=engine.deadline, ranked=ranked, alone=alone)
 
     async def _test(self, engine: _Loaded, least: int) -> None:
         """Finds out whether the segments fail or the engine does, if at least this many failed in a row."""
@@ -198,7 +200,7 @@ class PartWorker:
                 raise Broken(engine.session.failure)
             if engine.failures_in_a_row < least:  # another row has tested it meanwhile
                 return
-            tested = await self._submitted(engine, engine.last_good)
+            tested = await self._submitted(engine, engine.last_good, alone=True)
             if tested.outcome.stop is StopReason.FAILED:
                 raise Broken(f"{engine.failures_in_a_row} segments in a row failed, the last with: {engine.last_error}")
             engine.failures_in_a_row = 0

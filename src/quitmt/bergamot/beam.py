@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.bergamot.microkernel import Floats
-from quitmt.bergamot.models import Model
+from quitmt.bergamot.models import LoadedModel
 from quitmt.bergamot.network import START
 from quitmt.bergamot.output import BLOCK, log_normalisers
 from quitmt.bergamot.sources import EncodedSource, Sources
@@ -90,7 +90,7 @@ class Search:
 class BeamSearch:
     """Searches with one model; the candidates are the hypotheses in descending order. Not thread-safe."""
 
-    def __init__(self, model: Model, beam: int, sources: Sources | None = None) -> None:
+    def __init__(self, model: LoadedModel, beam: int, sources: Sources | None = None) -> None:
         self._model, self._beam = model, beam
         self._sources = sources or Sources(model)
         self._searches: OrderedDict[Segment, Search] = OrderedDict()

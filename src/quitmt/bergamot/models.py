@@ -68,7 +68,7 @@ class ModelFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class LoadedModel:
     """A loaded model. ``fingerprint`` identifies its weights."""
 
     name: str
@@ -123,7 +123,7 @@ def _single(folder: Path, pattern: str) -> Path:
     raise ModelError(f"{folder} has no {pattern}", hint=hint)
 
 
-def load(name: str, *, unknowns: bool = False) -> Model:
+def load(name: str, *, unknowns: bool = False) -> LoadedModel:
     """Load a model by name. It never generates the unknown token, unless ``unknowns`` is true."""
     folder = find(name)
     file = binary.read(folder.model)
@@ -137,7 +137,7 @@ def load(name: str, *, unknowns: bool = False) -> Model:
             )
     suppressed = None if unknowns or target.unknown < 0 else target.unknown
     output = OutputLayer(Weights(file), architecture, suppressed)
-    return Model(name, fingerprint(folder.model), network, output, source, target)
+    return LoadedModel(name, fingerprint(folder.model), network, output, source, target)
 
 
 def fingerprint(path: Path) -> str:

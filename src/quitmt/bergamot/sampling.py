@@ -3,7 +3,7 @@
 A *walker* is an unfinished candidate, on a node of the trie; it moves to a child once its node has been computed. A
 step computes nodes that walkers wait for, of all requests together, and moves every walker as far as possible.
 
-Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position), so
+Invariants: a walker's next token depends only on its prefix and its random number (seed, content, index, position), so
 candidates don't depend on the pieces, batches and order in which they are requested; older requests go first.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.bergamot.distribution import shape
-from quitmt.bergamot.models import Model
+from quitmt.bergamot.models import LoadedModel
 from quitmt.bergamot.network import START
 from quitmt.bergamot.sources import Sources
 from quitmt.bergamot.trie import NOWHERE, Nodes, Slots, Trie, bytes_per_node
@@ -82,7 +82,7 @@ class Sampler:
     """Draws candidates from one model. Not thread-safe."""
 
     def __init__(
-        self, model: Model, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
+        self, model: LoadedModel, sampling: Sampling, sources: Sources | None = None, *, bytes_kept: int = BYTES_KEPT
     ) -> None:
         self._model, self._sampling = model, sampling
         self._sources = sources or Sources(model)
@@ -146,7 +146,7 @@ class Sampler:
     def _trie(self, segment: Segment) -> Trie:
         if segment not in self._tries:
             source = self._sources.encoded(segment)
-            trie = Trie(source, stream(self._sampling.seeded(segment.seed).seed, segment.id), self._next())
+            trie = Trie(source, stream(self._sampling.seeded(segment.seed).seed, segment.content), self._next())
             trie.root = self._nodes.add(trie, NOWHERE, START, 0.0)
             self._tries[segment] = self._by_number[trie.number] = trie
         self._tries.move_to_end(segment)

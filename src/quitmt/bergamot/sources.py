@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from quitmt.bergamot.models import Model
+from quitmt.bergamot.models import LoadedModel
 from quitmt.bergamot.network import Memory
 from quitmt.errors import GenerationError
 from quitmt.types import Segment
@@ -31,7 +31,7 @@ class EncodedSource:
 class Sources:
     """The sources that are being decoded. Not thread-safe."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: LoadedModel) -> None:
         self._model = model
         self._kept: WeakValueDictionary[str, EncodedSource] = WeakValueDictionary()
 

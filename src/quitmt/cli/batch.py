@@ -16,7 +16,7 @@ from quitmt.types import StopReason
 from quitmt.warnings import ADVICE
 
 if TYPE_CHECKING:
-    from quitmt.batch.plan import Plan
+    from quitmt.batch.plan import BatchPlan
     from quitmt.batch.run import BatchSummary
     from quitmt.batch.tally import PartTally
 
@@ -165,7 +165,7 @@ def _report(summary: BatchSummary, args: argparse.Namespace) -> int:
     return 1
 
 
-def summary_lines(plan: Plan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
+def summary_lines(plan: BatchPlan, total: PartTally, seconds: float, workers: int, gpus: float) -> list[str]:
     """The results of a job, its cost, and the cost of full budgets."""
     from quitmt.cli.progress import explained
 
@@ -202,7 +202,7 @@ class BatchProgress:
         if not self._quiet:
             print(f"quitmt: {message}", file=sys.stderr)
 
-    def planned(self, plan: Plan, done: PartTally) -> None:
+    def planned(self, plan: BatchPlan, done: PartTally) -> None:
         from tqdm import tqdm
 
         self._total, self._before, self._begun = plan.distinct, done.rows, time.monotonic()

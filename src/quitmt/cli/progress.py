@@ -109,6 +109,7 @@ class Progress:
         self._quiet = quiet
         self.stops: Counter[StopReason] = Counter()
         self.used = 0
+        self._copied = 0
         self._possible = 0
         self._bar = tqdm(
             total=total,
@@ -172,7 +173,8 @@ class Progress:
         self._items += 1
         self._warnings.add(outcome, position)
         self._in_flight.pop(outcome.id, None)
-        if outcome.cost or outcome.error:  # blank lines cost nothing, so they don't count
+        self._copied += outcome.copied and not outcome.error
+        if outcome.cost or outcome.error:  # blank lines and copies cost nothing, so they don't count
             self.stops[outcome.stop] += 1
             self.used += outcome.cost
             failed = outcome.stop is StopReason.FAILED  # the rest of its budget was not saved
@@ -217,7 +219,8 @@ class Progress:
         many = "s" if self.segments > 1 else ""
         target = f", target {self._requested:g}" if isinstance(self._requested, int | float) else ""
         used = f"{mean:.1f}{of} candidates per segment{saved}{target}"
-        return f"{self.segments} segment{many}, {used}; {stops}{share}"
+        copied = f"; {self._copied} more copied from equal segments" if self._copied else ""
+        return f"{self.segments} segment{many}, {used}; {stops}{share}{copied}"
 
 
 def explained(stop: StopReason) -> str:
@@ -241,7 +244,9 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 def describe(outcome: Outcome, budget: int) -> str:
     """Describe an outcome in a few lines; ``budget`` is the run's, for outcomes that have none."""
     lines = [f"{outcome.id}. {outcome.source}".rstrip(), f"   → {outcome.translation}".rstrip()]
-    if outcome.cost or outcome.error:
+    if outcome.copied and not outcome.error:
+        lines.append("   copied from an equal segment")
+    elif outcome.cost or outcome.error:
         reason = f"{outcome.stop.value}: {outcome.error or MEANINGS[outcome.stop]}"
         anchors = f" and {outcome.anchors} anchor{'s' * (outcome.anchors > 1)}" if outcome.anchors else ""
         chosen = f" · chose {outcome.origin}" if outcome.origin else ""

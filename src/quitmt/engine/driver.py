@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quitmt import protocols, signature, stop
+from quitmt.engine.copies import Copies, Entry, copy_of
 from quitmt.engine.crank import Crank, result, try_out
 from quitmt.engine.deadlines import Clock, Deadlines, Limit, Timers, in_time
 from quitmt.engine.drafts import Drafts
@@ -43,6 +44,8 @@ class Submission:
     limit: Limit | None = None
     ranked: bool = False
     """Whether the scores of all candidates are wanted."""
+    alone: bool = False
+    """Whether the segment must not be a copy of an equal one."""
 
 
 Item = Segment | Finished
@@ -56,7 +59,8 @@ class Driver:
 
     Deadlines use ``clock`` [default: the event loop]. All outcomes carry ``recipe`` and their ``nbest`` best
     candidates; ``ranked`` keeps the scores of all candidates beside the outcome. Unless ``ordered``, the run may get
-    ahead of a slow segment without limit, because its callers don't need the segments in order.
+    ahead of a slow segment without limit, because its callers don't need the segments in order. With
+    ``share``, equal segments are translated once, unless candidates are recorded.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Driver:
         ordered: bool = True,
         nbest: int = 0,
         ranked: bool = False,
+        share: bool = False,
     ) -> None:
         if in_flight < 1:
             raise UsageError(f"at least 1 segment must be in flight, not {in_flight}")
@@ -97,6 +102,9 @@ class Driver:
         self._admitted = 0
         self._steering = protocols.steering(rule) if ordered else None
         self._drafts: Drafts[AnyItem] = Drafts(generator, in_flight)
+        self._copies: Copies | None = None
+        if share and not self._traits.recorded:
+            self._copies = Copies(keep_pools=ranked, keep_all=self._steering is not None)
 
     @property
     def wasted(self) -> Wasted:
@@ -124,6 +132,8 @@ class Driver:
         if len(self._passing) >= self._in_flight or len(self._active) >= self._in_flight:
             return False
         if self._steering is not None and not self._steering.ready:
+            return False
+        if self._copies is not None and self._copies.waiting >= LOOKAHEAD * self._in_flight:
             return False
         if not self._ordered:
             return True
@@ -184,12 +194,14 @@ class Driver:
                 self._generator.close(segment)
 
     def cancel(self, segment: Segment) -> None:
-        """Free everything that a segment uses; it will never be yielded."""
+        """Free everything that a segment uses; it will never be yielded. A copy that waits for it does the work."""
+        copies = self._copies.drop(segment) if self._copies is not None else []
         if self._active.pop(segment.key, None) is None:
             return
         self._engine.drop(segment.key)
         self._timers.stop(segment.key)
         self._generator.close(segment)
+        self._begin_again(copies)
         self._room.set()
         self._crank.wake.set()
 
@@ -209,28 +221,60 @@ class Driver:
     def _admit(self, item: AnyItem) -> None:
         known: Sequence[Candidate] = ()
         anchors: Sequence[Candidate] | None = None
-        policy, limit = None, None
+        policy, limit, alone = self._engine.policy, None, False
         if isinstance(item, Begun):
             known, anchors, item = item.candidates, item.anchors, item.segment
         elif isinstance(item, Submission):
-            policy, limit, item = self._policy(item), item.limit, item.segment
+            policy, limit, alone, item = self._policy_of(item), item.limit, item.alone, item.segment
+        segment = item.segment if isinstance(item, Finished) else item
+        entry = Entry(self._admitted, segment, policy, limit, self._now)
+        copied = item.outcome.copied if isinstance(item, Finished) else not alone and self._is_copy(entry)
         if self._steering is not None:
             # Also for an item that is finished already: its rule matters for later ones.
             blank = isinstance(item, Finished) and item.outcome.stop is StopReason.STABLE and not item.outcome.size
-            policy = Policy.of(self._steering.next(self._admitted, blank=blank), self._reranker_traits, **self._usual)
-        if isinstance(item, Segment) and self._timers.over:
+            rule = self._steering.next(self._admitted, blank=blank or copied)
+            entry = replace(entry, policy=Policy.of(rule, self._reranker_traits, **self._usual))
+        if isinstance(item, Finished) and self._copies is not None and item.outcome.size:
+            self._copies.resume(entry, item)
+        if isinstance(item, Segment) and not copied and self._timers.over:
             item = self._late(item)
         if isinstance(item, Finished):
             self._passing.append((self._admitted, item))
-        else:
-            anchors = self._drafts.anchors(item) if anchors is None else anchors
-            self._engine.admit(item, known, self._available(item), anchors, policy)
-            self._active[item.key] = (self._admitted, item)
-            self._timers.start(item.key, self._admitted, limit)
+        elif not copied:
+            self._begin(entry, known, self._drafts.anchors(item) if anchors is None else anchors)
         self._admitted += 1
         self._crank.wake.set()
 
-    def _policy(self, submission: Submission) -> Policy:
+    @property
+    def _now(self) -> float:
+        return (self._clock or asyncio.get_running_loop()).time()
+
+    def _begin(self, entry: Entry, known: Sequence[Candidate] = (), anchors: Sequence[Candidate] | None = None) -> None:
+        segment = entry.segment
+        self._engine.admit(segment, known, self._available(segment), anchors, entry.policy)
+        self._active[segment.key] = (entry.position, segment)
+        self._timers.start(segment.key, entry.position, entry.limit)
+        if self._copies is not None:
+            self._copies.begin(entry)
+
+    def _is_copy(self, entry: Entry) -> bool:
+        """Whether a segment is a copy of an equal one. It is yielded at once, or when that one has finished."""
+        work = None if self._copies is None else self._copies.find(entry)
+        if work is not None and work.finished is not None:
+            self._passing.append((entry.position, copy_of(work.finished, entry.segment)))
+        elif work is not None:
+            work.waiting.append(entry)
+        return work is not None
+
+    def _begin_again(self, copies: Sequence[Entry]) -> None:
+        """One of these segments does the work, because the equal one that they waited for was cancelled or failed. The
+        others wait for it."""
+        for entry in copies:
+            entry = entry.later(self._now)
+            if not self._is_copy(entry):
+                self._begin(entry)
+
+    def _policy_of(self, submission: Submission) -> Policy:
         rule, limited = submission.rule or self._rule, submission.limit is not None
         sampled = signature.seeded(self._generator.signature, submission.segment.seed)
         policy = {
@@ -274,8 +318,14 @@ class Driver:
             self._generator.close(one.segment)
             self._timers.stop(one.segment.key)
             position, _ = self._active.pop(one.segment.key)
-            one = with_warnings(self._drafts.joined(one), self._generator, self._reranker)
+            one = self._stamped(with_warnings(self._drafts.joined(one), self._generator, self._reranker))
             finished.append((position, one))
+            if self._copies is not None:
+                copies, found = self._copies.end(one)
+                if found is None:
+                    self._begin_again(copies)
+                else:
+                    finished += ((copy.position, copy_of(found, copy.segment)) for copy in copies)
         if self._steering is not None:
             for position, one in finished:
                 self._steering.add(position, one.outcome)

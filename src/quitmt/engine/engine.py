@@ -47,7 +47,7 @@ class Engine(Generic[State]):
         self._anchored = anchored
         self._reranker = reranker
         self._traits = traits_of(reranker, RerankerTraits)
-        self._policy = Policy.of(rule, self._traits, **options)
+        self.policy = Policy.of(rule, self._traits, **options)
         self._observer = observer
         self.wasted = Wasted()
         self._slots: dict[str, Slot[State]] = {}
@@ -76,7 +76,7 @@ class Engine(Generic[State]):
         """``known`` and ``anchors`` are candidates that an earlier run drew; whole steps of them are used.
         ``available`` is the total number of candidates, if that is known; a smaller one than the rule's budget replaces
         it. ``policy`` replaces the engine's policy."""
-        policy = policy or self._policy
+        policy = policy or self.policy
         if segment.key in self._slots:
             raise InputError(f"two segments have the id {segment.id!r}")
         try:

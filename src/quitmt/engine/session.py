@@ -54,6 +54,8 @@ class Ticket:
     rule: StoppingRule | None
     ranked: bool
     observer: Observer | None
+    alone: bool
+    """Whether it must not be a copy of an equal segment."""
     _session: Session
     _settled: asyncio.Future[Finished] = field(default_factory=asyncio.Future)
     timer: Any = None
@@ -145,7 +147,9 @@ class Session:
         in_flight: int = 16,
         speculate: bool = False,
         clock: Clock | None = None,
+        share: bool = False,
     ) -> None:
+        """With ``share``, equal segments are translated once."""
         self._driver = Driver(
             generator,
             reranker,
@@ -155,6 +159,7 @@ class Session:
             speculate=speculate,
             clock=clock,
             ordered=False,
+            share=share,
         )
         self._in_flight, self._clock = in_flight, clock
         own: Any = rule
@@ -183,7 +188,7 @@ class Session:
     @property
     def free(self) -> int:
         """The number of free slots."""
-        return self._in_flight - len(self._active)
+        return max(0, self._in_flight - len(self._active))
 
     @property
     def wasted(self) -> int:
@@ -234,13 +239,15 @@ class Session:
         deadline: float | None = None,
         ranked: bool = False,
         observer: Observer | None = None,
+        alone: bool = False,
     ) -> Ticket:
         """``group`` is the caller whose turn it takes, ``rule`` replaces the session's, ``deadline`` is in seconds from
-        now, ``ranked`` requests the scores of all candidates, and ``observer`` sees every step."""
+        now, ``ranked`` requests the scores of all candidates, and ``observer`` sees every step. With ``alone`` or an
+        observer, the segment is translated even if an equal one was."""
         clock = self._time()
         until = math.inf if deadline is None else clock.time() + deadline
         owned = replace(segment, owner=str(next(self._numbers)))
-        ticket = Ticket(owned, group, until, rule, ranked, observer, self)
+        ticket = Ticket(owned, group, until, rule, ranked, observer, alone or observer is not None, self)
         if self._closing or self.failure:
             ticket.settle(self._failed(owned, GenerationError(self.failure) if self.failure else NotInTime(CLOSED)))
             return ticket
@@ -258,7 +265,8 @@ class Session:
             async for _, finished in self._driver.run(self._submissions()):
                 if ticket := self._active.pop(finished.segment.key, None):
                     self._learn(ticket, finished)
-                    self._measure(ticket)
+                    if not finished.outcome.copied:
+                        self._measure(ticket)
                     ticket.settle(finished)
                 self._bell.set()
         except BaseException as error:
@@ -280,13 +288,13 @@ class Session:
                 self._active[ticket.segment.key] = ticket
                 ticket.begun = self._time().time()
                 rule = ticket.rule or self._learned()
-                yield Submission(ticket.segment, rule, self._limit(ticket), ticket.ranked)
+                yield Submission(ticket.segment, rule, self._limit(ticket), ticket.ranked, ticket.alone)
             else:
                 await self._bell.wait()
 
     def _learn(self, ticket: Ticket, finished: Finished) -> None:
         outcome = finished.outcome
-        learns = ticket.rule is None and outcome.stop is not StopReason.FAILED and outcome.size
+        learns = ticket.rule is None and outcome.stop is not StopReason.FAILED and outcome.cost
         if self._levels is not None and learns and outcome.score is not None:
             self._levels.add(outcome.score)
 

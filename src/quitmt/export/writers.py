@@ -47,16 +47,16 @@ def open_writer(path: str, columns: Mapping[str, Kind], voice: Voice, *, targets
         if name not in (None, STDOUT) and os.path.lexists(str(name)):
             raise OutputError(f"{name} already exists", hint=NEW_FILE)
     if targets is not None:
-        return _Lines(_parallel, path, targets)
+        return _LineWriter(_parallel, path, targets)
     if parquet:
         return _Parquet(path, columns, voice)
     if pair and suffix in TSV:
-        return _Lines(lambda row: ["\t".join(_parallel(row))], path)
+        return _LineWriter(lambda row: ["\t".join(_parallel(row))], path)
     encode = json.JSONEncoder(ensure_ascii=False).encode
-    return _Lines(lambda row: [encode({name: row[name] for name in columns})], path)
+    return _LineWriter(lambda row: [encode({name: row[name] for name in columns})], path)
 
 
-class _Lines:
+class _LineWriter:
     """Text files that are complete or absent; each gets one line per row."""
 
     def __init__(self, texts_of: Callable[[Row], Sequence[str]], *paths: str) -> None:

@@ -25,6 +25,8 @@ from quitmt.fetch.index import PATH, Published, address, read
 from quitmt.fetch.transfer import Clock
 from quitmt.files.locks import InUse, open_alone
 
+_REPLACE = "quitmt models get {} --architecture {} --replace"
+
 
 class Silent:
     """A progress bar that shows nothing."""
@@ -98,7 +100,7 @@ def _is_here(model: Published, *, replace: bool) -> bool:
     if known and (known.hash, known.architecture) == (model.model.hash or "", model.architecture):
         return True
     present = known.architecture if known else "added manually"
-    hint = f"quitmt models get {pair} --architecture {model.architecture} --replace"
+    hint = _REPLACE.format(pair, model.architecture)
     raise UsageError(f"{store.folder(pair)} already has a model ({present})", hint=hint)
 
 

@@ -40,6 +40,7 @@ def to_fields(outcome: Outcome) -> dict[str, Any]:
     optional = {
         "anchors": outcome.anchors or None,
         "origin": outcome.origin or None,
+        "copied": outcome.copied or None,
         "nbest": [nbest_fields(one) for one in outcome.nbest] or None,
         "warnings": outcome.warnings or None,
         "effort": None if outcome.effort is None else asdict(outcome.effort),

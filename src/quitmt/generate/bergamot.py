@@ -35,12 +35,12 @@ class BergamotGenerator(ThreadedGenerator):
         self._worker = Worker(self._engine(sampling), "quitmt-bergamot")
         self.signature = self._signature(sampling)
 
-    def _engine(self, sampling: Sampling) -> _Engine:
+    def _engine(self, sampling: Sampling) -> _SamplerEngine:
         model, sources = self._model, self._sources
         if sampling.beam:
             beam = sampling.beam
-            return _Engine(lambda: BeamSearch(model, beam, sources))
-        return _Engine(lambda: Sampler(model, sampling, sources))
+            return _SamplerEngine(lambda: BeamSearch(model, beam, sources))
+        return _SamplerEngine(lambda: Sampler(model, sampling, sources))
 
     def _signature(self, sampling: Sampling) -> str:
         return f"{self._name}|w:{self._model.fingerprint}|{sampling.signature}"
@@ -59,7 +59,7 @@ class BergamotGenerator(ThreadedGenerator):
             self.close(segment)
 
 
-class _Engine:
+class _SamplerEngine:
     """One sampler or beam search and its unfinished orders."""
 
     def __init__(self, make: Callable[[], Sampler | BeamSearch]) -> None:

@@ -104,18 +104,18 @@ class CTranslate2Generator(ThreadedGenerator):
         fields += [f"{source}-{target}" for source, target in [languages] if source or target]
         self._fields = [*fields, *([f"max:{max_tokens}"] if max_tokens else [])]
         self.signature = "|".join([*self._fields, sampling.signature])
-        self._worker = Worker(Batches(_Engine(self._model, sampling)), "quitmt-ctranslate2")
+        self._worker = Worker(Batches(_ChunkEngine(self._model, sampling)), "quitmt-ctranslate2")
 
     def resampled(self, sampling: Sampling) -> Self:
         """The same model and thread with other sampling settings."""
         sampling.refuse("CTranslate2", *LACKS)
         other = copy.copy(self)
         other.signature = "|".join([*self._fields, sampling.signature])
-        other._worker = self._worker.beside(Batches(_Engine(self._model, sampling)))
+        other._worker = self._worker.beside(Batches(_ChunkEngine(self._model, sampling)))
         return other
 
 
-class _Engine:
+class _ChunkEngine:
     """Draws chunks, for ``quitmt.generate.worker``. A beam's hypotheses are a single chunk."""
 
     def __init__(self, model: TranslatorModel, sampling: Sampling) -> None:
@@ -186,14 +186,14 @@ class _Engine:
         )
         if len(candidates) != size:
             raise GenerationError(f"CTranslate2 returned {len(candidates)} candidates instead of {size}")
-        key = stream(sampling.seeded(segment.seed).seed, segment.id)
+        key = stream(sampling.seeded(segment.seed).seed, segment.content)
         shuffling = np.random.Philox(key=key, counter=[0, 0, 1, number])
         return tuple(candidates[place] for place in np.random.Generator(shuffling).permutation(size).tolist())
 
     def _seed(self, segment: Segment, number: int) -> int:
         """A seed of 32 bits, as CTranslate2 requires; 0 would mean none. A segment's chunks never share a seed."""
-        name = f"{self._sampling.seeded(segment.seed).seed}\0{segment.id}"
-        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4)
+        name = b"%d\0%b" % (self._sampling.seeded(segment.seed).seed, segment.content)
+        digest = hashlib.blake2b(name, digest_size=4)
         return 1 + (int.from_bytes(digest.digest()) + number) % (2**32 - 1)
 
 

@@ -30,7 +30,7 @@ from quitmt.errors import QuitmtError, UsageError, setting
 from quitmt.generate.prompts import template
 from quitmt.generate.prompts.clean import clean as cleaned
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.completions import APIS, Bodies, Choice, Errand, read_choices, stretches
+from quitmt.generate.remote.completions import APIS, Bodies, Completion, Errand, read_choices, stretches
 from quitmt.generate.remote.failures import Refused, explained
 from quitmt.generate.remote.transport import Address
 from quitmt.protocols import GeneratorTraits
@@ -219,11 +219,11 @@ class OpenAIGenerator:
             self._known.counts = False
             log.info("the server returns one choice per call, however many are requested: requesting one per call")
 
-    def _candidate(self, segment: Segment, choice: Choice) -> Candidate:
+    def _candidate(self, segment: Segment, choice: Completion) -> Candidate:
         text = cleaned(choice.text, segment.source) if self._clean else choice.text
         return Candidate(text, choice.log_probability, choice.tokens)
 
-    async def _post(self, segment: Segment, start: int, stop: int) -> tuple[dict[int, Choice], float]:
+    async def _post(self, segment: Segment, start: int, stop: int) -> tuple[dict[int, Completion], float]:
         """The choices of one call, by place, and its seconds."""
         known, neutral = self._known, self._bodies.neutral if self._known.takes_neutral else {}
         try:
@@ -244,12 +244,12 @@ class OpenAIGenerator:
 
     async def _send(
         self, segment: Segment, start: int, stop: int, neutral: dict[str, float]
-    ) -> tuple[dict[int, Choice], float]:
+    ) -> tuple[dict[int, Completion], float]:
         bodies, count, answers = self._bodies, stop - start, itertools.count(1)
         body = bodies.body(segment, start, count, neutral)
         longest = bodies.longest_text(segment)
 
-        def read(found: Any) -> dict[int, Choice]:
+        def read(found: Any) -> dict[int, Completion]:
             repair = next(answers) > ANSWERS_WITH_HALVES
             return read_choices(found, bodies.api, count, longest=longest, repair=repair)
 

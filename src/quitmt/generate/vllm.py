@@ -195,14 +195,14 @@ class VllmGenerator:
     def _parameters(self, part: Request) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-        sampling = self._sampling
+        sampling, segment = self._sampling, part.segment
         return SamplingParams(
             n=part.stop - part.start,
             temperature=sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
             top_k=0 if sampling.top_k is None else sampling.top_k,
             min_p=sampling.min_p or 0.0,
-            seed=None if sampling.greedy else sampling.seeded(part.segment.seed).seed_of(part.segment.id, part.start),
+            seed=None if sampling.greedy else sampling.seeded(segment.seed).seed_of(segment.content, part.start),
             max_tokens=self._max_tokens,
             logprobs=0,  # of the chosen tokens only, before temperature and cut-offs
             output_kind=RequestOutputKind.FINAL_ONLY,

@@ -34,7 +34,7 @@ class Order:
 
     __slots__ = ("answer", "ended", "engine", "next", "request", "wanted")
 
-    def __init__(self, request: Request, engine: Engine, answer: Callable[[Draw | None], None]) -> None:
+    def __init__(self, request: Request, engine: WorkerEngine, answer: Callable[[Draw | None], None]) -> None:
         self.request, self.engine, self.answer = request, engine, answer
         self.next, self.wanted, self.ended = request.start, True, False
 
@@ -57,7 +57,7 @@ class Order:
             self.answer(None)
 
 
-class Engine(Protocol):
+class WorkerEngine(Protocol):
     """What the thread runs."""
 
     def step(self, orders: Sequence[Order]) -> None:
@@ -76,10 +76,10 @@ class Engine(Protocol):
 class Worker:
     """Runs an engine in a thread. Its public methods may be called from any thread."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: WorkerEngine, name: str) -> None:
         self._engine, self._thread = engine, _Thread(name)
 
-    def beside(self, engine: Engine) -> Worker:
+    def beside(self, engine: WorkerEngine) -> Worker:
         """A worker for another engine in the same thread."""
         other = copy.copy(self)
         other._engine = engine

@@ -64,6 +64,7 @@ class Built:
             recipe=self.recipe.of_results(),
             nbest=run.nbest or 0,
             ranked=ranked,
+            share=True,
         )
 
     def session(self, clock: Clock | None = None, *, learns: bool = False) -> Session:
@@ -76,6 +77,7 @@ class Built:
             in_flight=self.plan.in_flight,
             speculate=self.recipe.run.speculate,
             clock=clock,
+            share=True,
         )
 
     def rule_for(self, *, max_loss: float | str | None = None, max_cost: float | None = None) -> StoppingRule:

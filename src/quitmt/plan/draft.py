@@ -14,7 +14,7 @@ from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.rerank.anchors import TEXTS
 
 
-class Draft:
+class PlanDraft:
     """The steps of ``resolve`` fill in fields; a step that depends on a failed one does what it can without it."""
 
     def __init__(self, recipe: Recipe, parts: Parts, *, installed: bool) -> None:

@@ -15,7 +15,7 @@ from quitmt.generate import anchors as anchor_names
 from quitmt.generate.anchors import NONE, Anchor
 from quitmt.metrics.devices import DTYPES, Hardware
 from quitmt.metrics.registry import MetricEntry
-from quitmt.plan.draft import Draft
+from quitmt.plan.draft import PlanDraft
 from quitmt.plan.plan import NO_PARTS, Parts, Plan
 from quitmt.plan.recipe import Origin, Recipe
 from quitmt.plan.sections import ModelRecipe, RerankRecipe
@@ -31,7 +31,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "epsilon", "min_p")
 def resolve(recipe: Recipe, parts: Parts = NO_PARTS, *, installed: bool = True) -> Plan:
     """Resolve a recipe, or raise everything that is wrong with it. ``installed`` is False for a recipe that runs on
     another machine: extras that are missing here are then allowed."""
-    draft = Draft(recipe, parts, installed=installed)
+    draft = PlanDraft(recipe, parts, installed=installed)
     _check_run(draft)
     reranking, hardware = _reranking(draft)
     traits, metric = _scores(draft, reranking)
@@ -50,7 +50,7 @@ def resolve(recipe: Recipe, parts: Parts = NO_PARTS, *, installed: bool = True) 
     )  # fmt: skip
 
 
-def _check_run(draft: Draft) -> None:
+def _check_run(draft: PlanDraft) -> None:
     run = draft.recipe.run
     with draft.collected("run.deadline"):
         Deadlines(run.deadline)
@@ -64,7 +64,7 @@ def _check_run(draft: Draft) -> None:
             raise UsageError(f"at least 1 segment must be in flight, not {run.in_flight}", field="run.in_flight")
 
 
-def _reranking(draft: Draft) -> tuple[Reranking | None, Hardware | None]:
+def _reranking(draft: PlanDraft) -> tuple[Reranking | None, Hardware | None]:
     """The reranker by name; None if it is an object, or wrong."""
     if draft.recipe.rerank.filter is not None:
         draft.fill("rerank.keep", KEEP, Origin("default"))
@@ -80,7 +80,7 @@ def _reranking(draft: Draft) -> tuple[Reranking | None, Hardware | None]:
     return None, None
 
 
-def _scores(draft: Draft, named: Reranking | None) -> tuple[RerankerTraits | None, MetricEntry | None]:
+def _scores(draft: PlanDraft, named: Reranking | None) -> tuple[RerankerTraits | None, MetricEntry | None]:
     """The traits, None if the reranker's name is wrong, and the entry of its only metric, from which the scale of the
     scores is known; with pseudo-references it is unknown."""
     if draft.parts.reranker is not None:
@@ -90,7 +90,7 @@ def _scores(draft: Draft, named: Reranking | None) -> tuple[RerankerTraits | Non
     return named.traits, None if named.support == TEXTS else named.metric.entry
 
 
-def _model(draft: Draft, traits: RerankerTraits | None) -> Model | None:
+def _model(draft: PlanDraft, traits: RerankerTraits | None) -> Model | None:
     """The model by name, None if it is an object or wrong; fills in what the engine declares."""
     own, model = draft.recipe.model, None
     with draft.collected():
@@ -115,7 +115,7 @@ def _model(draft: Draft, traits: RerankerTraits | None) -> Model | None:
     return model
 
 
-def _look_up(draft: Draft) -> Model:
+def _look_up(draft: PlanDraft) -> Model:
     """Look the model up, and fill in its name and languages."""
     own = draft.recipe.model
     name, *languages = generate.resolve(own.name, *own.languages)
@@ -129,7 +129,7 @@ def _look_up(draft: Draft) -> Model:
     return generate.find(name)
 
 
-def _sampling(draft: Draft, model: Model | None) -> Sampling | None:
+def _sampling(draft: PlanDraft, model: Model | None) -> Sampling | None:
     """The sampling, if every setting of it is right; checks the engine's settings too."""
     own, mistakes = draft.recipe.model, draft.mistakes
     for name in SAMPLING:
@@ -143,7 +143,7 @@ def _sampling(draft: Draft, model: Model | None) -> Sampling | None:
     return sampling
 
 
-def _anchors(draft: Draft, model: Model | None, traits: RerankerTraits | None) -> tuple[Anchor, ...]:
+def _anchors(draft: PlanDraft, model: Model | None, traits: RerankerTraits | None) -> tuple[Anchor, ...]:
     named = draft.recipe.model.anchors
     if named is None or draft.recorded:  # recorded anchors have the names that they were recorded with
         return ()
@@ -158,7 +158,7 @@ def _anchors(draft: Draft, model: Model | None, traits: RerankerTraits | None) -
     return ()
 
 
-def _in_flight(draft: Draft, model: Model | None) -> int:
+def _in_flight(draft: PlanDraft, model: Model | None) -> int:
     servers = draft.recipe.model.options.get("base_url")
     count = max(1, len(servers)) if isinstance(servers, list | tuple) else 1
     usual, origin = RECORDED_IN_FLIGHT if draft.recorded else IN_FLIGHT, Origin("default")

@@ -13,7 +13,7 @@ from quitmt.defaults import AUTO_BUDGET, AUTO_STEP, BUDGET, STEP
 from quitmt.errors import UsageError, setting
 from quitmt.metrics.registry import MetricEntry
 from quitmt.plan.choose import KNOWN, Choice, Scored, Target, choose, usual_rule
-from quitmt.plan.draft import Draft
+from quitmt.plan.draft import PlanDraft
 from quitmt.plan.recipe import Origin, Recipe
 from quitmt.protocols import RerankerTraits, StoppingRule
 from quitmt.stop import NamedRule
@@ -26,7 +26,7 @@ OF_PROFILES = ("name", "variant", "support", "filter", "keep")
 
 
 def resolve_stop(
-    draft: Draft, traits: RerankerTraits | None, metric: MetricEntry | None, anchors: int
+    draft: PlanDraft, traits: RerankerTraits | None, metric: MetricEntry | None, anchors: int
 ) -> tuple[Scored, StoppingRule | None, Choice | None, Profile | None]:
     """The rule, what it depends on, how it was chosen, and the profile. Without ``traits``, for a reranker with a
     mistake, only the names and numbers are checked. ``anchors`` are counted as cost."""
@@ -52,7 +52,7 @@ def resolve_stop(
     return scored, rule, choice, known
 
 
-def _named(draft: Draft, traits: RerankerTraits | None) -> NamedRule | None:
+def _named(draft: PlanDraft, traits: RerankerTraits | None) -> NamedRule | None:
     """The rule by name; None for an object, for ``auto``, and for a wrong name."""
     own, profile = draft.recipe.stop, draft.parts.profile
     with draft.collected("stop.max_loss" if own.max_cost is None else "stop.max_cost"):
@@ -75,7 +75,7 @@ def _named(draft: Draft, traits: RerankerTraits | None) -> NamedRule | None:
     return None
 
 
-def _profile(draft: Draft) -> Profile | None:
+def _profile(draft: PlanDraft) -> Profile | None:
     path = draft.recipe.stop.profile
     if draft.parts.profile is not None or path is None or draft.parts.rule is not None:
         return draft.parts.profile
@@ -85,7 +85,7 @@ def _profile(draft: Draft) -> Profile | None:
 
 
 def _numbers(
-    draft: Draft, named: NamedRule | None, known: Profile | None, traits: RerankerTraits | None
+    draft: PlanDraft, named: NamedRule | None, known: Profile | None, traits: RerankerTraits | None
 ) -> tuple[int, int]:
     """k and n, after all numbers are checked; a wrong one counts as its default."""
     own = draft.recipe.stop
@@ -123,12 +123,12 @@ def _numbers(
     return k, n
 
 
-def _by_known_curve(draft: Draft) -> bool:
+def _by_known_curve(draft: PlanDraft) -> bool:
     """Whether a target loss goes by a curve that comes with quitmt, which holds for the package's k."""
     return draft.recipe.stop.max_loss is not None and draft.title in KNOWN
 
 
-def _check_taken(draft: Draft, named: NamedRule | None, rule: str) -> None:
+def _check_taken(draft: PlanDraft, named: NamedRule | None, rule: str) -> None:
     """Warn of settings that do nothing with the rule, and refuse those that contradict a rule that is an object."""
     said, takes = draft.said.stop, named.takes if named is not None else frozenset()
     for taken in ("window", "alpha", "single"):

@@ -185,8 +185,8 @@ class Cells(Texts[Arena]):
         return sums, judges
 
     def random(self, seed: int, *more: int) -> np.random.Generator:
-        """Open the segment's own stream of random numbers; ``more`` selects one of several."""
-        return np.random.default_rng([seed, zlib.crc32(self.segment.id.encode()), *more])
+        """Open the stream of random numbers of the segment's content; ``more`` selects one of several."""
+        return np.random.default_rng([seed, zlib.crc32(self.segment.content), *more])
 
 
 def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> list[QuitmtError] | None:

@@ -35,7 +35,7 @@ from quitmt.protocols import (
 )
 from quitmt.rerank.anchors import SAMPLES, Support, best_first, check_first, check_support, divided, field, over_judges
 from quitmt.rerank.pairs import Pairs, compare_new
-from quitmt.rerank.qe import Quality, Scored
+from quitmt.rerank.qe import Quality, ScoredTexts
 from quitmt.types import Candidate, Effort, Segment, Snapshot
 
 
@@ -55,7 +55,7 @@ class KeptPool(Generic[Arena]):
     __slots__ = ("_others", "anchors", "kept", "means", "pairs", "scored", "size", "snapshot")
 
     def __init__(self, segment: Segment, arena: Arena, *, others: bool = False) -> None:
-        self.scored = Scored(segment)
+        self.scored = ScoredTexts(segment)
         self.pairs = Pairs(segment, arena)
         self._others = others
         self.size = 0

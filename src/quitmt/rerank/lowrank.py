@@ -84,7 +84,7 @@ class LowRank:
         return _mixed(_mixed(rows.astype(np.uint64) + key)[:, None] ^ (columns + (key >> np.uint64(7)))[None])
 
     def _completed(self, known: Floats, observed: npt.NDArray[np.bool_], cells: Cells[Any]) -> Floats:
-        rows, columns = _Lines(known, observed), _Lines(known.T, observed.T)
+        rows, columns = _Rows(known, observed), _Rows(known.T, observed.T)
         right = cells.random(self.seed, 1).standard_normal((known.shape[1], self.rank)) / np.sqrt(self.rank)
         before = np.inf
         for _ in range(SWEEPS):
@@ -111,7 +111,7 @@ class ObservedMean(LowRank):
         return np.asarray((known * drawn).sum(axis=1) / np.maximum(drawn.sum(axis=1), 1))
 
 
-class _Lines:
+class _Rows:
     """The known cells of each row, in the kernels' format."""
 
     def __init__(self, known: Floats, observed: npt.NDArray[np.bool_]) -> None:
@@ -120,7 +120,7 @@ class _Lines:
         self.values = known[lines, self.places]
 
 
-def _solved(lines: _Lines, factors: Floats, penalty: float) -> Floats:
+def _solved(lines: _Rows, factors: Floats, penalty: float) -> Floats:
     """Solve each row, for the factors of the columns."""
     found = np.empty((len(lines.starts) - 1, factors.shape[1]))
     solve_rows(lines.starts, lines.places, lines.values, factors, penalty, found)

@@ -23,7 +23,7 @@ from quitmt.rerank.anchors import best_first, check_first
 from quitmt.types import Candidate, Segment, Snapshot
 
 
-class Scored:
+class ScoredTexts:
     """One segment, and the scores of its distinct texts so far."""
 
     __slots__ = ("scores", "segment")
@@ -40,7 +40,7 @@ class Quality:
         self._estimator = estimator
         self._distinct = traits_of(estimator, EstimatorTraits).distinct
 
-    def score(self, batch: Sequence[tuple[Scored, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
+    def score(self, batch: Sequence[tuple[ScoredTexts, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
         """Return the scores of each segment's new candidates in their order, or its error."""
         wanted = [self._unscored(scored, candidates) for scored, candidates in batch]
         found = self._score(wanted)
@@ -49,7 +49,7 @@ class Quality:
             for (scored, candidates), pairs, scores in zip(batch, wanted, found, strict=True)
         ]
 
-    def _unscored(self, scored: Scored, candidates: Sequence[Candidate]) -> list[Pair]:
+    def _unscored(self, scored: ScoredTexts, candidates: Sequence[Candidate]) -> list[Pair]:
         if not self._distinct:
             return [(scored.segment, candidate) for candidate in candidates]
         new: dict[str, Candidate] = {}
@@ -59,7 +59,7 @@ class Quality:
         return [(scored.segment, candidate) for candidate in new.values()]
 
     def _take_in(
-        self, scored: Scored, candidates: Sequence[Candidate], pairs: list[Pair], scores: list[float]
+        self, scored: ScoredTexts, candidates: Sequence[Candidate], pairs: list[Pair], scores: list[float]
     ) -> list[float]:
         if not self._distinct:
             return scores
@@ -95,7 +95,7 @@ class Ranking:
     __slots__ = ("anchored", "best", "first", "score", "scored", "size", "values")
 
     def __init__(self, segment: Segment) -> None:
-        self.scored = Scored(segment)
+        self.scored = ScoredTexts(segment)
         self.size = 0
         self.anchored = False
         self.best = 0
@@ -143,7 +143,7 @@ class Qe:
 
     def scores(self, pools: Sequence[tuple[Segment, Sequence[Candidate]]]) -> list[list[float] | QuitmtError]:
         """Return the scores of all candidates of several segments."""
-        return self._quality.score([(Scored(segment), candidates) for segment, candidates in pools])
+        return self._quality.score([(ScoredTexts(segment), candidates) for segment, candidates in pools])
 
     def extend(self, updates: Sequence[Update[Ranking]]) -> list[list[Snapshot] | QuitmtError]:
         found = self._quality.score(

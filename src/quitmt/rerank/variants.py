@@ -1,7 +1,7 @@
 """Accelerated MBR by name: ``prune``, ``lowrank:reduction=16``, ``aggregate:top=50``.
 
-The option ``seed`` and the segment's id determine the random numbers, not the seed of sampling, so replays of recorded
-pools repeat the original run.
+The option ``seed`` and the segment's content determine the random numbers, not the seed of sampling, so replays of
+recorded pools repeat the original run.
 """
 
 from __future__ import annotations

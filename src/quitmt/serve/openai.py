@@ -21,7 +21,6 @@ from quitmt.serve.refusals import Refusal, answer, bad, to_json
 from quitmt.serve.server import Api, Endpoint, Exchange, Server
 from quitmt.serve.weblate import Strings, read_message
 from quitmt.serve.work import Job, Prepared, Translated, settled_text, withdraw
-from quitmt.types import at
 
 ANY = "quitmt"
 
@@ -118,12 +117,8 @@ def _usage(translated: list[Translated]) -> dict[str, Any]:
     """Token counts: estimated from characters for the source, counted by the model for the translation if it can. The
     sampled tokens are reported separately."""
     source = sum(len(sentence.outcome.source) for one in translated for sentence in one.sentences)
-    made = [
-        at(sentence.outcome.index, sentence.anchors, sentence.candidates).tokens or 0
-        for one in translated
-        for sentence in one.sentences
-        if sentence.outcome.index is not None
-    ]
+    chosen = [sentence.chosen for one in translated for sentence in one.sentences]
+    made = [one.tokens or 0 for one in chosen if one is not None]
     prompt, completion = -(-source // 4), sum(made)
     return {
         "prompt_tokens": prompt,

@@ -119,7 +119,7 @@ class InOrder(ABC):
         assert position == self._position
         while self._added < self._due():
             outcome = self._waiting.pop(self._added)
-            if outcome.stop is not StopReason.FAILED and outcome.size:  # blank lines and failed segments teach nothing
+            if outcome.stop is not StopReason.FAILED and outcome.cost:  # blank, copied and failed ones teach nothing
                 self._learn(outcome)
             self._added += 1
 

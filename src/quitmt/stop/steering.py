@@ -2,7 +2,7 @@
 
 This is for rerankers and models whose curve of threshold and cost is unknown (docs/decisions/0018-pacing.md). Segments
 depend on each other as in ``learned``; outcomes hold all that is needed (``score``, ``trajectory``, ``signals`` and
-``tokens``). Blank lines and failed segments cost nothing and teach nothing.
+``tokens``). Blank lines, copies of equal segments and failed segments cost nothing and teach nothing.
 
 The signals of the last segments say what each would have cost with a higher threshold; for a lower one they are
 extrapolated. Steering takes the threshold whose mean cost over them is the cost that is wanted now: the requested cost,

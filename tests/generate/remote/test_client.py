@@ -19,7 +19,7 @@ from tests.servers.scripts import KEY, SlowTime, Time, client, drop, garbage, po
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote.client import Client
 from quitmt.generate.remote.failures import Refused, Reply
-from quitmt.generate.remote.limits import Policy
+from quitmt.generate.remote.limits import RetryPolicy
 from quitmt.generate.remote.transport import Address, Unusable
 
 
@@ -49,7 +49,7 @@ def test_does_not_retry_what_stays(code: int) -> None:
 def test_backs_off_exponentially_up_to_a_ceiling_and_gives_up() -> None:
     time = Time()
     with scripted_server(script(*[status(500)] * 99)) as server:
-        policy = Policy(patience_seconds=15, backoff_seconds=1, backoff_ceiling_seconds=5)
+        policy = RetryPolicy(patience_seconds=15, backoff_seconds=1, backoff_ceiling_seconds=5)
         (error,) = post(client(server.base_url, time, policy=policy))
         assert len(server.requests) == 6
     assert time.slept == [1, 2, 4, 5, 3], "the last attempt is made when the patience ends"

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quitmt.generate.remote.limits import Circuit, Policy, Sign, Width
+from quitmt.generate.remote.limits import Circuit, RetryPolicy, Sign, Width
 from quitmt.generate.remote.pacing import Gate
 
 
@@ -105,7 +105,7 @@ def fail(circuit: Circuit, now: float, count: int = 1, *, senders: int = 99, rea
 
 
 def test_circuit_opens_probes_and_closes() -> None:
-    circuit = Circuit(Policy(failures=3, pause_seconds=1, pause_ceiling_seconds=3, patience_seconds=100))
+    circuit = Circuit(RetryPolicy(failures=3, pause_seconds=1, pause_ceiling_seconds=3, patience_seconds=100))
     circuit.answered(0)
     fail(circuit, 0, 2)
     assert not circuit.is_open
@@ -123,7 +123,7 @@ def test_circuit_opens_probes_and_closes() -> None:
 
 
 def test_a_false_alarm_is_no_time_away() -> None:
-    circuit = Circuit(Policy(failures=3))
+    circuit = Circuit(RetryPolicy(failures=3))
     circuit.answered(0)
     fail(circuit, 1, 3)
     assert circuit.is_open and circuit.enter()
@@ -132,7 +132,7 @@ def test_a_false_alarm_is_no_time_away() -> None:
 
 
 def test_circuit_counts_failures_in_a_row_only() -> None:
-    circuit = Circuit(Policy(failures=3))
+    circuit = Circuit(RetryPolicy(failures=3))
     for _ in range(10):
         circuit.answered(0)
         fail(circuit, 0, 2)
@@ -140,7 +140,7 @@ def test_circuit_counts_failures_in_a_row_only() -> None:
 
 
 def test_circuit_is_not_opened_by_one_sender() -> None:
-    circuit = Circuit(Policy(failures=3))
+    circuit = Circuit(RetryPolicy(failures=3))
     circuit.answered(0)
     fail(circuit, 0, 1000, senders=1)
     assert not circuit.is_open
@@ -149,7 +149,7 @@ def test_circuit_is_not_opened_by_one_sender() -> None:
 
 
 def test_circuit_waits_longer_with_a_server_that_answers_though_badly() -> None:
-    circuit = Circuit(Policy(failures=3, grace_seconds=30, patience_seconds=100))
+    circuit = Circuit(RetryPolicy(failures=3, grace_seconds=30, patience_seconds=100))
     fail(circuit, 0, 1000, reached=True)
     assert not circuit.is_open
     fail(circuit, 31, reached=True)
@@ -163,7 +163,7 @@ def test_circuit_waits_longer_with_a_server_that_answers_though_badly() -> None:
 
 
 def test_circuit_gives_up_only_after_a_probe() -> None:
-    circuit = Circuit(Policy(failures=3, patience_seconds=100))
+    circuit = Circuit(RetryPolicy(failures=3, patience_seconds=100))
     circuit.answered(0)
     fail(circuit, 1, 2)
     fail(circuit, 900, 2)
@@ -171,7 +171,7 @@ def test_circuit_gives_up_only_after_a_probe() -> None:
 
 
 def test_circuit_gives_up_sooner_on_a_server_never_heard_of() -> None:
-    policy = Policy(failures=2, patience_seconds=100, first_patience_seconds=5)
+    policy = RetryPolicy(failures=2, patience_seconds=100, first_patience_seconds=5)
     strange, known = Circuit(policy), Circuit(policy)
     known.answered(0)
     for circuit in (strange, known):
@@ -185,7 +185,7 @@ def test_circuit_gives_up_sooner_on_a_server_never_heard_of() -> None:
 
 
 def test_a_cancelled_probe_lets_another_one_go() -> None:
-    circuit = Circuit(Policy())
+    circuit = Circuit(RetryPolicy())
     circuit.failed(0, "one", Sign.UNREACHED, probe=False)
     assert circuit.enter()
     circuit.abandoned(probe=True)
@@ -203,7 +203,7 @@ def test_whoever_waits_for_the_circuit_and_is_cancelled_lets_the_next_one_wait()
         now += seconds
 
     async def work() -> None:
-        gate = Gate(1, Policy(failures=1, first_patience_seconds=99), sleep, lambda: now)
+        gate = Gate(1, RetryPolicy(failures=1, first_patience_seconds=99), sleep, lambda: now)
         one = await gate.enter("s")
         assert one is not None
         first, second = asyncio.create_task(gate.enter("s")), asyncio.create_task(gate.enter("s"))
@@ -224,7 +224,7 @@ def test_time_is_shared_among_what_is_in_flight() -> None:
 
     async def work() -> list[float]:
         nonlocal now
-        gate = Gate(8, Policy(), asyncio.sleep, lambda: now)
+        gate = Gate(8, RetryPolicy(), asyncio.sleep, lambda: now)
         one, other = await gate.enter("s"), await gate.enter("s")
         assert one is not None and other is not None
         now = 4.0

@@ -14,7 +14,7 @@ from tests.servers.scripts import HeldTime, SlowTime, Time, client, drop, garbag
 
 from quitmt.errors import GenerationError
 from quitmt.generate.remote.client import Client
-from quitmt.generate.remote.limits import Policy
+from quitmt.generate.remote.limits import RetryPolicy
 
 Answer = Callable[[web.Request], web.StreamResponse]
 FAULTS: dict[str, Answer] = {
@@ -162,7 +162,7 @@ def test_a_server_that_does_nothing_for_anybody_is_given_up_for_all_at_once(faul
 
     time = SlowTime()
     with scripted_server(answer) as server:
-        one = client(server.base_url, time, policy=Policy(patience_seconds=100))
+        one = client(server.base_url, time, policy=RetryPolicy(patience_seconds=100))
         one.probe = ("/x", b"harmless")
         assert all(isinstance(error, GenerationError) for error in asyncio.run(work()))
     assert time.now - 1000 < 400, "not a hundred seconds for each ten"
@@ -187,7 +187,7 @@ def test_says_what_it_waits_for() -> None:
 
     time = Time()
     with scripted_server(answer) as server:
-        one = client(server.base_url, time, policy=Policy(backoff_seconds=8, backoff_ceiling_seconds=8))
+        one = client(server.base_url, time, policy=RetryPolicy(backoff_seconds=8, backoff_ceiling_seconds=8))
         assert one.waiting is None
         assert post(one) == ["well"]
         waits = f"the server at {server.base_url} answers 429: no; trying again for"

@@ -5,7 +5,7 @@ segment's candidates start together on one row, and a row splits when its walker
 walkers have all finished are dropped. So the source or prompt and all shared prefixes are computed once, and greedy
 decoding needs one row however many candidates are requested.
 
-Invariants: a walker's next token depends only on its prefix and its random number (seed, segment, index, position). So
+Invariants: a walker's next token depends only on its prefix and its random number (seed, content, index, position). So
 candidates don't depend on pieces or batches, provided that the model gives the same logits in batches of other shapes.
 In float32 only the last digits differ, which matters only if a random number falls on the border of two tokens. (With
 tiny random models on a CPU and batches of 256 and 37, no candidate of 12,288 differed in float32, and 23 of 3,072 in
@@ -116,7 +116,7 @@ class Walk:
         self._first = [openings[segment] for segment in segments]
         self._rows = decoder.begin(self._first)
         requested = [piece.request.segment for piece in pieces]
-        self._keys = np.array([stream(sampling.seeded(segment.seed).seed, segment.id) for segment in requested])
+        self._keys = np.array([stream(sampling.seeded(segment.seed).seed, segment.content) for segment in requested])
         self.walkers = [
             Walker(place, index, openings[piece.request.segment].limit, [])
             for place, piece in enumerate(pieces)

@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 from quitmt.errors import GenerationError, MissingExtra, QuitmtError, UsageError
 from quitmt.generate.remote import failures
 from quitmt.generate.remote.failures import Link, Outgoing, Read, Refused, Reply, Tries, Trouble
-from quitmt.generate.remote.limits import Policy, Sign
+from quitmt.generate.remote.limits import RetryPolicy, Sign
 from quitmt.generate.remote.pacing import Gate, Pass
 from quitmt.generate.remote.transport import Address, Unusable, parsed, read_beginning, read_body
 
@@ -61,7 +61,7 @@ class Client:
         concurrency: int = 256,
         timeout: float = 120.0,
         patience: float | None = None,
-        policy: Policy | None = None,
+        policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float], float] = lambda ceiling: random.uniform(0, ceiling),
@@ -83,7 +83,7 @@ class Client:
         self._known: set[int] = set()
         """Servers that have been reached at least once."""
         self._concurrency, self._timeout = concurrency, timeout
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         if patience is not None:
             self._policy = replace(self._policy, patience_seconds=patience)
         self._sleep, self._clock, self._jitter = sleep, clock, jitter

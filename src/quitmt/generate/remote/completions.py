@@ -53,7 +53,7 @@ class Bodies:
         """A request for ``count`` candidates of a segment, from ``start``."""
         fields = self._settings() | extra | self._question(segment)
         sampling = self.sampling.seeded(segment.seed)
-        fields |= {"n": count, "seed": sampling.seed_of(segment.id, start)}
+        fields |= {"n": count, "seed": sampling.seed_of(segment.content, start)}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
     def probe(self) -> bytes:
@@ -102,7 +102,7 @@ APIS = {"chat": "/chat/completions", "completions": "/completions"}
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Completion:
     text: str
     log_probability: float | None = None
     """Log-probability of all generated tokens, as the server counts it: vLLM and llama.cpp before the temperature."""
@@ -111,7 +111,7 @@ class Choice:
 
 def read_choices(
     found: Any, api: str, count: int, *, longest: int | None = None, repair: bool = False
-) -> dict[int, Choice]:
+) -> dict[int, Completion]:
     """The choices by place in the request: between 1 and ``count``, of at most ``longest`` characters each.
 
     A text with an unpaired surrogate is ``Unusable`` unless ``repair`` is true.
@@ -123,7 +123,7 @@ def read_choices(
         raise Unusable("has an empty list of choices")
     choices = [_choice(one, api, longest, repair) for one in listed]
     if len(choices) == 1 and choices[0].tokens is None:
-        choices = [Choice(choices[0].text, choices[0].log_probability, _tokens(found))]
+        choices = [Completion(choices[0].text, choices[0].log_probability, _tokens(found))]
     return dict(zip(_places(listed, count), choices, strict=False))
 
 
@@ -135,7 +135,7 @@ def _places(listed: list[dict[str, Any]], count: int) -> list[int]:
     return list(range(min(count, len(listed))))
 
 
-def _choice(one: dict[str, Any], api: str, longest: int | None, repair: bool) -> Choice:
+def _choice(one: dict[str, Any], api: str, longest: int | None, repair: bool) -> Completion:
     if api == "chat":
         message = one.get("message")
         text = message.get("content") if isinstance(message, dict) else None
@@ -152,7 +152,7 @@ def _choice(one: dict[str, Any], api: str, longest: int | None, repair: bool) ->
     text = written
     if not text.strip() and one.get("finish_reason") not in _ENDINGS:
         raise Unusable("has an empty completion without a finish reason")
-    return Choice(text, *_log_probability(one.get("logprobs"), api))
+    return Completion(text, *_log_probability(one.get("logprobs"), api))
 
 
 def _log_probability(logprobs: Any, api: str) -> tuple[float | None, int | None]:

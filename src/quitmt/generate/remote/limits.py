@@ -97,7 +97,7 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetryPolicy:
     """When to try again, when to pause, when to give up."""
 
     patience_seconds: float = 300.0
@@ -125,7 +125,7 @@ class Circuit:
     Once its patience is spent it has ``given_up``: requests are turned away until a probe succeeds.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._failures = 0
         self._senders: set[Hashable] = set()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from quitmt.generate.remote.limits import Circuit, Policy, Sign, Width
+from quitmt.generate.remote.limits import Circuit, RetryPolicy, Sign, Width
 
 _TOO_MUCH = {Sign.OVERLOADED, Sign.AWAY, Sign.STALLED}
 _NOTHING_SAID = {Sign.UNKNOWN, Sign.UNREACHED, Sign.REFUSING}
@@ -40,7 +40,7 @@ class Pass:
 class Door:
     """The limits and the load of one server."""
 
-    def __init__(self, concurrency: int, policy: Policy) -> None:
+    def __init__(self, concurrency: int, policy: RetryPolicy) -> None:
         self.width = Width(concurrency)
         self.circuit = Circuit(policy)
         self.in_flight = 0
@@ -70,7 +70,7 @@ class Gate:
     def __init__(
         self,
         concurrency: int,
-        policy: Policy,
+        policy: RetryPolicy,
         sleep: Callable[[float], Awaitable[None]],
         clock: Callable[[], float],
         servers: int = 1,
