@@ -30,7 +30,7 @@ from quitmt.stop.loss import expected_shortfall
 from quitmt.types import RecordedPool, Snapshot
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))  # for rival_rules
-FORMULAS = ("loss", "loss:new=0.1,scale=1", "rival_rules:Race", "headroom")
+FORMULAS = ("loss", "loss:new=0.1,scale=1", "rival_rules:Race", "headroom:top=1,minimum=16,looks=2")
 COSTS = (24, 32, 48, 64, 100, 150, 200)
 STEP, MINIMUM = 8, 16
 TREES, DEPTH, RATE, BINS, LEAST = 60, 3, 0.1, 16, 20

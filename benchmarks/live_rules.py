@@ -28,8 +28,8 @@ RULES: dict[str, tuple[dict[str, Any], ...]] = {
         {"rule": "full"},
         {"rule": "quit", "w": 4},
         {"rule": "quit", "w": 8},
-        {"rule": "headroom"},
-        {"rule": "headroom:share=0.005"},
+        {"rule": "headroom:top=1,minimum=16,looks=2"},
+        {"rule": "headroom:top=1,minimum=16,looks=2,share=0.005"},
     ),
 }
 

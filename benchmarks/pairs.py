@@ -28,7 +28,7 @@ STEP = 8
 COSTS = (24, 48, 96, 160)
 FAMILIES = {
     "loss": [f"loss:most={most:g}" for most in np.geomspace(1e-4, 3e-2, 14)],
-    "headroom": [f"headroom:share={share:g}" for share in np.geomspace(1e-4, 3e-2, 14)],
+    "headroom": [f"headroom:top=1,minimum=16,looks=2,share={share:g}" for share in np.geomspace(1e-4, 3e-2, 14)],
     "quit": [f"quit:{window}" for window in (2, 3, 4, 6, 8, 12, 16)],
     "both": [f"both:{alpha:g}" for alpha in np.geomspace(1e-4, 1e-1, 14)],
 }

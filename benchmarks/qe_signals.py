@@ -37,15 +37,13 @@ from quitmt.calibrate.families import stopping_sizes
 from quitmt.files.pools import read_pools
 from quitmt.lab.frames import Trajectories
 from quitmt.lab.replay import frontier
-from quitmt.metrics.registry import RERANKERS
-from quitmt.plan.choose import QE_CAP
 from quitmt.stop.headroom import Headroom
 
 Floats = np.ndarray
 COSTS = (64, 100, 128, 150, 200, 256)
 FOLDS = 5
-REACH = str(RERANKERS["qe:likelihood"].headroom_rule)
-AUTO = f"{REACH},cap={QE_CAP}"
+REACH = "headroom:top=1,minimum=16,looks=2,reach=16,share=0.005"
+AUTO = f"{REACH},cap=128"
 
 
 async def collected(path: str, name: str) -> list[Floats]:

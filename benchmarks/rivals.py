@@ -35,7 +35,7 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))  # for rival_rules
 RULES = (
     "loss",
     "loss:new=0.1,scale=1,minimum=32",
-    "headroom",
+    "headroom:top=1,minimum=16,looks=2",
     *(f"rival_rules:{rule}" for rule in ("Race", "Pandora", "Pandora:scale=20", "Beacon")),
 )
 VOTES = "consistency"

@@ -18,7 +18,7 @@ from quitmt.files.pools import read_pools
 from quitmt.protocols import Reranker, StoppingRule, Update
 from quitmt.types import RecordedPool
 
-RULES = ("quit", "loss", "loss:most=0.00005", "headroom")
+RULES = ("quit", "loss", "loss:most=0.00005", "headroom:top=1,minimum=16,looks=2")
 
 
 async def collected(path: str, limit: int) -> list[RecordedPool]:

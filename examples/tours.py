@@ -24,8 +24,8 @@ RULES = (
     "fixed:32",
     "quit",
     "quit, w=4",
-    "headroom:share=0.002",
-    "headroom:share=0.005",
+    "headroom:top=1,minimum=16,looks=2,share=0.002",
+    "headroom:top=1,minimum=16,looks=2,share=0.005",
 )
 
 

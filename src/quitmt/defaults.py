@@ -10,7 +10,7 @@ WINDOW, ALPHA = 8, 1e-3
 AUTO_STEP, AUTO_BUDGET = 4, 256
 """k and n of the automatic rule with exact MBR. Anchored pools need few candidates, so the rule looks and gives up
 sooner."""
-RULES = {"rivals": "auto", "running best": "quit", "comparable": "quit", "incomparable": "fixed:64"}
+RULES = {"rivals": "auto", "running best": "auto", "comparable": "quit", "incomparable": "fixed:64"}
 """The stopping rule by what the reranker's scores can tell (``quitmt.plan.choose.usual_rule``)."""
 KEEP = 64
 """Candidates that a filter keeps for MBR."""

@@ -56,6 +56,7 @@ def test_the_chosen_rule_is_the_cheapest_that_is_proven() -> None:
     proven = [point for point in found.curve if point.proven]
     chosen = min(proven, key=lambda point: point.mean_size)
     assert found.rule == chosen.rule
+    observed = observed[30:]  # the first fifth only sets the top
     assert chosen.exceeding == pytest.approx(risk_of(found.rule, observed, 0.05))
     assert chosen.exceeding <= 0.2
     assert chosen.mean_size < 64
@@ -78,7 +79,7 @@ def test_the_guarantee_is_kept_on_segments_not_seen() -> None:
     """40 calibration sets; the risk is measured on 500 other segments. Rules that only looked good break it often, so
     the test could fail."""
     others = invented(500, seed=99)
-    request = replace(REQUEST, rules=("headroom:minimum=4",), max_loss=0.01)
+    request = replace(REQUEST, rules=("headroom:top=1,minimum=4",), max_loss=0.01)
     risks: dict[str, float] = {}
 
     def breaks(rule: str) -> bool:
@@ -99,20 +100,23 @@ def test_the_guarantee_is_kept_on_segments_not_seen() -> None:
 def test_thresholds_go_on_until_rules_are_too_cheap() -> None:
     """Of every kind the cheapest rule fails: what is chosen is not just the last one that was tried."""
     for max_loss in (0.005, 0.02):
-        found = calibrate(invented(150), replace(REQUEST, max_loss=max_loss, rules=("headroom:minimum=4",)), SOURCE)
+        found = calibrate(
+            invented(150), replace(REQUEST, max_loss=max_loss, rules=("headroom:top=1,minimum=4",)), SOURCE
+        )
         assert found.curve[0].proven and not found.curve[-1].proven
         assert found.curve[-1].mean_size == 4
 
 
 def test_too_few_segments() -> None:
+    request = replace(REQUEST, rules=("headroom:top=1", "fixed"))
     with pytest.raises(TooSmall) as caught:
-        calibrate(invented(10), REQUEST, SOURCE)
+        calibrate(invented(10), request, SOURCE)
     assert str(caught.value).startswith(
         "10 segments are too few for this guarantee: even a rule that never loses would need 14"
     )
-    assert calibrate(invented(14), REQUEST, SOURCE).guarantee.segments == 14
+    assert calibrate(invented(14), request, SOURCE).guarantee.segments == 14
     with pytest.raises(TooSmall, match="would need 4"):
-        calibrate(invented(3), replace(REQUEST, confidence=None), SOURCE)
+        calibrate(invented(3), replace(request, confidence=None), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,6 @@ def test_bad_requests(settings: dict[str, float], said: str) -> None:
 def test_what_is_calibrated_by_default() -> None:
     assert choose.default_rules("mbr:comet") == ("loss", "fixed")
     assert choose.default_rules("qe:kiwi") == ("headroom:reach=16", "fixed")
-    assert choose.default_rules("qe:metricx:some/model") == ("headroom:top=0,reach=16", "fixed")
 
 
 def test_a_threshold_is_not_given_beforehand() -> None:
@@ -140,11 +143,25 @@ def test_a_threshold_is_not_given_beforehand() -> None:
 
 
 def test_signals_outlive_their_snapshots() -> None:
-    rule = REQUEST.rule("headroom")
+    rule = REQUEST.rule("headroom:top=1")
     [one] = invented(1)
-    kept = one.without_snapshots([rule])
-    assert len(kept.snapshots) == 0
+    kept = replace(one, snapshots=list(one.snapshots)).without_snapshots([rule])
+    assert len(kept.snapshots) == 0 and one.without_snapshots([rule]) is one
     assert kept.signals(rule.at(0.3)).tolist() == one.signals(rule).tolist() != []
+
+
+def test_a_learned_top_comes_from_segments_that_count_for_nothing_else() -> None:
+    observed = invented(150)
+    count, request, top = choose.with_tops(observed, REQUEST)
+    best = [float(one.final.max()) for one in observed[:30]]
+    assert count == 30 and top == max(best)
+    assert request.rules == (f"headroom:top={top:.4g},reach=16", "fixed")
+    found = calibrate(observed, REQUEST, SOURCE)
+    assert isinstance(found.guarantee, profile.Guarantee) and found.guarantee.segments == 120
+    assert any(point.rule.startswith(f"headroom:top={top:.4g},reach=16,share=") for point in found.curve)
+    assert choose.with_tops(observed, request) == (0, request, None)
+    with pytest.raises(UsageError, match="15 pools are too few to learn the top of headroom:reach=16 from"):
+        calibrate(observed[:15], REQUEST, SOURCE)
 
 
 def test_rules_without_a_threshold_are_not_calibrated() -> None:

@@ -48,7 +48,7 @@ def live(pools: list[RecordedPool], reranker: str, rule: str, n: int) -> list[Ou
     [
         ("mbr:chrf", "loss:minimum=8", [0.0, 0.0005, 0.002, 0.01, 1.0]),
         ("mbr:chrf", "loss:minimum=16,new=0.2,looks=3", [0.0, 0.005, 0.02, 1.0]),
-        ("qe:recorded:q", "headroom", [0.0, 0.0005, 0.002, 0.01, 1.0]),
+        ("qe:recorded:q", "headroom:top=1", [0.0, 0.0005, 0.002, 0.01, 1.0]),
     ],
 )
 def test_a_replay_is_the_live_run(

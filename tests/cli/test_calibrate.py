@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,3 +193,15 @@ def test_help_knows_its_own_defaults(quitmt: Quitmt) -> None:
     told = " ".join(quitmt("calibrate", "--help").out.split())
     assert "maximum candidates per segment [default: as many as the smallest pool has, 512 at most]" in told
     assert "with auto" not in told
+
+
+def test_recorded_scores_without_texts_are_calibrated(quitmt: Quitmt, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    rows = [{"id": str(i), "scores": {"q": [rng.random() ** 0.2 for _ in range(24)]}} for i in range(120)]
+    pools, profile = tmp_path / "scores.jsonl", tmp_path / "profile.json"
+    pools.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--rerank", "qe:recorded:q")
+    ran = quitmt("calibrate", str(pools), *words, "--max-loss", "1sd", "--risk", "0.3", "-o", str(profile))
+    assert ran.code == 0 and "the first 24 pools only set the top of headroom" in ran.err
+    assert json.loads(profile.read_text())["guarantee"]["segments"] == 96
+    assert quitmt("rerank", str(pools), *words, "--profile", str(profile), "-o", str(tmp_path / "out"), "-q").code == 0

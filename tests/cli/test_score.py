@@ -234,3 +234,14 @@ def test_what_is_no_json_is_never_written() -> None:
         list(score.as_json(report, segments=False))
     with pytest.raises(ValueError, match="not JSON compliant"):
         list(compare.as_json(compare.Compared(report, "a", [], {"seed": np.nan})))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_metric_that_chose_the_translations_is_no_independent_judge(quitmt: Quitmt) -> None:
+    """Outcomes know their reranker; translations in plain text don't."""
+    recipe = {"rerank": {"name": "mbr:chrf"}}
+    outcomes = [{"id": i, "translation": text, "recipe": recipe} for i, text in enumerate(lines("a.txt"))]
+    Path("chosen").write_text("".join(json.dumps(outcome) + "\n" for outcome in outcomes))
+    warning = "quitmt: chosen was chosen by chrf, which favours it: judge by another metric too\n"
+    assert quitmt("score", "-t", "chosen", "a.txt", "-r", "ref", "-m", "chrf", "bleu").err == warning
+    assert quitmt("score", "-t", "chosen", "-r", "ref", "-m", "bleu").err == ""

@@ -52,7 +52,7 @@ def plain(outcome: Outcome) -> Outcome:
         ("full", "mbr:chrf"),
         ("fixed:65", "mbr:chrf"),
         ("loss:minimum=8,most=0.02", "mbr:chrf"),
-        ("headroom:minimum=4,share=0.02", "qe:recorded:q"),
+        ("headroom:top=1,minimum=4,share=0.02", "qe:recorded:q"),
     ],
 )
 def test_a_rule_decides_as_if_the_pool_were_the_budget(

@@ -14,7 +14,8 @@ from quitmt import rerank, stop
 from quitmt.engine.driver import Driver, in_order
 from quitmt.engine.session import GRACE, Session
 from quitmt.generate.recorded import RecordedGenerator
-from quitmt.types import Candidate, Draw, Finished, RecordedPool, Request, Segment, Snapshot, StopReason
+from quitmt.stop.learned import LEAST
+from quitmt.types import Candidate, Draw, Finished, Outcome, RecordedPool, Request, Segment, Snapshot, StopReason
 
 
 class Sampling:
@@ -360,3 +361,21 @@ def test_an_observer_that_fails_disturbs_nobody() -> None:
 def test_an_owner_is_no_part_of_what_fixes_candidates() -> None:
     one = Segment("1", "x")
     assert replace(one, owner="7").id == one.id and replace(one, owner="7").key != one.key == "1"
+
+
+def test_a_rule_that_learns_does_so_from_all_callers() -> None:
+    """The session keeps best scores and nothing else; each segment's signature names the top that it had."""
+
+    async def run() -> list[Outcome]:
+        pools = [
+            RecordedPool(Segment(str(number)), tuple(Candidate(str(i), scores={"q": 0.5 + i / 100}) for i in range(20)))
+            for number in range(12)
+        ]
+        session = Session(RecordedGenerator(pools), rerank.load("qe:recorded:q"), stop.load("headroom"))
+        async with session:
+            return [(await session.submit(pool.segment, group=pool.segment.id)).outcome for pool in pools]
+
+    outcomes = asyncio.run(run())
+    assert {one.size for one in outcomes[:LEAST]} == {12}  # the usual number, until enough is known
+    assert ["top:unknown" in one.signature for one in outcomes] == [True] * LEAST + [False] * (12 - LEAST)
+    assert all(one.error is None for one in outcomes)

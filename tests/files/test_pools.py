@@ -10,6 +10,7 @@ import pytest
 
 from quitmt.errors import InputError
 from quitmt.files.pools import Seen, format_pool, parse_pool, read_plain_pools, read_pools
+from quitmt.rerank.specs import reads_texts
 from quitmt.types import Candidate, RecordedPool, Segment
 
 
@@ -115,3 +116,45 @@ def test_plain_text_that_does_not_fit(candidates: str, sources: str | None, mess
     (tmp_path / "s").write_text(sources or "")
     with pytest.raises(InputError, match=message):
         collect(read_plain_pools(str(tmp_path / "c"), 2, str(tmp_path / "s") if sources else None))
+
+
+SCORES = '{"id": 1, "source": "s", "scores": {"q": [0.1, 0.3], "c": [1, null]}, "systems": ["a", "b"]}'
+
+
+def test_pools_of_scores_without_texts(tmp_path: Path) -> None:
+    """Candidates are told apart by their index, and there is no source that they could be compared with."""
+    path = tmp_path / "scores.jsonl"
+    path.write_text(SCORES + "\n")
+    [pool] = collect(read_pools(str(path), texts=False))
+    assert pool.segment == Segment("1")
+    assert [(one.text, one.scores) for one in pool.candidates] == [("#0", {"q": 0.1, "c": 1}), ("#1", {"q": 0.3})]
+    with pytest.raises(InputError, match=r'line 1: the pool has no list of "candidates" .*enough for qe:recorded'):
+        collect(read_pools(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            [SCORES, '{"id": 2, "candidates": ["a"]}'],
+            "line 2: this pool has texts, but those before it have only scores",
+        ),
+        (
+            ['{"id": 2, "candidates": ["a"]}', SCORES],
+            "line 2: this pool has only scores, but those before it have texts",
+        ),
+        (['{"id": 1, "scores": {"q": [1, 2], "c": [1]}}'], "there are 1 scores 'c' for 2 candidates"),
+        (['{"id": 1, "scores": {"q": []}}'], "line 1: the pool has no candidates"),
+        (['{"id": 1, "scores": {}}'], 'line 1: the pool has no list of "candidates"'),
+    ],
+)
+def test_pools_of_scores_that_do_not_fit(lines: list[str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=message):
+        collect(read_pools(str(path), texts=False))
+
+
+def test_rerankers_that_need_no_texts() -> None:
+    assert not any(map(reads_texts, ("qe:recorded:q", "qe:0.5*recorded:q+recorded:c", "qe:rank:recorded:q+recorded:c")))
+    assert all(map(reads_texts, ("mbr:chrf", "qe:kiwi", "qe:0.5*recorded:q+kiwi")))

@@ -27,7 +27,7 @@ from tests.lab.studies import REFERENCES, SMALL_RULES, SOURCES, Bars, Decoding, 
 PICTURE = b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
 PLAIN, ANCHORED, COLD = "T=1.2", "T=1.2 + greedy,beam:3", "cold"
 SAMPLINGS = [{"anchors": "greedy,beam:3"}, {"name": COLD, "temperature": 0.5}]
-RULES = {"rules": ["loss:most=0.05,minimum=4", "headroom:share=0.05,minimum=4"], "windows": [2], "limit": 3}
+RULES = {"rules": ["loss:most=0.05,minimum=4", "headroom:top=1,share=0.05,minimum=4"], "windows": [2], "limit": 3}
 
 
 def study_of(folder: Path, **sections: Any) -> Study:
@@ -36,7 +36,7 @@ def study_of(folder: Path, **sections: Any) -> Study:
         "test_set": {"tsv": str(write_tsv(folder / "test.tsv", 5))},
         "model": {"budget": 16},
         "rerank": {"rerankers": ["mbr:chrf", "qe:recorded:q"], "accelerated": ["prune"]},
-        "rules": {**SMALL_RULES, "beyond": ["loss:minimum=4", "headroom:minimum=4"], "costs": [8], "splits": 5},
+        "rules": {**SMALL_RULES, "beyond": ["loss:minimum=4", "headroom:top=1,minimum=4"], "costs": [8], "splits": 5},
         "evaluate": {"resamples": 40},
         "baselines": {"anchors": "greedy,beam:2"},
         "live": RULES,

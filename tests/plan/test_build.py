@@ -197,7 +197,8 @@ def test_a_plan_says_where_each_value_came_from() -> None:
     plan = resolve(said.changed({"rerank.name": "qe:likelihood"}))
     origins = {name: str(origin) for name, origin in plan.recipe.origins.items()}
     assert origins["stop.n"] == "-n" and origins["model.temperature"] == "default of embedded"
-    assert origins["stop.k"] == origins["model.name"] == origins["model.seed"] == "default"
+    assert origins["model.name"] == origins["model.seed"] == "default"
+    assert origins["stop.k"] == "default for auto with qe" and plan.recipe.stop.k == 1
     assert origins["stop.rule"] == "default for a reranker with running best" and "rerank.name" not in origins
     assert resolve(plan.recipe).recipe == plan.recipe
 
@@ -399,7 +400,7 @@ def test_an_option_of_an_engine_as_a_keyword() -> None:
 def test_who_has_no_order_refuses_to_pace() -> None:
     with pytest.raises(UsageError, match=r"max_cost paces segments in their order, and workers of a batch have none"):
         resolve(recipe(rerank__name="qe:recorded:q", stop__max_cost=40.0)).refuse_pacing()
-    resolve(recipe(rerank__name="qe:recorded:q", stop__max_cost=4.0)).refuse_pacing()  # a fixed number
+    resolve(recipe(rerank__name="qe:recorded:q", stop__max_cost=1.0)).refuse_pacing()  # a fixed number
     resolve(recipe(rerank__name="qe:recorded:q")).refuse_pacing()
 
 

@@ -16,6 +16,7 @@ from quitmt.protocols import RerankerTraits
 from quitmt.rerank import specs
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.headroom import Headroom
+from quitmt.stop.learned import Level
 from quitmt.stop.loss import Loss
 from quitmt.stop.steering import Steered
 from tests.calibrate.test_choose import REQUEST, SOURCE, invented
@@ -60,11 +61,11 @@ def test_a_profile_gives_other_points_of_its_curve(known: Profile) -> None:
 def test_auto_without_a_profile() -> None:
     assert chosen("mbr:my:utility", MBR, Target("0.002")).rule == stop.load("loss:most=0.002")
     assert chosen("mbr:my:utility", MBR, Target()).rule == stop.load("loss")
-    assert chosen("qe:kiwi", QE, Target()).rule == stop.load("headroom:reach=16,share=0.005,cap=128")
-    negated = stop.load("headroom:top=0,reach=16,share=0.125,cap=128")  # 0 is perfect
-    assert chosen("qe:metricx", QE, Target()).rule == negated
-    with pytest.raises(UsageError, match="does not know the highest score that qe:my:reward can give"):
-        chosen("qe:my:reward", QE, Target())
+    assert chosen("qe:kiwi", QE, Target()).spec == "headroom:top=auto,reach=16,prior_top=0.899,prior_room=0.0301"
+    xl = chosen("qe:kiwi:Unbabel/wmt23-cometkiwi-da-xl", QE, Target()).rule
+    assert isinstance(xl, Headroom) and xl.prior == Level(0.81, 0.131)
+    for unknown in ("qe:kiwi:my/model", "qe:metricx", "qe:my:reward", "qe:0.5*kiwi+0.5*likelihood", "qe:recorded:q"):
+        assert chosen(unknown, QE, Target(), k=1).rule == stop.load("headroom:reach=16")
     assert chosen("mbr:chrf", FASTER, Target(max_cost=99.5)).rule == stop.load("fixed:99")
     assert chosen("mbr:chrf", FASTER, Target(max_cost=1e6), n=64).rule == stop.load("fixed:64", n=64)
     with pytest.raises(UsageError, match="rule='auto' does not know what qe:kiwi loses with k=8 n=512"):
@@ -111,10 +112,11 @@ def test_a_cost_without_a_curve_is_paced() -> None:
         return chosen(reranker, traits, Target(max_cost=cost)).rule
 
     assert rule_of("mbr:my:utility", MBR, 64) == Steered(stop.load_threshold("loss", k=8, n=512), 64)
-    room = stop.load_threshold("headroom:reach=16,share=0.005", k=8, n=512)
+    kiwi = "headroom:reach=16,prior_top=0.899,prior_room=0.0301"
+    room = stop.load_threshold(kiwi, k=8, n=512)
     assert rule_of("qe:kiwi", QE, 64) == Steered(room, 64)
     assert rule_of("qe:kiwi", QE, "3000tokens") == Steered(room, 3000, tokens=True)
-    assert rule_of("qe:my:reward", QE, 99.5).learns_top
+    assert rule_of("qe:my:reward", QE, 99.5).rule.learns
     plain = rule_of("mbr:my:utility", replace(MBR, judges_itself=True), 24)
     assert "new:0.1" in plain.signature and plain.rule.minimum == 8
     assert rule_of("qe:my:reward", QE, 15) == stop.load("fixed:15")
@@ -138,6 +140,14 @@ def test_prices() -> None:
 def test_a_profile_counts_candidates(known: Profile) -> None:
     with pytest.raises(UsageError, match="the curve of a profile is in candidates"):
         chosen("qe:recorded:q", QE, Target(max_cost="3000tokens"), known, k=4, n=64)
+
+
+def test_a_top_is_not_learned_without_an_order(caplog: pytest.LogCaptureFixture) -> None:
+    known = unsteered(chosen("qe:kiwi", QE, Target(), k=1).rule)
+    assert isinstance(known, Headroom) and (known.top, known.share) == (0.899, pytest.approx(0.0301 / 12))
+    assert not caplog.text
+    assert unsteered(chosen("qe:my:reward", QE, Target(), k=1).rule) == stop.load("fixed:12", k=1)
+    assert "can't be learned without an order of segments: every segment gets 12 candidates" in caplog.text
 
 
 def test_requests_are_not_paced(caplog: pytest.LogCaptureFixture) -> None:

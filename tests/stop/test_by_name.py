@@ -19,7 +19,8 @@ NEITHER = RerankerTraits("mbr")
 def test_names_and_their_defaults() -> None:
     assert stop.load("quit") == Quit(8, 8, 1e-3, 512)
     found = {name: stop.find("fixed:9" if name == "fixed" else name) for name in stop.RULES}
-    assert {(rule.default("step"), rule.default("budget")) for rule in found.values()} == {(8, 512)}
+    assert all(rule.default("step") == (1 if name == "headroom" else 8) for name, rule in found.items())
+    assert {rule.default("budget") for rule in found.values()} == {512}
     assert stop.load("full", n=100).budget == 100
     assert stop.load("fixed:64").budget == 64
     assert stop.load("quit", k=4, w=2, alpha=1e-6, n=99).signature == "quit|k:4|w:2|a:1e-06|n:99"
@@ -45,7 +46,7 @@ def test_names_and_their_defaults() -> None:
         ("loss:y=1", {}, "unknown option of the stopping rule loss 'y'"),
         ("loss:most=-1", {}, "most of the loss rule must be a number of at least 0, not -1.0"),
         ("loss:minimum=0", {}, "minimum must be a whole number of at least 1, not 0"),
-        ("headroom:top=inf", {}, "top of the headroom rule must be a number, not inf"),
+        ("headroom:top=inf", {}, "top of the headroom rule must be a number or auto, not inf"),
         ("headroom:cap=-1", {}, "cap of the headroom rule must be a number of at least 0"),
         ("consistency:doubt=nan", {}, "doubt of the consistency rule must be a number of at least 0, not nan"),
     ],

@@ -99,7 +99,7 @@ def test_another_threshold() -> None:
 
 
 def test_headroom_gives_up_early_where_little_is_left() -> None:
-    watch = stop.load("headroom:share=0.01,minimum=16", k=8, n=64).open()
+    watch = stop.load("headroom:top=1,share=0.01,minimum=16", k=8, n=64).open()
     assert watch.observe(Snapshot(8, 0, 0.99)) is None
     assert watch.observe(Snapshot(16, 0, 0.9)) is StopReason.DECIDED
     assert watch.observe(Snapshot(16, 0, 0.8)) is None

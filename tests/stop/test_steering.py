@@ -15,9 +15,10 @@ from quitmt import stop
 from quitmt.errors import UsageError
 from quitmt.files.outcomes import from_fields, to_fields
 from quitmt.stop.headroom import Headroom
+from quitmt.stop.learned import LEAST, needed
 from quitmt.stop.loss import Loss
 from quitmt.stop.remembered import Remembered
-from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering, needed
+from quitmt.stop.steering import LAG, SLACK, Aimed, Steered, ThresholdSteering
 from quitmt.types import Outcome, Snapshot, StopReason
 
 RULE = Loss(step=4, budget=256)
@@ -69,11 +70,11 @@ def run(steering: ThresholdSteering, seeds: list[int], *, late: int = 0, tokens:
 
 
 def test_segments_wait_for_a_fixed_number_of_those_before() -> None:
-    assert [needed(position) for position in (0, 1, 2, 3, 8, 32, 60, 100)] == [0, 0, 1, 1, 5, 21, 44, 84]
-    assert [needed(position, length=100) for position in (60, 80, 90, 98, 99)] == [44, 70, 85, 97, 98]
+    assert [needed(position, LAG) for position in (0, 1, 2, 3, 8, 32, 60, 100)] == [0, 0, 1, 1, 5, 21, 44, 84]
+    assert [needed(position, LAG, 100) for position in (60, 80, 90, 98, 99)] == [44, 70, 85, 97, 98]
     for length in (None, 1, 5, 100):
         assert all(needed(i, LAG, length) <= needed(i + 1, LAG, length) <= i for i in range(1, 100))
-    assert max(position - needed(position) for position in range(500)) == LAG
+    assert max(position - needed(position, LAG) for position in range(500)) == LAG
 
 
 def test_not_ready_before_what_it_depends_on() -> None:
@@ -166,7 +167,7 @@ def test_how_signals_fall_is_seen() -> None:
         seen = 2 + seed % 3
         one = Outcome("", "s", "t", 0, 0.5, int(looks[seen - 1]), StopReason.DECIDED, (), budget=256)
         known.add(replace(one, signals=tuple(signals[:seen])), [0.5] * seen, float(looks[seen - 1]))
-    threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0, learned=False)
+    threshold = known.threshold(Loss(step=16, minimum=16, budget=256), 64.0)
     starts = np.exp([np.random.default_rng(seed).normal() for seed in range(40)])
     ends = [next((n for n in looks if start * (16 / n) ** 2 <= threshold), 256) for start in starts]
     assert np.mean(ends) == pytest.approx(64, rel=0.12)
@@ -184,7 +185,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
         for row in rows:
             one = Outcome("", "s", "t", 0, 0.5, 256, StopReason.BUDGET, (), budget=256)
             known.add(replace(one, signals=tuple(kinds[row])), [0.5] * len(looks), 256.0)
-        return known.threshold(rule, 64.0, learned=False)
+        return known.threshold(rule, 64.0)
 
     of_all = threshold(list(range(len(kinds))), None)
     for row, start in enumerate(kinds[:, 0]):
@@ -193,7 +194,7 @@ def test_the_first_segments_say_little_about_the_others() -> None:
     assert max(abs(threshold([row], None) / kinds[row, 0] / of_all - 1) for row in range(1, len(kinds))) > 1
     unseen = Remembered(looks, kinds)
     unseen.add(Outcome("", "s", "t", 0, 0.5, 8, StopReason.EXHAUSTED, ()), [], 8.0)  # it ended before the first look
-    assert unseen.threshold(rule, 64.0, learned=False) == 0
+    assert unseen.threshold(rule, 64.0) == 0
 
 
 def test_tokens() -> None:
@@ -236,7 +237,7 @@ def test_a_segment_alone_gets_what_was_asked_for() -> None:
 
 def test_top_is_learned() -> None:
     """With scores far from 0 and 1, those of the best segments stand for the perfect one."""
-    steered = Steered(Headroom(reach=16), 64, learns_top=True)
+    steered = Steered(Headroom(step=8, minimum=16, reach=16, top="auto"), 64)
     steering = steered.steer()
     tops, sizes = [], []
     for position in range(60):
@@ -246,15 +247,15 @@ def test_top_is_learned() -> None:
         watch, size, stop_reason = aimed.open(), 0, None
         while stop_reason is None:
             size += 8
-            stop_reason = watch.observe(Snapshot(size, 0, float(scores[size - 1]), scores=lambda: np.array([100.0])))
+            stop_reason = watch.observe(Snapshot(size, 0, float(scores[size - 1]), scores=lambda: np.array([80.0])))
         tops.append(aimed.rule.top)  # type: ignore[attr-defined]
         sizes.append(size)
         trajectory = tuple(scores[7:size:8].tolist())
         made = Outcome("", "s", "t", 0, trajectory[-1], size, stop_reason, trajectory, budget=512)
         steering.add(position, replace(made, signals=tuple(watch.kept_signals)))
-    begun = next(position for position in count() if needed(position))
+    begun = next(position for position in count() if needed(position, LAG) >= LEAST)
     assert sizes[:begun] == [steered.alone()] * begun  # whatever the scale is
-    assert all(105 < top < 125 for top in tops[10:])
+    assert all(105 < top < 125 for top in tops[begun:])
     assert len(set(sizes[begun:])) > 3
 
 
@@ -264,23 +265,6 @@ def test_pools_that_end_early_cost_what_they_have() -> None:
     watch = short.open()
     stop_reasons = [watch.observe(Snapshot(size, 0, 0.5)) for size in (4, 8, 12, 16, 20)]
     assert stop_reasons[-1] is StopReason.BUDGET and stop_reasons[:-1] == [None] * 4
-
-
-def test_headroom_with_a_cap() -> None:
-    """However much is left, there it ends: also where no look falls on it."""
-    rule = Headroom(step=10, share=1e-9, cap=130)
-    assert next(size for size in range(10, 520, 10) if rule.observe(Snapshot(size, 0, 0.1))) == 130 == rule.budget
-    assert Headroom(cap=128, budget=64).budget == 64 and Headroom(budget=512).budget == 512
-
-
-@pytest.mark.parametrize("mean", [None, 0.001])
-def test_headroom_does_not_reach_for_what_is_out_of_reach(mean: float | None) -> None:
-    """A line whose candidates all score near 0 stops soon, if it is known that they do."""
-    rule = Headroom(share=0.005, reach=16)
-    snapshot = Snapshot(64, 0, 0.01, scores=None if mean is None else lambda: np.array([mean]))
-    assert rule.signal(snapshot) == pytest.approx((0.99 if mean is None else 16 * 0.009) / 64)
-    assert (rule.observe(snapshot) is StopReason.DECIDED) == (mean is not None)
-    assert "reach" not in Headroom().signature and "|reach:16|" in rule.signature
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,21 +16,22 @@ from quitmt.calibrate.observe import Floats, Observed
 from quitmt.calibrate.profile import Guarantee, Point, Profile, QualityGuarantee, seedless
 from quitmt.defaults import BUDGET, STEP
 from quitmt.errors import UsageError, setting
-from quitmt.rerank import specs
+from quitmt.stop.learned import LEAST
 from quitmt.stop.threshold import Threshold
 
-MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom", "fixed")
+MBR_RULES, QE_RULES = ("loss", "fixed"), ("headroom:reach=16", "fixed")
 """The rules that won our comparisons (docs/rules.md), and the same number for every segment."""
 STEPS_PER_DOUBLING = 8
+HELD_OUT = 5
+"""One in so many segments sets the top of ``headroom`` and counts for nothing else."""
+Asked = TypeVar("Asked", bound="RulesRequest")
 
 
 def default_rules(reranker: str) -> tuple[str, ...]:
     """The default rules for a reranker as ``--rerank`` names it."""
     if reranker.startswith("mbr:"):
         return MBR_RULES
-    entry = specs.entry_of(reranker)
-    spec = (entry.headroom_rule if entry else None) or QE_RULES[0]
-    return re.sub(r"[:,]share=[^,]*", "", spec), *QE_RULES[1:]
+    return QE_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,9 @@ class TooSmall(UsageError):
 
 
 def calibrate(observed: Sequence[Observed], request: LossRequest, source: PoolOrigin) -> Profile:
-    """The cheapest rule that keeps the guarantee, or ``TooSmall``."""
+    """The cheapest rule that keeps the guarantee, or ``TooSmall``. Segments that set a top do not count for it."""
+    held_out, request, _ = with_tops(observed, request)
+    observed = observed[held_out:]
     found = replayed(observed, request)
     losses = families.losses(observed)
     accepted, curve = tested(found, losses, request)
@@ -141,6 +143,22 @@ def profile_of(
         curve=tuple(curve),
         recipe=source.recipe,
     )
+
+
+def with_tops(observed: Sequence[Observed], request: Asked) -> tuple[int, Asked, float | None]:
+    """A rule that learns its top gets it as a number from the first fifth of the segments, which then may not be used
+    for the guarantee: their number, the request with that number in its rules, and the top."""
+    learning = [spec for spec in request.rules if spec != "fixed" and request.rule(spec).learns]
+    if not learning:
+        return 0, request, None
+    count = max(LEAST, len(observed) // HELD_OUT)
+    if len(observed) < 2 * LEAST:
+        hint = f"give more pools, or {setting('rule', f'{learning[0]},top=NUMBER')}"
+        raise UsageError(f"{len(observed)} pools are too few to learn the top of {learning[0]} from", hint=hint)
+    # The highest one: no threshold is careful enough for a segment whose best candidate is above the top.
+    top, own = max(float(one.final[one.best[-1]]) for one in observed[:count]), cast(Any, request)
+    rules = tuple(request.rule(spec).with_top(top, spec) if spec in learning else spec for spec in request.rules)
+    return count, replace(own, rules=rules), top
 
 
 def spread(observed: Sequence[Observed]) -> float:

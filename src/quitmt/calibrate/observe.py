@@ -42,7 +42,10 @@ class Observed:
     """Signals computed before the snapshots were dropped, by kind of rule."""
 
     def without_snapshots(self, rules: Sequence[Threshold]) -> Observed:
-        """A copy with only the signals of these rules; snapshots would keep everything that MBR compared in memory."""
+        """A copy with only the signals of these rules; snapshots would keep everything that MBR compared in memory.
+        Snapshots of QE need no memory, so they stay."""
+        if isinstance(self.snapshots, Running):
+            return self
         known = {_kind(rule): self.signals(rule) for rule in rules}
         return replace(self, snapshots=(), known=known)
 
@@ -58,6 +61,23 @@ class Observed:
 def _kind(rule: Threshold) -> str:
     """The same text for rules that differ only in their threshold, which have the same signals."""
     return rule.at(0.0).signature
+
+
+@dataclass(frozen=True, slots=True)
+class Running(Sequence[Snapshot]):
+    """The snapshots of QE after each candidate, made when they are read."""
+
+    best: Ints
+    score: Floats
+    final: Floats
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    def __getitem__(self, place: Any) -> Any:
+        return Snapshot(
+            place + 1, int(self.best[place]), float(self.score[place]), scores=partial(_first, self.final, place + 1)
+        )
 
 
 def observe(reranker: Reranker[Any], pools: Sequence[RecordedPool]) -> list[Observed]:
@@ -102,11 +122,7 @@ def _observe_qe(reranker: Qe, pools: Sequence[RecordedPool]) -> list[Observed]:
         place = np.maximum.accumulate(np.where(record, np.arange(len(every)), 0))[anchors:]
         best, score = np.where(place < anchors, -1 - place, place - anchors), running[anchors:]
         final = np.concatenate([every[anchors:], every[:anchors][::-1]])
-        snapshots = [
-            Snapshot(n, int(best[n - 1]), float(score[n - 1]), scores=partial(_first, final, n))
-            for n in range(1, len(best) + 1)
-        ]
-        found.append(Observed(best, score, final, snapshots))
+        found.append(Observed(best, score, final, Running(best, score, final)))
     return found
 
 

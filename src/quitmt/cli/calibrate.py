@@ -32,6 +32,7 @@ from quitmt.plan.choose import loss_in
 from quitmt.plan.plan import Parts, refuse_texts
 from quitmt.plan.resolve import resolve
 from quitmt.protocols import Reranker
+from quitmt.rerank.specs import reads_texts
 from quitmt.stop.threshold import Threshold
 from quitmt.types import RecordedPool
 
@@ -106,7 +107,7 @@ def add_parser(commands: Any) -> None:
     guarantees.add(parser)
     scoring = ("rerank.device", "rerank.dtype", "rerank.batch_tokens")
     languages = ("model.source_language", "model.target_language")
-    usual = {"stop.k": str(STEP), "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
+    usual = {"stop.k": f"{STEP}, for qe: 1", "stop.n": f"as many as the smallest pool has, {BUDGET} at most"}
     wanted = ("rerank.name", *scoring, "stop.k", "stop.n", *languages, "run.allow_functions")
     options.add_recipe(parser, *wanted, usual=usual)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
@@ -116,7 +117,8 @@ def add_parser(commands: Any) -> None:
 def act(args: argparse.Namespace) -> int:
     recipe = options.recipe_of(args)
     # Only k and n of the recipe's rule count, because calibration chooses the rule.
-    recipe = replace(recipe, stop=StopRecipe(rule="full", k=recipe.stop.k, n=recipe.stop.n))
+    step = recipe.stop.k or (1 if recipe.rerank.name.startswith("qe:") else None)
+    recipe = replace(recipe, stop=StopRecipe(rule="full", k=step, n=recipe.stop.n))
     for name, usual in (("variant", "exact"), ("filter", None)):
         if getattr(recipe.rerank, name) != usual:
             raise UsageError(f"rules are replayed only on exact mbr: and on qe:, without {setting(f'rerank.{name}')}")
@@ -132,7 +134,7 @@ def act(args: argparse.Namespace) -> int:
         stop.check_fits(rule, plan.traits, recipe.rerank.name)
     reranker = plan.reranking.load(whole.model.languages, plan.hardware)
     observe.check(reranker)
-    pools = asyncio.run(_read(args.pools))
+    pools = asyncio.run(_read(args.pools, texts=reads_texts(recipe.rerank.name)))
     if recipe.stop.n is None:
         budget = _common(pools, budget, quiet=args.quiet)
         whole, requested = replace(whole, stop=replace(whole.stop, n=budget)), replace(requested, budget=budget)
@@ -141,11 +143,16 @@ def act(args: argparse.Namespace) -> int:
     if judging is not None:
         judging.check(pools)
     observed = _observed(reranker, pools, _thresholds(requested), quiet=args.quiet)
+    held_out, requested, top = choose.with_tops(observed, requested)
+    if top is not None and not args.quiet:
+        text = f"the first {held_out} pools only set the top of headroom, which is {top:.4g}"
+        print(f"quitmt: {text}", file=sys.stderr)
     source = PoolOrigin(generator, reranker.signature, *recipe.model.languages, whole.of_results())
     if isinstance(requested, quality.QualityRequest):
         assert judging is not None
-        found = guarantees.calibrated(judging, requested, observed, pools, source, quiet=args.quiet)
+        found = guarantees.calibrated(judging, requested, observed, pools, source, held_out=held_out, quiet=args.quiet)
     else:
+        observed = observed[held_out:]
         request = replace(requested, max_loss=loss_in(args.max_loss, choose.spread(observed)))
         found = choose.calibrate(observed, request, source)
     print(described(found))
@@ -214,8 +221,8 @@ def _confidence(text: str | None, usual: float) -> float | None:
         raise UsageError(f"--confidence must be a number between 0 and 1, or none, not {text!r}") from None
 
 
-async def _read(path: str) -> list[RecordedPool]:
-    pools = [pool async for pool in read_pools(path)]
+async def _read(path: str, *, texts: bool) -> list[RecordedPool]:
+    pools = [pool async for pool in read_pools(path, texts=texts)]
     if not pools:
         raise InputError(f"{path} has no pools")
     return pools

@@ -117,9 +117,12 @@ def calibrated(
     pools: Sequence[RecordedPool],
     source: PoolOrigin,
     *,
+    held_out: int,
     quiet: bool,
 ) -> Profile:
-    references = [winners.in_order_of(pools, texts, path) for path, texts in judging.files.items()]
+    """The first ``held_out`` pools have references too, and count for nothing."""
+    references = [winners.in_order_of(pools, texts, path)[held_out:] for path, texts in judging.files.items()]
+    observed, pools = observed[held_out:], pools[held_out:]
     found = choose.replayed(observed, request)
     chosen = winners.winners(observed, pools, found)
     judged = []

@@ -20,6 +20,7 @@ from quitmt.generate.recorded import RecordedGenerator
 from quitmt.plan.build import Built, build
 from quitmt.plan.plan import Parts
 from quitmt.plan.resolve import resolve
+from quitmt.rerank.specs import reads_texts
 from quitmt.stop.steering import Steered
 from quitmt.types import RecordedPool
 
@@ -77,7 +78,7 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
         return None
     generator = RecordedGenerator(origins=_origins(recipe.model.anchors))
     built = build(resolve(recipe, Parts(generator)))
-    pools = _pools(args)
+    pools = _pools(args, texts=reads_texts(built.recipe.rerank.name))
     source = Source(
         "pools",
         name_of(args.pools),
@@ -102,11 +103,11 @@ def _expected(args: argparse.Namespace, built: Built) -> int | None:
     return None if lines is None else lines // (args.num_candidates or 1)
 
 
-def _pools(args: argparse.Namespace) -> AsyncIterator[RecordedPool]:
+def _pools(args: argparse.Namespace, *, texts: bool = True) -> AsyncIterator[RecordedPool]:
     if args.num_candidates is None:
         if args.sources:
             raise UsageError("--sources goes with --num-candidates", hint="JSON pools contain their sources")
-        return read_pools(args.pools)
+        return read_pools(args.pools, texts=texts)
     if args.num_candidates < 1:
         raise UsageError(f"--num-candidates must be at least 1, not {args.num_candidates}")
     return read_plain_pools(args.pools, args.num_candidates, args.sources)

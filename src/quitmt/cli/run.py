@@ -24,6 +24,7 @@ from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import GeneratorTraits, traits_of
 from quitmt.rerank.anchors import TEXTS
 from quitmt.rerank.specs import score_name
+from quitmt.stop.window import Quit
 from quitmt.types import Begun, Finished
 
 KEEP_SECONDS = 5.0
@@ -199,8 +200,17 @@ def _opening(built: Built, chosen: StopRecipe) -> list[str]:
         name = choice.spec if choice else stop.rule
         rule = f"{name}, with at most {stop.n} samples: the default for {built.recipe.rerank.name} (--stop chooses)"
     else:
+        return _too_small(built)
+    return [f"stopping by {rule}", *_too_small(built)]
+
+
+def _too_small(built: Built) -> list[str]:
+    """Warn if QUIT can't stop before the budget is used up."""
+    rule = built.rule
+    if not isinstance(rule, Quit) or rule.step * rule.window < rule.budget:
         return []
-    return [f"stopping by {rule}"]
+    first = f"QUIT first looks at k·w = {rule.step * rule.window} candidates, and the budget is {rule.budget}"
+    return [f"{first}: no segment can stop early (give a smaller -k or -w, or --stop auto)"]
 
 
 def _keeps_guarantee(built: Built) -> bool:

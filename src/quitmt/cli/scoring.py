@@ -29,6 +29,7 @@ from quitmt.files.outputs import STDOUT, one_line
 from quitmt.metrics import devices
 from quitmt.metrics.devices import Hardware
 from quitmt.metrics.registry import MetricEntry
+from quitmt.rerank.specs import models_of
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ def prepare(args: argparse.Namespace, translations: Sequence[str]) -> Scoring:
     check_paths(args.output, inputs)
     sources = None if args.sources is None else tuple(read_texts(args.sources))
     references = tuple(tuple(read_texts(path)) for path in args.references)
-    systems = {path: read_translations(path, quiet=args.quiet) for path in translations}
+    systems = {path: read_translations(path, quiet=args.quiet, judges=specs) for path in translations}
     everything = ([] if sources is None else [sources]) + [*references, *systems.values()]
     check_sizes({path: len(texts) for path, texts in zip(inputs, everything, strict=True)})
     report = Report(tuple(systems))
@@ -231,11 +232,18 @@ def read_texts(path: str) -> list[str]:
     return asyncio.run(collect())
 
 
-def read_translations(path: str, *, quiet: bool = False) -> list[str]:
-    """Translations, one per line, or outcomes; the first line decides which."""
+def read_translations(path: str, *, quiet: bool = False, judges: Sequence[str] = ()) -> list[str]:
+    """Translations, one per line, or outcomes; the first line decides which. Outcomes say by which metric they were
+    chosen, and warn if that is one of the judges."""
     lines = read_texts(path)
-    if not lines or outcome_fields(lines[0]) is None:
+    first = outcome_fields(lines[0]) if lines else None
+    if first is None:
         return lines
+    if not quiet:
+        for judge in judges:
+            if _chose(first, judge):
+                text = f"{path} was chosen by {judge}, which favours it: judge by another metric too"
+                print(f"quitmt: {text}", file=sys.stderr)
     translations, failed = [], 0
     for number, line in enumerate(lines, start=1):
         outcome = outcome_fields(line)
@@ -246,6 +254,16 @@ def read_translations(path: str, *, quiet: bool = False) -> list[str]:
     if failed and not quiet:
         print(f"quitmt: {path}: {counted(failed, 'segment')} failed; scored with what there is", file=sys.stderr)
     return translations
+
+
+def _chose(outcome: Mapping[str, Any], judge: str) -> bool:
+    """Whether an evaluation metric also chose the translation, as the reranker or as the filter before it."""
+    entry, argument = find(judge)
+    recipe = outcome.get("recipe")
+    rerank = recipe.get("rerank") if isinstance(recipe, dict) else None
+    names = [rerank.get(name) for name in ("name", "filter")] if isinstance(rerank, dict) else []
+    own = (argument or entry.model) if entry.neural else entry.name
+    return any(own in models_of(name) for name in names if isinstance(name, str))
 
 
 def outcome_fields(line: str) -> dict[str, Any] | None:

@@ -82,6 +82,8 @@ def prepare(args: argparse.Namespace) -> tuple[Run, AsyncIterator[tuple[Item, in
     if results.is_finished(args, lines):
         return None
     built = build(resolve(recipe))
+    if args.shard:
+        built = built.without_order()
     _check_input(path)
     if args.anchors_from and not traits_of(built.reranker, RerankerTraits).takes_anchors:
         raise UsageError(f"--anchors-from: {built.recipe.rerank.name} scores samples only, no anchors")

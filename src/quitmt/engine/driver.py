@@ -100,7 +100,7 @@ class Driver:
         """Segments by key, with their positions, in the order of the input."""
         self._passing: list[tuple[int, Finished]] = []
         self._admitted = 0
-        self._steering = protocols.steering(rule)
+        self._steering = protocols.steering(rule) if ordered else None
         self._drafts: Drafts[AnyItem] = Drafts(generator, in_flight)
         self._copies: Copies | None = None
         if share and not self._traits.recorded:

@@ -27,6 +27,7 @@ from quitmt.engine.deadlines import Clock, Limit
 from quitmt.engine.driver import Driver, Submission
 from quitmt.errors import GenerationError, NotInTime, QuitmtError
 from quitmt.protocols import Generator, Reranker, StoppingRule
+from quitmt.stop.learned import Levels
 from quitmt.types import Candidate, Finished, Segment, Snapshot, StopReason
 
 GRACE = 0.7
@@ -161,6 +162,10 @@ class Session:
             share=share,
         )
         self._in_flight, self._clock = in_flight, clock
+        own: Any = rule
+        self._rule = own
+        self._levels = Levels(own.prior) if getattr(own, "learns", False) else None
+        """For a rule that learns: the best scores of all callers' segments, and nothing else of them."""
         self.waiting = Queue()
         self._active: dict[str, Ticket] = {}
         self._numbers = count(1)
@@ -259,6 +264,7 @@ class Session:
         try:
             async for _, finished in self._driver.run(self._submissions()):
                 if ticket := self._active.pop(finished.segment.key, None):
+                    self._learn(ticket, finished)
                     if not finished.outcome.copied:
                         self._measure(ticket)
                     ticket.settle(finished)
@@ -281,9 +287,19 @@ class Session:
             if self._driver.has_room and (ticket := self.waiting.next()):
                 self._active[ticket.segment.key] = ticket
                 ticket.begun = self._time().time()
-                yield Submission(ticket.segment, ticket.rule, self._limit(ticket), ticket.ranked, ticket.alone)
+                rule = ticket.rule or self._learned()
+                yield Submission(ticket.segment, rule, self._limit(ticket), ticket.ranked, ticket.alone)
             else:
                 await self._bell.wait()
+
+    def _learn(self, ticket: Ticket, finished: Finished) -> None:
+        outcome = finished.outcome
+        learns = ticket.rule is None and outcome.stop is not StopReason.FAILED and outcome.cost
+        if self._levels is not None and learns and outcome.score is not None:
+            self._levels.add(outcome.score)
+
+    def _learned(self) -> StoppingRule | None:
+        return None if self._levels is None else self._rule.learned(self._levels.level)
 
     def _limit(self, ticket: Ticket) -> Limit | None:
         """The time for a segment that is begun now: its remaining time, or a share of it if more segments wait than

@@ -9,13 +9,16 @@ that aren't samples are in a separate, optional list, in their order:
     {…, "anchors": ["…", …], "origins": ["greedy", "beam:4", …], "anchor_scores": {"NAME": [0.8, …]}}
 
 So are pseudo-references that judge the candidates instead of the samples: {…, "support": ["…", …]}.
+
+A pool may hold scores without texts: "candidates" is missing then, and the scores say how many there are. Only
+``qe:recorded`` can rerank such pools, and all pools of a file must be alike.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NoReturn
@@ -30,15 +33,23 @@ HOW = "quitmt translate --keep-pools FILE writes such JSON lines; plain text nee
 _LARGEST = sys.float_info.max
 
 
-async def read_pools(path: str) -> AsyncIterator[RecordedPool]:
-    """Read the pools of a JSONL file. Blank lines are skipped, and ids must be unique."""
-    ids, number = Seen(), 0
+async def read_pools(path: str, *, texts: bool = True) -> AsyncIterator[RecordedPool]:
+    """Read the pools of a JSONL file. Blank lines are skipped, and ids must be unique. Unless ``texts`` are needed,
+    pools may hold scores only."""
+    ids, number, scores_only = Seen(), 0, None
     async for line in read_lines(path):
         number += 1
         if not line.strip():
             continue
         try:
-            pool = parse_pool(line)
+            fields = parse_object(line, "pool")
+            lacks_texts = not texts and fields.get("candidates") is None and bool(fields.get("scores"))
+            if scores_only is None:
+                scores_only = lacks_texts
+            if lacks_texts != scores_only:
+                having, before = ("only scores", "texts") if lacks_texts else ("texts", "only scores")
+                raise InputError(f"this pool has {having}, but those before it have {before}")
+            pool = _pool_of(columns_of(_with_placeholders(fields) if lacks_texts else fields))
             if ids.seen(pool.segment.id):
                 raise InputError(f"the id {pool.segment.id!r} occurs a second time")
         except InputError as error:
@@ -87,7 +98,22 @@ class Columns:
 
 
 def parse_pool(line: str) -> RecordedPool:
-    columns = columns_of(parse_object(line, "pool"))
+    return _pool_of(columns_of(parse_object(line, "pool")))
+
+
+def _with_placeholders(fields: dict[str, Any]) -> dict[str, Any]:
+    """Add a placeholder text per candidate to a pool of scores, and drop its source: nothing may compare the two."""
+    count = max((len(values) for values in _lists(fields.get("scores"))), default=0)
+    anchors = max((len(values) for values in _lists(fields.get("anchor_scores"))), default=0)
+    filled = {**fields, "source": "", "candidates": [f"#{index}" for index in range(count)]}
+    return {**filled, "anchors": [f"#{-1 - index}" for index in range(anchors)]} if anchors else filled
+
+
+def _lists(scores: Any) -> Iterable[list[Any]]:
+    return [values for values in scores.values() if isinstance(values, list)] if isinstance(scores, dict) else []
+
+
+def _pool_of(columns: Columns) -> RecordedPool:
     anchors = _candidates(columns.anchors, columns.anchor_scores)
     return RecordedPool(
         Segment(columns.id, columns.source, support=tuple(columns.support)),
@@ -201,7 +227,8 @@ def _text(fields: dict[str, Any], name: str) -> str:
 def _texts(fields: dict[str, Any], name: str) -> list[str]:
     texts = fields.get(name)
     if not isinstance(texts, list):
-        raise InputError(f'the pool has no list of "{name}"')
+        hint = "scores without texts are enough for qe:recorded:NAME" if name == "candidates" else None
+        raise InputError(f'the pool has no list of "{name}"', hint=hint)
     if not set(map(type, texts)) <= {str}:
         index, text = next((index, one) for index, one in enumerate(texts) if not isinstance(one, str))
         raise InputError(f"{name[:-1]} {index} is not a text but {json.dumps(text)[:40]}")

@@ -36,6 +36,7 @@ from quitmt.plan.plan import NO_PARTS, Parts
 from quitmt.plan.resolve import resolve
 from quitmt.protocols import Generator, Reranker
 from quitmt.rerank import Reranking
+from quitmt.rerank.specs import reads_texts
 from quitmt.types import Segment
 
 Languages = tuple[str | None, str | None]
@@ -53,7 +54,8 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
     folder = Path(study.output) / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     segments = test_set.segments
-    maker = PoolMaker(build_generator, segments, folder, partial(_counted, bar))
+    texts = bool(study.evaluate.metrics) or any(map(reads_texts, study.rerank.rerankers))
+    maker = PoolMaker(build_generator, segments, folder, partial(_counted, bar), texts=texts)
     for one in arms:
         one.pools = maker.pools(one.study)
     baselines = tuple(maker.baselines([one.study for one in arms]))
@@ -67,7 +69,7 @@ def run(study: Study, bar: Bar, *, live: bool = False) -> Results:
             one.replays[spec] = replayed(one.study, one.trajectories[spec], _windows(one.study, live=live), faster)
             if live and one.is_live:
                 generator = maker.generator(one.study.model)
-                one.live[spec] = _live(one.study, generator, spec, reranker, segments, folder, bar)
+                one.live[spec] = _live(one.study, generator, reranker, segments, folder, one.trajectories[spec], bar)
         del held, reranker
     return _results(study, test_set, arms, baselines, folder, bar)
 
@@ -252,16 +254,17 @@ def _evaluated(
 def _live(
     study: Study,
     generator: Generator,
-    spec: str,
     reranker: Reranker[Any],
     segments: tuple[Segment, ...],
     folder: Path,
+    replays: Trajectories,
     bar: Bar,
 ) -> list[Live]:
-    chosen = segments[: study.live.limit]
-    rules = 1 + len(study.live.windows) + len(replay.fitting(study, spec, study.live.rules))
+    spec, chosen = replays.reranker, segments[: study.live.limit]
+    thresholds = replay.fitting(study, replays, study.live.rules)
+    rules = 1 + len(study.live.windows) + len(thresholds)
     with _counted(bar, f"{spec}, live", len(chosen) * rules) as step:
-        return run_live(study, generator, spec, reranker, chosen, folder, step)
+        return run_live(study, generator, spec, reranker, chosen, folder, thresholds, step)
 
 
 @contextmanager

@@ -20,11 +20,6 @@ from quitmt.metrics.devices import Hardware
 from quitmt.metrics.function import as_estimator, as_utility
 from quitmt.names import Name, Names
 from quitmt.protocols import EstimatorTraits, UtilityTraits, traits_of
-from quitmt.signature import field as written
-
-HEADROOM_REACH = 16
-HEADROOM_SHARE = 0.005
-"""The headroom rule's threshold, as a share of the metric's scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +60,6 @@ class MetricEntry(Name):
     """The default checkpoint of a scoring model."""
     scale: float | None = None
     """Difference between the best and the worst score of a candidate; None if unknown."""
-    top: float | None = None
-    """Highest score of a QE metric that the headroom rule expects; None if unknown."""
     support: str | None = None
     """Who judges a candidate by default; None means the default of all utilities."""
     check: str = ""
@@ -82,14 +75,6 @@ class MetricEntry(Name):
         """The name as a reranker; empty if the metric can't rerank."""
         kind = "mbr" if self.needs_reference else "qe"
         return f"{kind}:{self.name.removesuffix('-qe')}" if self.make else ""
-
-    @property
-    def headroom_rule(self) -> str | None:
-        """The headroom rule for this QE metric, with a threshold in proportion to its scale."""
-        if self.top is None or self.scale is None:
-            return None
-        top = "" if self.top == 1 else f"top={written(self.top)},"
-        return f"headroom:{top}reach={HEADROOM_REACH},share={written(HEADROOM_SHARE * self.scale)}"
 
     def check_argument(self, argument: str) -> None:
         if self.check and argument:
@@ -139,7 +124,6 @@ def _model(name: str, title: str, scorer: str, model: str, *, adapter: str = "",
         "extra": "comet",
         "needs": ("torch", "transformers"),
         "scale": 1.0,
-        "top": None if utility else 1.0,
     }
     return MetricEntry(name=name, title=title, scorer=scorer, model=model, **(defaults | facts))
 
@@ -186,7 +170,6 @@ _ENTRIES = (
         check="quitmt.metrics.likelihood:check_model",
         needs_source=True,
         scale=1.0,
-        top=1.0,
     ),
     _model(
         "comet",
@@ -243,7 +226,6 @@ _ENTRIES = (
         evaluation="MetricX-24 without a reference; lower is better",
         lower_is_better=True,
         scale=25.0,
-        top=0.0,
     ),
     _model(
         "embedding",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quitmt import generate, stop
@@ -20,6 +20,7 @@ from quitmt.plan.resolve import hardware_of, sampling_of
 from quitmt.plan.sections import ModelRecipe, RerankRecipe, StopRecipe
 from quitmt.protocols import Generator, GeneratorTraits, Reranker, StoppingRule, traits_of
 from quitmt.rerank import Reranking
+from quitmt.stop.steering import Steered
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class Built:
     def choice(self) -> Choice | None:
         return self.plan.choice
 
+    def without_order(self) -> Built:
+        """The same parts, with a rule under which no segment depends on another."""
+        return replace(self, plan=replace(self.plan, rule=unsteered(self.rule)))
+
     def driver(self, observer: Observer | None = None, clock: Clock | None = None, *, ranked: bool = False) -> Driver:
         """Make the driver of one run. With ``ranked``, segments come with the scores of all their candidates."""
         run = self.recipe.run
@@ -62,12 +67,13 @@ class Built:
             share=True,
         )
 
-    def session(self, clock: Clock | None = None) -> Session:
-        """Make the session of a server, which has its own deadlines, and no order of segments to pace them by."""
+    def session(self, clock: Clock | None = None, *, learns: bool = False) -> Session:
+        """Make the session of a server, which has its own deadlines, and no order of segments to pace them by. With
+        ``learns``, a rule that learns does so from all requests; otherwise the result of one depends on no other."""
         return Session(
             self.generator,
             self.reranker,
-            unsteered(self.rule),
+            self.rule if learns and not isinstance(self.rule, Steered) else unsteered(self.rule),
             in_flight=self.plan.in_flight,
             speculate=self.recipe.run.speculate,
             clock=clock,

@@ -8,6 +8,7 @@ a target loss. Where no curve of threshold and cost is known, a rule is steered 
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from quitmt.errors import UsageError, setting
 from quitmt.metrics.registry import MetricEntry
 from quitmt.plan.sections import StopRecipe
 from quitmt.protocols import RerankerTraits, StoppingRule
+from quitmt.rerank import specs
 from quitmt.stop.fixed import Fixed
 from quitmt.stop.steering import Steered
 from quitmt.stop.threshold import Threshold
@@ -32,13 +34,11 @@ KNOWN = {"mbr:chrf": "mbr-chrf.json", "qe:likelihood": "qe-likelihood.json"}
 """Profiles that come with quitmt: the embedded English-Portuguese model on news (docs/rules.md)."""
 PLAIN, PLAIN_MOST, MOST = "loss:new=0.1,scale=1,minimum=32", 0.0005, 0.005
 """The loss rule for pools in which samples judge themselves, and the default target losses there and elsewhere."""
-QE_CAP = 128
-"""The default cap of candidates with QE: a source whose candidates are bad after so many stays bad, and at equal cost a
-cap loses nothing (docs/findings/rules.md)."""
 MEASURED = ("mbr:chrf", "mbr:embedding")
 """Rerankers whose losses with the ``loss`` rule were measured, on the candidates of the first known profile."""
-REACH = "headroom:reach=16"
-"""The rule for a QE metric whose perfect score is unknown."""
+HEADROOM = "headroom:top=auto,reach=16"
+"""The rule for QE. It learns the scale of the scores, so it fits every QE reranker."""
+LEVELS = "qe-levels.json"
 TOKENS = "tokens"
 
 
@@ -78,9 +78,16 @@ class Scored:
     """Candidates per segment besides the samples; they count as cost."""
 
     @property
-    def headroom(self) -> str | None:
-        """The headroom rule, if the metric's perfect score is known, with a share in proportion to its scale."""
-        return self.metric.headroom_rule if self.metric else None
+    def _combines(self) -> bool:
+        return any(mark in self.reranker for mark in "*+")
+
+    @property
+    def headroom(self) -> str:
+        """The headroom rule for QE, with the level to start from if the checkpoint's is known."""
+        models = specs.models_of(self.reranker)
+        level = _levels().get(models[0]) if len(models) == 1 and not self._combines else None
+        known = f",prior_top={level['top']:g},prior_room={level['room']:g}" if level else ""
+        return f"{HEADROOM}{known}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ def choose(scored: Scored, target: Target, profile: Profile | None = None, *, st
         limit = loss_in(target.max_loss, known.spread if known else None)
         return chosen(f"{plain}most={limit:.6g}", known if target.max_loss.endswith("sd") else None)
     if traits.running_best and target.max_loss is None:
-        return chosen(f"{_headroom(scored)},cap={QE_CAP}")
+        return chosen(scored.headroom)
     if known and known.curve and target.max_loss is not None:
         limit = loss_in(target.max_loss, known.spread)
         return chosen(_kept(known.within_loss(limit), f"a mean loss of {limit:g}").rule, known)
@@ -170,23 +177,15 @@ def _kept(point: Point | None, target: str) -> Point:
     return point
 
 
-def _headroom(scored: Scored) -> str:
-    if scored.headroom is None:
-        hint = f"give it: {setting('stop.rule', 'headroom:top=1')}; or give {setting('stop.max_cost')}"
-        auto = setting("stop.rule", "auto")
-        raise UsageError(f"{auto} does not know the highest score that {scored.reranker} can give", hint=hint)
-    return scored.headroom
-
-
 def _paced(scored: Scored, cost: float, *, tokens: bool, steer: bool) -> Choice:
     """A steered rule, or the same number of candidates for every segment."""
-    traits, spec, learns_top = scored.traits, None, False
+    traits, spec = scored.traits, None
     if traits.gives_rivals:
         spec = PLAIN if traits.judges_itself else "loss"
     elif traits.running_best:
-        spec, learns_top = scored.headroom or REACH, scored.headroom is None
+        spec = scored.headroom
     if spec is not None and steer:
-        rule = steered(spec, cost, tokens=tokens, learns_top=learns_top, k=scored.k, n=scored.n)
+        rule = steered(spec, cost, tokens=tokens, k=scored.k, n=scored.n)
         if rule is not None:
             unit = TOKENS if tokens else "candidates"
             return Choice(rule, f"{spec.partition(':')[0]}, paced to {cost:g} {unit} per segment on average")
@@ -196,7 +195,7 @@ def _paced(scored: Scored, cost: float, *, tokens: bool, steer: bool) -> Choice:
     return Choice(fixed, f"fixed:{fixed.budget}", warning=warning if fixed.budget < scored.n else None)
 
 
-def steered(spec: str, cost: float, *, tokens: bool, learns_top: bool, k: int, n: int) -> Steered | None:
+def steered(spec: str, cost: float, *, tokens: bool, k: int, n: int) -> Steered | None:
     """The steered rule; None if there is no room for it between the first look and the budget."""
     rule: Any = stop.load_threshold(spec, k=k, n=n)
     first = 2 * k if tokens else max(k, int(cost / 2) // k * k)
@@ -204,7 +203,7 @@ def steered(spec: str, cost: float, *, tokens: bool, learns_top: bool, k: int, n
     assert isinstance(rule, Threshold)
     if next(rule.sizes()) >= n or (not tokens and not 2 * k <= cost < n):
         return None
-    return Steered(rule, cost, tokens, learns_top)
+    return Steered(rule, cost, tokens)
 
 
 def even(cost: float, *, tokens: bool, k: int, n: int) -> Fixed:
@@ -216,7 +215,14 @@ def even(cost: float, *, tokens: bool, k: int, n: int) -> Fixed:
 
 
 def unsteered(rule: StoppingRule) -> StoppingRule:
-    """The rule for segments without an order, such as requests to a server."""
+    """The rule for segments without an order, such as those of a batch's workers."""
+    if isinstance(rule, Threshold) and rule.learns:
+        if rule.prior is not None:
+            return rule.learned(rule.prior)
+        even_rule = Fixed(min(rule.budget, rule.unknown), rule.step)
+        usual, top = f"every segment gets {even_rule.budget} candidates", setting("stop.rule", "headroom:top=NUMBER")
+        log.warning(f"the top of headroom can't be learned without an order of segments: {usual} (give {top})")
+        return even_rule
     if not isinstance(rule, Steered):
         return rule
     fixed = even(rule.cost, tokens=rule.tokens, k=rule.step, n=rule.budget)
@@ -311,3 +317,9 @@ def _known(reranker: str) -> Profile | None:
     if name is None:
         return None
     return profiles.parse((files("quitmt.calibrate") / "known" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _levels() -> dict[str, dict[str, Any]]:
+    found = json.loads((files("quitmt.calibrate") / "known" / LEVELS).read_text(encoding="utf-8"))
+    return found["levels"]  # type: ignore[no-any-return]

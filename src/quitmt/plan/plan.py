@@ -87,7 +87,8 @@ class Plan:
         refuse_texts(self.recipe, whose)
 
     def refuse_pacing(self, why: str = "workers of a batch have none") -> None:
-        """Refuse a rule by which segments depend on each other, where segments have no order."""
+        """Refuse a rule that paces segments, where segments have no order. A rule that only learns its top has a
+        substitute there (``unsteered``)."""
         if isinstance(self.rule, Steered):
             rule = setting("stop.rule", f"fixed:{self.rule.alone()}")
             hint = f"calibrate and give {setting('stop.profile')}, or take {rule}"

@@ -12,7 +12,7 @@ from quitmt.calibrate.profile import Profile
 from quitmt.defaults import AUTO_BUDGET, AUTO_STEP, BUDGET, STEP
 from quitmt.errors import UsageError, setting
 from quitmt.metrics.registry import MetricEntry
-from quitmt.plan.choose import Choice, Scored, Target, choose, usual_rule
+from quitmt.plan.choose import KNOWN, Choice, Scored, Target, choose, usual_rule
 from quitmt.plan.draft import PlanDraft
 from quitmt.plan.recipe import Origin, Recipe
 from quitmt.protocols import RerankerTraits, StoppingRule
@@ -108,6 +108,8 @@ def _numbers(
         step, budget = named.default("step"), named.default("budget")
     elif own.rule == "auto" and traits is not None and traits.gives_rivals and not traits.judges_itself:
         step, budget, origin = AUTO_STEP, AUTO_BUDGET, Origin("default", "for auto with exact mbr")
+    elif own.rule == "auto" and traits is not None and traits.running_best and not _by_known_curve(draft):
+        step, origin = stop.find("headroom").default("step"), Origin("default", "for auto with qe")
     draft.fill("stop.k", step, origin)
     draft.fill("stop.n", budget, origin)
     for field, name in (("w", "window"), ("alpha", "alpha")):
@@ -119,6 +121,11 @@ def _numbers(
             hint = f"give at most {n}, or a larger {setting('stop.n')}"
             raise UsageError(f"{setting('stop.k', k)} is more than the budget of {n} candidates", hint=hint)
     return k, n
+
+
+def _by_known_curve(draft: PlanDraft) -> bool:
+    """Whether a target loss goes by a curve that comes with quitmt, which holds for the package's k."""
+    return draft.recipe.stop.max_loss is not None and draft.title in KNOWN
 
 
 def _check_taken(draft: PlanDraft, named: NamedRule | None, rule: str) -> None:

@@ -166,6 +166,25 @@ def parse(text: str) -> RerankerSpec:
     return RerankerSpec(text, cast(Kind, kind), combined, metrics)
 
 
+def reads_texts(name: str) -> bool:
+    """Whether the reranker of this name reads texts, rather than only scores that were recorded with them."""
+    try:
+        metrics = parse(name).metrics
+    except UsageError:
+        return True
+    return any(one.entry is None or one.entry.reranker != "qe:recorded" for one in metrics)
+
+
+def models_of(name: str) -> tuple[str, ...]:
+    """The checkpoints of a reranker's scoring models, and the names of its other metrics; none for an unknown one."""
+    try:
+        metrics = parse(name).metrics
+    except UsageError:
+        return ()
+    known = [(one.entry, one.argument) for one in metrics if one.entry is not None]
+    return tuple((argument or entry.model) if entry.neural else entry.name for entry, argument in known)
+
+
 def entry_of(signature: str) -> MetricEntry | None:
     """The entry of the metric that a reranker's signature names; None for a combination, a function or an object."""
     if any(mark in signature for mark in "+*|"):

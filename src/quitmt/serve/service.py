@@ -173,5 +173,5 @@ def _service(loaded: Sequence[tuple[str, str, Built]]) -> Service:
                 f"{served[pair][0]} and {origin} both translate {pair[0]} to {pair[1]}", hint="give only one of them"
             )
         named = f"quitmt-{pair[0]}-{pair[1]}" if name == origin else name
-        served[pair] = origin, Served(named, *pair, built, built.session())
+        served[pair] = origin, Served(named, *pair, built, built.session(learns=True))
     return Service([one for _, one in served.values()])

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from quitmt.stop.headroom import Headroom
 from quitmt.stop.threshold import Counts, Floats, Threshold
 from quitmt.types import Outcome, StopReason
 
@@ -21,8 +20,6 @@ TYPICAL = 48
 about how frequent expensive segments are."""
 FADED = 2 / 3
 """Share of a run after which typical signals have no weight: they may be typical of other models and rerankers."""
-HIGH = 0.9
-"""Quantile of best scores that serves as the attainable score if that isn't known."""
 
 
 class Remembered:
@@ -31,7 +28,7 @@ class Remembered:
     def __init__(self, looks: Counts, typical: Floats | None) -> None:
         self.count, self._looks, self._typical = 0, looks, np.empty((0, len(looks))) if typical is None else typical
         self._seen, self._scores = np.full((2, WINDOW, len(looks)), np.nan)
-        self._size, self._budget, self._anchors, self._price, self._best = np.zeros((5, WINDOW))
+        self._size, self._budget, self._anchors, self._price = np.zeros((4, WINDOW))
         self.expect(None)
 
     def expect(self, length: int | None) -> None:
@@ -46,13 +43,7 @@ class Remembered:
         ended = outcome.stop is StopReason.EXHAUSTED
         self._budget[row] = outcome.size if ended else outcome.budget or outcome.size
         self._price[row] = spent / outcome.cost
-        self._best[row] = -math.inf if outcome.score is None else outcome.score
         self.count += 1
-
-    @property
-    def high(self) -> float:
-        """An attainable score."""
-        return float(np.quantile(self._best[: self.count], HIGH))
 
     def samples(self, cost: float) -> float:
         """Mean number of samples that this cost buys per segment."""
@@ -60,13 +51,11 @@ class Remembered:
         price = self._price[:count].mean() or 1.0  # an engine may not count tokens
         return float(cost / price - self._anchors[:count].mean())
 
-    def threshold(self, rule: Threshold, cost: float, *, learned: bool) -> float:
+    def threshold(self, rule: Threshold, cost: float) -> float:
         """Return the threshold with which the remembered segments would have had this mean cost."""
         count, looks = min(self.count, WINDOW), self._looks
-        signals, size, budget = self._seen[:count], self._size[:count], self._budget[:count]
-        if learned:
-            assert isinstance(rule, Headroom)
-            signals = rule.room(self._scores[:count], signals) / looks
+        size, budget = self._size[:count], self._budget[:count]
+        signals = rule.signals_of(self._scores[:count], self._seen[:count], looks)
         signals = _continued(signals, looks, ended=size >= budget)
         typical, weight = self._typical_now()
         signals = np.vstack((signals, typical))

@@ -1,16 +1,13 @@
-"""Steering: the threshold of a rule follows what a run has cost, so that its mean cost comes out as asked.
+"""Steering: the threshold of a rule follows the costs of a run, so that its mean cost comes out as requested.
 
-This is for rerankers and models of which no curve of threshold and cost is known (docs/decisions/0018-pacing.md). It is
-the one case in which segments depend on each other:
+This is for rerankers and models whose curve of threshold and cost is unknown (docs/decisions/0018-pacing.md). Segments
+depend on each other as in ``learned``; outcomes hold all that is needed (``score``, ``trajectory``, ``signals`` and
+``tokens``). Blank lines, copies of equal segments and failed segments cost nothing and teach nothing.
 
-- Segment i (from 0) depends on the outcomes of the first ``needed(i)`` segments of the input, and on no others, in
-  whichever order segments finish. So a run gives the same whenever its input has the same order, and a resumed run
-  gives the same as an undisturbed one: outcomes have all that is needed here (``signals``, ``tokens``).
-- Blank lines, copies of equal segments and failed segments cost nothing and teach nothing.
-- From the signals of the last segments it is known what each would have cost with a higher threshold; with a lower one
-  it is extrapolated. The threshold is taken whose mean cost over them is what is wanted now: the cost that was asked
-  for, less a share of what was spent too much so far. If it is known how many segments there are (``expect``), that
-  is what is left for each that is still to come.
+The signals of the last segments say what each would have cost with a higher threshold; for a lower one they are
+extrapolated. Steering takes the threshold whose mean cost over them is the cost that is wanted now: the requested cost,
+less a share of what was overspent so far. If the number of segments is known (``expect``), the cost that is wanted is
+what is left for each segment still to come.
 """
 
 from __future__ import annotations
@@ -18,8 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,61 +23,47 @@ from quitmt import stop
 from quitmt.errors import UsageError, setting
 from quitmt.protocols import RuleTraits, traits_of
 from quitmt.signature import field as text
-from quitmt.stop.headroom import Headroom
+from quitmt.stop.learned import InOrder, Level, Levels
 from quitmt.stop.remembered import Remembered
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Outcome, Snapshot, StopReason
 
 LAG = 16
-"""Segments that may be in flight when one is begun."""
-RAMP = 3
-"""At the start, one more may be in flight for so many segments begun: the first outcomes count soon."""
+"""Segments that may be in flight when one begins."""
 SLACK = 0.02
-"""The share of its whole cost by which a run of known length may be off. A smaller one would have to be taken from the
-last segments: no later ones make up for a dear one, and to be cut short costs more than it saves."""
+"""The share of its whole cost by which a run of known length may be off. A smaller one would have to come from the last
+segments: no later ones make up for an expensive one, and cutting them short costs more than it saves."""
 LAST = 3
-"""Segments at the end of such a run that share what is left, each with the same number of candidates, if the run would
-be off by more than that: just so much that it is not."""
+"""Segments at the end of such a run that share the rest, each with the same number of candidates, if the run would
+otherwise be off by more than the slack."""
 HORIZON = 40
-"""Segments over which what was spent too much or too little is made up for, or all that are left if these are fewer."""
+"""Segments over which overspending and underspending is made up for, or all that are left if these are fewer."""
 DEAREST = 3.0
-"""A segment may cost so many times what was asked for, …"""
+"""A segment may cost so many times the requested cost, …"""
 PORTION = 0.05
-"""… or this share of what is left for all segments, if that is more. Else the first hard segments of a short run would
-take what the others need."""
+"""… or this share of the rest for all segments, if that is more. Otherwise the first hard segments of a short run would
+take the candidates that the others need."""
 MOST = 48
-"""Segments' costs that are made up for at most: what can never be met is not owed without end."""
+"""The largest debt, in segments' costs: a cost that can never be met must not add up without end."""
 SWING = 0.4
-"""How far what is wanted of one segment may be from what was asked for, as a share of it."""
-
-
-def needed(position: int, lag: int = LAG, length: int | None = None) -> int:
-    """How many of the first segments must have finished before the one at this position is begun. At the start and, if
-    it is known where that is, at the end there are few in flight: what the others cost is known sooner."""
-    in_flight = min(lag, 1 + position // RAMP)
-    if length is not None:
-        in_flight = min(in_flight, max(1, (length - position) // 2))
-    return max(0, position - in_flight)
+"""How far the cost that is wanted of one segment may be from the requested cost, as a share of it."""
 
 
 @dataclass(frozen=True)
 class Steered:
-    """The rule of a run that is steered; ``rule`` is of the kind whose threshold is steered."""
+    """The rule of a steered run; ``rule`` is of the kind whose threshold is steered."""
 
     rule: Threshold
     cost: float
-    """Asked for, a segment, on average: candidates, anchors among them, or tokens."""
+    """The requested mean per segment: candidates, anchors among them, or tokens."""
     tokens: bool = False
-    learns_top: bool = False
-    """Whether the perfect score of a headroom rule is not known: then what other segments reached stands for it."""
     lag: int = LAG
     signature: str = field(init=False)
 
     def __post_init__(self) -> None:
         unit = "tokens" if self.tokens else ""
         kind, _, rest = self.rule.at(0.0).signature.partition("|")
-        top = "|top:seen" if self.learns_top else ""
-        name = f"paced|{kind}|{rest}{top}|cost:{text(self.cost)}{unit}|lag:{self.lag}"
+        name = f"paced|{kind}|{rest}|cost:{text(self.cost)}{unit}|lag:{self.lag}"
         object.__setattr__(self, "signature", name)
 
     @property
@@ -97,7 +79,7 @@ class Steered:
         return traits_of(self.rule, RuleTraits)
 
     def alone(self, share: float = 1.0) -> int:
-        """Candidates of a segment of which nothing is known: about as many as were asked for, times ``share``."""
+        """Candidates of a segment before anything is known: about the requested number, times ``share``."""
         if self.tokens:
             return min(self.budget, self.rule.minimum)
         looks = [size for size in self.rule.sizes() if size <= share * self.cost]
@@ -118,7 +100,7 @@ class Aimed:
 
     rule: Threshold
     most: int
-    """It stops there in any case."""
+    """The segment stops there in any case."""
     records_mean: bool
     signature: str
     budget: int
@@ -164,40 +146,27 @@ class _Recording:
         return min(self._most, found) if size < self._most else found
 
 
-class ThresholdSteering:
+class ThresholdSteering(InOrder):
     """One run. ``next`` is called for every position of the input in order, ``add`` for every outcome in any order."""
 
     def __init__(self, steered: Steered) -> None:
+        super().__init__(steered.lag)
         self._of = steered
-        self._length: int | None = None
-        self._waiting: dict[int, Outcome] = {}
-        self._added, self._position = 0, 0
         self._planned: deque[tuple[int, float]] = deque()
-        """Positions that were begun and whose outcome does not count yet, with what each is wanted to cost."""
+        """Positions that began and whose outcome does not count yet, with the cost that is wanted of each."""
         self._owed = 0.0
-        """What was spent too much, in costs asked for."""
+        """The overspending so far, in requested costs."""
         self._looks = np.array(list(steered.rule.sizes())[:-1], np.int64)
-        self._known = Remembered(self._looks, None if steered.learns_top else steered.rule.typical(self._looks))
+        self._known = Remembered(self._looks, steered.rule.typical(self._looks))
+        self._levels = Levels(steered.rule.prior)
 
     def expect(self, length: int | None) -> None:
-        """How many positions there will be, if that is known; before the first of them."""
-        self._length = length
+        super().expect(length)
         self._known.expect(length)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the next position may be begun."""
-        return all(position in self._waiting for position in range(self._added, self._due()))
-
-    def add(self, position: int, outcome: Outcome) -> None:
-        self._waiting[position] = outcome
 
     def next(self, position: int, *, blank: bool = False) -> Aimed:
         """The rule of the next position, which may be ``blank``; ``ready`` comes first."""
-        assert position == self._position
-        while self._added < self._due():
-            self._learn(self._waiting.pop(self._added))
-            self._added += 1
+        self._catch_up(position)
         while self._planned and self._planned[0][0] < self._added:
             self._planned.popleft()
         wanted, found = self._aimed()
@@ -206,12 +175,7 @@ class ThresholdSteering:
             self._planned.append((position, wanted))
         return found
 
-    def _due(self) -> int:
-        return needed(self._position, self._of.lag, self._length)
-
     def _learn(self, outcome: Outcome) -> None:
-        if outcome.stop is StopReason.FAILED or not outcome.cost:
-            return
         spent = outcome.tokens if self._of.tokens else outcome.cost
         if spent is None:
             hint = f"give {setting('stop.max_cost', 64)}, a number of candidates"
@@ -220,11 +184,13 @@ class ThresholdSteering:
         self._owed = max(-MOST, min(MOST, self._owed))
         scores = [outcome.trajectory[size // self._of.step - 1] for size in self._looks[: len(outcome.signals)]]
         self._known.add(outcome, scores, spent)
+        if outcome.score is not None:
+            self._levels.add(outcome.score)
 
     def _aimed(self) -> tuple[float, Aimed]:
-        """What the next segment is wanted to cost, in costs asked for, and its rule."""
-        of, slack = self._of, SLACK * (self._length or 0)
-        if not self._known.count:  # the more there are to make up for it, the safer
+        """The cost that is wanted of the next segment, in requested costs, and its rule."""
+        of, slack, level = self._of, SLACK * (self._length or 0), self._levels.level
+        if not self._known.count or (of.rule.learns and level is None):  # the more make up for it, the safer
             share = 1 + min(0.5, slack / 8)
             return share, self._even(of.alone(share))
         owed = self._owed + sum(wanted - 1 for _, wanted in self._planned)
@@ -234,30 +200,25 @@ class ThresholdSteering:
             return share, self._even(self._most(share, 1))
         beyond = owed - max(-slack / 2, min(slack / 2, owed))
         wanted = 1 - max(-SWING, min(SWING, beyond / min(HORIZON, left or HORIZON)))
-        rule = of.rule
-        if of.learns_top:
-            assert isinstance(rule, Headroom)
-            rule = replace(rule, top=self._known.high)
-        threshold = self._known.threshold(rule, wanted * of.cost, learned=of.learns_top)
-        # Where nobody knows how many segments come, as many as there were.
+        # If the number of segments is unknown, expect as many as there were.
         most = self._most(max(DEAREST, PORTION * (left or max(HORIZON, self._position))), 1)
         if left is not None:
             most = min(most, self._most(left - owed + slack, left))
+        rule = of.rule.at(0.0).learned(level)
+        threshold = self._known.threshold(rule, wanted * of.cost)
         return wanted, self._rule(rule.at(threshold), most)
 
     def _most(self, costs: float, segments: int) -> int:
-        """All that one of so many segments may have of so many costs, if the others are to have their first look."""
+        """The most that one of so many segments may have of so many costs, if the others are to have their first
+        look."""
         first = int(self._looks[0])
         samples = segments * self._known.samples(costs / segments * self._of.cost)
         most = round((samples - (segments - 1) * first) / self._of.step) * self._of.step
         return min(self._of.budget, max(first, most))
 
     def _even(self, most: int) -> Aimed:
-        """So many candidates, unless there is nothing at all to gain."""
-        never: Any = self._of.rule.at(0.0)
-        if self._of.learns_top:  # whatever the scale, no score is perfect
-            never = replace(never, top=sys.float_info.max)
-        return self._rule(never, most)
+        """So many candidates, unless there is nothing at all to gain. On an unknown scale there always may be."""
+        return self._rule(self._of.rule.at(0.0).learned(Level(sys.float_info.max, 0.0)), most)
 
     def _rule(self, rule: Threshold, most: int) -> Aimed:
-        return Aimed(rule, most, self._of.learns_top, self._of.signature, self._of.budget)
+        return Aimed(rule, most, self._of.rule.learns, self._of.signature, self._of.budget)

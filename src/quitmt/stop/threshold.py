@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quitmt.errors import UsageError
+from quitmt.protocols import Watch
+from quitmt.stop.learned import Level
 from quitmt.stop.window import check_count
 from quitmt.types import Snapshot, StopReason
 
@@ -43,6 +45,32 @@ class Threshold(ABC):
     def signal(self, snapshot: Snapshot) -> float:
         """Return the number at which to stop if it is at most the threshold."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether signals mean something only after ``learned``, so that they change during a run."""
+        return False
+
+    @property
+    def prior(self) -> Level | None:
+        return None
+
+    def learned(self, level: Level | None) -> Self:
+        """The same rule at a level of best scores; None while too little is known."""
+        return self
+
+    @property
+    def unknown(self) -> int:
+        """Candidates of a segment while too little is known."""
+        return self.minimum
+
+    def with_top(self, top: float, spec: str) -> str:
+        """The text of the rule ``spec`` with this top, if it learns one."""
+        return spec
+
+    def signals_of(self, scores: Floats, kept: Floats, sizes: Counts) -> Floats:
+        """The signals of segments (rows) at some sizes, from the best scores and the numbers that outcomes kept."""
+        return kept
+
     def typical(self, sizes: Counts) -> Floats | None:
         """Return typical signals at these sizes, if known: one row per kind of segment, all kinds equally frequent, as
         shares of their mean at the first size."""
@@ -57,7 +85,7 @@ class Threshold(ABC):
         changed: Any = replace(self, **{self.limit: threshold})  # type: ignore[type-var]
         return changed  # type: ignore[no-any-return]
 
-    def open(self) -> Self:
+    def open(self) -> Watch:
         return self
 
     def observe(self, snapshot: Snapshot) -> StopReason | None:

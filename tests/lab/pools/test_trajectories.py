@@ -237,7 +237,7 @@ def test_rules_that_look_at_all_scores_see_those_of_a_live_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rule_of_all_scores.py").write_text(
         "from dataclasses import dataclass\nfrom quitmt.stop.headroom import Headroom\n\n\n"
-        "@dataclass(frozen=True)\nclass Spread(Headroom):\n    minimum: int = 4\n\n"
+        "@dataclass(frozen=True)\nclass Spread(Headroom):\n    top: float = 1.0\n    minimum: int = 4\n\n"
         "    def signal(self, snapshot):\n        return float(snapshot.scores().std())\n"
     )
     rule = "rule_of_all_scores:Spread"

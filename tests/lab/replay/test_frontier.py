@@ -47,7 +47,7 @@ def quality() -> QualityScores:
 
 @pytest.fixture
 def rule() -> Threshold:
-    found = stop.load("headroom:minimum=4", k=4, n=BUDGET)
+    found = stop.load("headroom:top=1,minimum=4", k=4, n=BUDGET)
     assert isinstance(found, Threshold)
     return found
 

@@ -28,7 +28,7 @@ def embedded_study(folder: Path) -> Study:
             "rerank": {"accelerated": []},
             "rules": {**SMALL_RULES, "alpha": 5e-3},
             "evaluate": {"resamples": 20},
-            "live": {"windows": [2, 3], "limit": 3, "rules": ["loss:most=0.02,minimum=4", "headroom:share=0.05"]},
+            "live": {"windows": [2, 3], "limit": 3, "rules": ["loss:most=0.02,minimum=4", "headroom:top=1,share=0.05"]},
         },
         "test",
     )
@@ -46,7 +46,7 @@ def test_live_is_the_replay_segment_by_segment(results: tuple[Study, Results, Ba
     stopped = set()
     for spec, runs in found.live.items():
         own = found.replays[spec]
-        more = "loss:most=0.02,minimum=4" if spec == "mbr:chrf" else "headroom:share=0.05"  # each where it fits
+        more = "loss:most=0.02,minimum=4" if spec == "mbr:chrf" else "headroom:top=1,share=0.05"  # each where it fits
         assert [one.rule for one in runs] == ["Unaccelerated", "QUIT w=2", "QUIT w=3", more]
         replayed = {one.name: one for one in (own.unaccelerated, *own.windows, *own.beyond)}
         assert min(runs[-1].sizes) < 32
@@ -85,7 +85,7 @@ def test_what_was_measured_is_kept(results: tuple[Study, Results, Bars]) -> None
 
 def small_live(study: Study, generator: Invented, segments: list[Segment], folder: Path) -> list[Any]:
     reranker = build_reranker(study.rerank.recipe("mbr:chrf"), ("en", "pt"))
-    return run(study, generator, "mbr:chrf", reranker, segments, folder)
+    return run(study, generator, "mbr:chrf", reranker, segments, folder, {})
 
 
 def invented_study(folder: Path, **rules: float) -> Study:

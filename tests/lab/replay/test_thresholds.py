@@ -14,7 +14,7 @@ from quitmt.errors import UsageError
 from quitmt.generate.recorded import RecordedGenerator
 from quitmt.lab.pipeline import check
 from quitmt.lab.pools.sample import FullPool
-from quitmt.lab.pools.trajectories import compute
+from quitmt.lab.pools.trajectories import compute, fitting_rules
 from quitmt.lab.replay import rules
 from quitmt.lab.study import Study, parse
 from quitmt.lab.study.settings import RerankSettings
@@ -54,7 +54,7 @@ def pools(make_pool: MakePool) -> list[RecordedPool]:
         ("mbr:chrf", "loss:most=0.01,minimum=6"),
         ("mbr:chrf", "loss:most=0.03"),
         ("mbr:chrf", "loss:new=0.1,scale=1,minimum=8"),
-        ("qe:recorded:q", "headroom:share=0.02,minimum=4"),
+        ("qe:recorded:q", "headroom:top=1,share=0.02,minimum=4"),
         ("qe:recorded:q", "headroom:share=0.05,top=2"),
     ],
 )
@@ -117,9 +117,23 @@ def test_a_rule_of_ones_own_is_studied(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_rule_to_study.py").write_text(
         "from dataclasses import dataclass\nfrom quitmt.stop.headroom import Headroom\n\n\n"
-        "@dataclass(frozen=True)\nclass Eager(Headroom):\n    minimum: int = 2\n"
+        "@dataclass(frozen=True)\nclass Eager(Headroom):\n    top: float = 1.0\n    minimum: int = 2\n"
     )
     study = recorded_study(tmp_path, rules={"beyond": ["own_rule_to_study:Eager"], "k": 2})
     rules.check_thresholds(study)
-    assert list(rules.fitting(study, "qe:recorded:q", study.rules.beyond)) == ["own_rule_to_study:Eager"]
-    assert rules.fitting(study, "mbr:chrf", study.rules.beyond) == {}
+    assert list(fitting_rules("qe:recorded:q", study.rules.beyond, 2, 64)) == ["own_rule_to_study:Eager"]
+    assert fitting_rules("mbr:chrf", study.rules.beyond, 2, 64) == {}
+
+
+def test_a_learned_top_is_a_number_in_a_replay(pools: list[RecordedPool], tmp_path: Path) -> None:
+    """The number is that of all segments, and a rule by that name is the same live."""
+    study = study_of(60, 1, ["headroom:share=0.05,minimum=4"], beyond=["loss", "headroom:minimum=4"])
+    own = [FullPool(pool.segment, pool.candidates, 0.0) for pool in pools]
+    one = compute("qe:recorded:q", own, RerankSettings(), ("en", "pt"), tmp_path, rules=rules.observed(study), step=1)
+    top = np.quantile([max((c.scores or {})["q"] for c in pool.candidates) for pool in pools], 0.99)
+    assert list(rules.fitting(study, one, study.rules.beyond)) == [f"headroom:top={top:.4g},minimum=4"]
+    (replayed,) = rules.with_thresholds(study, one)
+    assert replayed.name == f"headroom:top={top:.4g},share=0.05,minimum=4"
+    translator = Translator(RecordedGenerator(pools), reranker="qe:recorded:q", rule=replayed.name, n=60)
+    outcomes = translator.translate([Segment(pool.segment.id, "x") for pool in pools])
+    assert replayed.size.tolist() == [one.size for one in outcomes]

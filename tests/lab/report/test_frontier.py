@@ -18,7 +18,7 @@ from tests.lab.studies import Bars, recorded_study
 
 HEADINGS = {"chrfpp": "chrF++"}
 RULES = {
-    "beyond": ["loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:minimum=4"],
+    "beyond": ["loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:top=1,minimum=4"],
     "costs": [8, 12, 24, 400],
     "splits": 20,
 }
@@ -38,7 +38,7 @@ def found(results: Results) -> Frontier:
 def test_every_rule_has_a_line_where_it_fits(found: Frontier) -> None:
     assert {spec: [line.rule for line in lines] for spec, lines in found.lines.items()} == {
         "mbr:chrf": ["Fixed N", "loss:minimum=4", "loss:new=0.1,minimum=4"],
-        "qe:recorded:q": ["Fixed N", "headroom:minimum=4"],
+        "qe:recorded:q": ["Fixed N", "headroom:top=1,minimum=4"],
     }
 
 
@@ -56,7 +56,7 @@ def test_lines_end_at_the_whole_pool(results: Results, found: Frontier) -> None:
 def test_costs_below_the_budget_that_can_be_reached(found: Frontier) -> None:
     rows = [(row.rule, row.cost) for row in found.costs if row.reranker == "qe:recorded:q"]
     assert rows[:2] == [("QUIT w=2", None), ("QUIT w=4", None)]
-    assert set(rows[2:]) <= {("headroom:minimum=4", cost) for cost in (8, 12, 24)} and len(rows) > 3
+    assert set(rows[2:]) <= {("headroom:top=1,minimum=4", cost) for cost in (8, 12, 24)} and len(rows) > 3
     for row in found.costs:
         assert row.lost.keys() == row.paired.keys() == {"regret", "chrfpp"}
         assert (row.threshold is None) == (row.cost is None)
@@ -75,7 +75,7 @@ def test_paired_intervals_are_of_all_segments(results: Results, found: Frontier)
 
 def test_every_rule_is_compared_with_every_window(found: Frontier) -> None:
     rows = [(row.rule, row.quit) for row in found.quits if row.reranker == "qe:recorded:q"]
-    assert rows == [(rule, f"QUIT w={w}") for rule in ("headroom:minimum=4", "Fixed N") for w in (2, 4)]
+    assert rows == [(rule, f"QUIT w={w}") for rule in ("headroom:top=1,minimum=4", "Fixed N") for w in (2, 4)]
 
 
 def test_tables_in_all_formats(found: Frontier) -> None:
@@ -85,12 +85,12 @@ def test_tables_in_all_formats(found: Frontier) -> None:
     assert against is not None and len(against.rows) == len(found.quits) == 10
     points = tables.curves(found, HEADINGS)
     assert {str(row[1].value) for row in points.rows} == {
-        "Fixed N", "loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:minimum=4",
+        "Fixed N", "loss:minimum=4", "loss:new=0.1,minimum=4", "headroom:top=1,minimum=4",
     }  # fmt: skip
     for table in (cost, against, points):
         for form in (markdown, latex, csv):
             shown = form(table)
-            assert "headroom:minimum=4" in shown and "nan" not in shown
+            assert "headroom:top=1,minimum=4" in shown and "nan" not in shown
     assert "Each of 20 random halves" in markdown(cost)
 
 

@@ -48,7 +48,11 @@ class Baseline:
 class PoolMaker:
     """Samples or reads pools, each of them once."""
 
-    def __init__(self, build: Build, segments: Sequence[Segment], folder: Path, counted: Counted) -> None:
+    def __init__(
+        self, build: Build, segments: Sequence[Segment], folder: Path, counted: Counted, *, texts: bool = True
+    ) -> None:
+        """Unless ``texts`` are needed, recorded pools may hold scores only."""
+        self._texts = texts
         self._build, self._segments, self._folder, self._counted = build, segments, folder, counted
         self._loaded: tuple[ModelSettings, Generator] | None = None
         self._read: dict[str, list[FullPool]] = {}
@@ -107,7 +111,7 @@ class PoolMaker:
         path = model.pools or ""
         if path not in self._read:
             with self._counted(f"reading {path}", len(self._segments)) as step:
-                self._read[path] = sample.recorded(path, self._segments, model.budget)
+                self._read[path] = sample.recorded(path, self._segments, model.budget, texts=self._texts)
                 step(len(self._segments))
         return self._read[path]
 

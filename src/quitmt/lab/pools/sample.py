@@ -68,11 +68,12 @@ def in_flight(settings: ModelSettings) -> int:
     return resolve(Recipe(settings, run=RunRecipe(in_flight=settings.in_flight)), installed=False).in_flight
 
 
-def recorded(path: str, segments: Sequence[Segment], budget: int) -> list[FullPool]:
-    """Pools from a file, matched by the segments' ids, or by order if the file has none of these ids."""
+def recorded(path: str, segments: Sequence[Segment], budget: int, *, texts: bool = True) -> list[FullPool]:
+    """Pools from a file, matched by the segments' ids, or by order if the file has none of these ids. Unless ``texts``
+    are needed, pools may hold scores only."""
 
     async def collect() -> list[RecordedPool]:
-        return [pool async for pool in read_pools(path)]
+        return [pool async for pool in read_pools(path, texts=texts)]
 
     pools = asyncio.run(collect())
     by_id = {pool.segment.id: pool for pool in pools}

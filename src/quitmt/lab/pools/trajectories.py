@@ -31,6 +31,7 @@ from quitmt.rerank.accelerated import Accelerated
 from quitmt.rerank.lowrank import LowRank, ObservedMean
 from quitmt.rerank.mbr import Mbr
 from quitmt.rerank.qe import Qe
+from quitmt.stop.learned import Levels
 from quitmt.stop.threshold import Threshold
 from quitmt.types import Snapshot
 
@@ -94,8 +95,19 @@ def compute(
         rows = {name: tables[name].read(keys, ("signal",)) for name in fitting}
         signals = {name: tuple(rows[name][key]["signal"] for key in keys) for name in fitting}
     else:
+        fitting = with_tops(fitting, found)
         signals = {name: _signals_of_scores(rule, found) for name, rule in fitting.items()}
     return replace(found, signals=signals)
+
+
+def with_tops(rules: Mapping[str, Threshold], found: Trajectories) -> dict[str, Threshold]:
+    """Give rules that learn their top the one of all segments, as a number in their names: a replay has no order."""
+    if not any(rule.learns for rule in rules.values()):
+        return dict(rules)
+    top = Levels.of(found.score[np.arange(len(found.ids)), found.sizes - 1]).top
+    named = {rule.with_top(top, name) if rule.learns else name: rule for name, rule in rules.items()}
+    made = {name: build_rule(StopRecipe(rule=name, k=rule.step, n=rule.budget)) for name, rule in named.items()}
+    return {name: rule for name, rule in made.items() if isinstance(rule, Threshold)}
 
 
 def fitting_rules(spec: str, rules: Sequence[str], step: int, budget: int) -> dict[str, Threshold]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from quitmt.errors import InputError, UsageError
 from quitmt.lab.frames import RuleSeconds
 from quitmt.lab.pools.sample import in_flight
 from quitmt.lab.pools.store import key_of
-from quitmt.lab.replay.rules import fitting
 from quitmt.lab.rows import UNACCELERATED
 from quitmt.lab.study import Study
 from quitmt.protocols import Generator, Reranker, StoppingRule
@@ -68,13 +67,15 @@ def run(
     reranker: Reranker[Any],
     segments: Sequence[Segment],
     folder: Path,
+    thresholds: Mapping[str, StoppingRule],
     progress: Progress | None = None,
 ) -> list[Live]:
-    """Run live: all candidates, each window, and each other rule that fits. ``spec`` is the reranker's name."""
+    """Run live: all candidates, each window, and each other rule that fits. ``spec`` is the reranker's name, and
+    ``thresholds`` are the other rules (``replay.rules.fitting``)."""
     bench = Bench(generator, reranker, segments, in_flight(study.model))
     rules = [(UNACCELERATED, study.rule("full"))]
     rules += [(f"QUIT w={w}", study.rule("quit", w=w)) for w in study.live.windows]
-    rules += fitting(study, spec, study.live.rules).items()
+    rules += thresholds.items()
     found, warm = [], False
     for name, rule in rules:
         path = folder / f"live-{_key(bench, rule)}.json"

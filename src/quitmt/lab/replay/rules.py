@@ -15,7 +15,7 @@ from quitmt import stop
 from quitmt.calibrate import families
 from quitmt.errors import UsageError
 from quitmt.lab.frames import Floats, Ints, Replayed, Trajectories
-from quitmt.lab.pools.trajectories import fitting_rules
+from quitmt.lab.pools.trajectories import fitting_rules, with_tops
 from quitmt.lab.rows import ONE_SAMPLE, UNACCELERATED
 from quitmt.lab.study import Study
 from quitmt.stop.threshold import Threshold
@@ -120,8 +120,8 @@ def observed(study: Study) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def fitting(study: Study, reranker: str, specs: Sequence[str]) -> dict[str, Threshold]:
-    return fitting_rules(reranker, specs, study.rules.k, study.model.budget)
+def fitting(study: Study, one: Trajectories, specs: Sequence[str]) -> dict[str, Threshold]:
+    return with_tops(fitting_rules(one.reranker, specs, study.rules.k, study.model.budget), one)
 
 
 def signals(study: Study, one: Trajectories, rule: Threshold) -> tuple[Floats, ...] | None:
@@ -132,7 +132,7 @@ def signals(study: Study, one: Trajectories, rule: Threshold) -> tuple[Floats, .
 def with_thresholds(study: Study, one: Trajectories) -> tuple[Replayed, ...]:
     """The rules that ``[live]`` names, at exactly their thresholds, if they fit the reranker."""
     found = []
-    for spec, rule in fitting(study, one.reranker, study.live.rules).items():
+    for spec, rule in fitting(study, one, study.live.rules).items():
         seen = signals(study, one, rule)
         if seen is not None:
             (size,) = families.stopping_sizes(rule, np.array([rule.threshold]), seen, one.sizes)

@@ -152,7 +152,7 @@ def _more(results: Results, one: Trajectories, curves: Sequence[Curve]) -> Itera
     sizes = [2**power for power in range(2, 20) if 2**power < budget]
     for size in sizes:
         yield replayed_sizes(f"{FIXED}={size}", one, np.minimum(one.sizes, size), budget, {"n": size})
-    rules = replay.fitting(results.study, one.reranker, [curve.rule for curve in curves if curve.rule != FIXED])
+    rules = replay.fitting(results.study, one, [curve.rule for curve in curves if curve.rule != FIXED])
     for curve in curves:
         if curve.rule not in rules:
             continue

@@ -107,7 +107,7 @@ class RerankerCurves:
         self._study, self._qualities = study, qualities
         self._losses: Losses = frontier.losses(self.trajectories, qualities, study.model.budget)
         self.curves: list[Curve] = [frontier.fixed_curve(self._losses)]
-        for name, rule in replay.fitting(study, spec, study.rules.beyond).items():
+        for name, rule in replay.fitting(study, self.trajectories, study.rules.beyond).items():
             signals = replay.signals(study, self.trajectories, rule)
             if signals is not None:
                 self.curves.append(frontier.threshold_curve(name, rule, signals, self._losses))

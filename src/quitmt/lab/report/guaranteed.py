@@ -70,7 +70,7 @@ def _chains(results: Results, spec: str) -> list[Chain]:
     sizes = np.minimum(one.sizes, study.model.budget)
     found = [families.fixed(study.rules.k, study.model.budget, sizes)]
     request = QualityRequest(MARGIN, step=study.rules.k, budget=study.model.budget, rules=("fixed",))
-    for name, rule in replay.fitting(study, spec, study.rules.beyond).items():
+    for name, rule in replay.fitting(study, one, study.rules.beyond).items():
         signals = replay.signals(study, one, rule)
         if signals is not None:
             found.append(families.threshold(name, rule, request.thresholds(rule), signals, sizes))
