@@ -183,7 +183,7 @@ def test_what_is_no_reward(make: Any, message: str) -> None:
         ({"text": ["one"]}, "the column 'text' must have one text for each of the 2 prompts"),
         ({"text": [1, 2]}, "the column 'text' must have one text"),
         ({"other": ["a", "b"]}, "there is no column 'text' .there is other"),
-        ({"text": ["a", "b"], "completions": [["a"], ["b"]]}, "the messages of a chat with one by the assistant"),
+        ({"text": ["a", "b"], "completions": [["a"], ["b"]]}, "chat messages with one by the assistant"),
     ],
 )
 def test_what_trainers_may_give_wrong(values: dict[str, Any], message: str) -> None:

@@ -2,7 +2,7 @@
 
 It does what ``quitmt.engine.driver`` does: whatever is asked for goes out at once, whatever has arrived is reranked in
 one batch while generation goes on, a segment that stops is closed (what runs for it is aborted) and its slot refilled.
-An ask becomes requests of one step each (n = k), each sent to the replica with the fewest sequences outstanding; a
+A request becomes calls of one step each (n = k), each sent to the replica with the fewest sequences outstanding; a
 request arrives as a whole, as vLLM gives it without streaming.
 
 Events are handled in the order of time: the end of a replica's step, and the end of a reranking.
@@ -209,9 +209,9 @@ class Simulation:
             key = opened.position if self._oldest_first else self._submitted
             self._submitted += 1
             offset = opened.pool * width + start
-            request = self._replicas[number].submit(key, offset, stop - start, prompt, first, each)
-            opened.running.add((number, request))
-            self._requested[number, request] = (opened, start, stop)
+            call = self._replicas[number].submit(key, offset, stop - start, prompt, first, each)
+            opened.running.add((number, call))
+            self._requested[number, call] = (opened, start, stop)
 
     def _rerank(self, now: float) -> None:
         updates = self._engine.updates()
@@ -229,9 +229,9 @@ class Simulation:
                 self._left[number] -= 1
                 if not self._left[number]:
                     del self._left[number]
-            for number, request in opened.running:
-                self._replicas[number].abort(request)
-                _, start, stop = self._requested.pop((number, request))
+            for number, call in opened.running:
+                self._replicas[number].abort(call)
+                _, start, stop = self._requested.pop((number, call))
                 self._result.aborted += stop - start
             size = finished.outcome.size
             self._result.sizes[opened.position] = size

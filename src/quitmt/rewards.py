@@ -219,7 +219,7 @@ def _made(metric: Any, **settings: Any) -> Reranker[Any]:
     refuse_texts(recipe, "a reward")
     plan = resolve(recipe, Parts(RecordedGenerator()))
     assert plan.reranking is not None
-    return plan.reranking.load(plan.recipe.model.languages, plan.hardware)
+    return plan.reranking.load(recipe.model.languages, plan.hardware)  # no language is guessed for a reward
 
 
 def _groups(keys: Sequence[Hashable]) -> dict[Any, list[int]]:

@@ -17,7 +17,7 @@ def test_nothing_innocent_is_lost_or_changed() -> None:
     innocent, lost, poisoned, failed = [int(cell) for cell in hostile.split("|")[2:6]]
     assert (innocent, lost, poisoned, failed) == (72, 0, 8, 8)
     assert "Outcomes of the innocent segments are equal." in done.stdout
-    for sign in ("429", "504", "dropped", "time-out", "unusable"):
+    for sign in ("429", "504", "dropped", "timeout", "unusable"):
         assert sign in hostile, "the server did no harm of this kind"
     assert float(hostile.split("|")[8]) < 800, (
         "a bomb alone has 128 MiB, compiling takes some 300, and an endless body has no end"

@@ -11,7 +11,7 @@ import pytest
 
 from quitmt import rerank, stop
 from quitmt.engine import copies
-from quitmt.engine.copies import Copies, Entry
+from quitmt.engine.copies import Admission, Copies
 from quitmt.engine.deadlines import Limit
 from quitmt.engine.driver import Driver, Item, Submission, in_order
 from quitmt.engine.session import Session
@@ -162,8 +162,8 @@ def test_who_cancels_does_not_cancel_copies() -> None:
 
 def test_a_copy_does_not_wait_past_its_deadline() -> None:
     """It waits only for a segment whose deadline is as near as its own."""
-    slow = Entry(0, Segment("1", "a"), POLICY)
-    soon = Entry(1, Segment("2", "a"), POLICY, Limit(1.0, 2.0), since=10.0)
+    slow = Admission(0, Segment("1", "a"), POLICY)
+    soon = Admission(1, Segment("2", "a"), POLICY, Limit(1.0, 2.0), since=10.0)
     later = replace(soon, segment=Segment("3", "a"), since=10.4)
     much_later = replace(soon, segment=Segment("4", "a"), since=20.0)
     known = Copies(keep_pools=False, keep_all=False)
@@ -202,10 +202,10 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Copies(keep_pools=True, keep_all=False)
     monkeypatch.setattr(copies, "BYTES", 20_000)
     for number in range(100):
-        known.begin(Entry(number, Segment(str(number), f"{number} " * 50), POLICY))
+        known.begin(Admission(number, Segment(str(number), f"{number} " * 50), POLICY))
     assert 0 < known.bytes <= 20_000 and len(known) == 3
     monkeypatch.setattr(copies, "ENTRIES", 10)
-    known.begin(Entry(100, Segment("huge", "x" * 100_000), POLICY))
+    known.begin(Admission(100, Segment("huge", "x" * 100_000), POLICY))
     assert len(known) == known.bytes == 0
 
 

@@ -33,7 +33,7 @@ COMPLETE = frozenset((StopReason.STABLE, StopReason.DECIDED, StopReason.BUDGET, 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Admission:
     """A segment of the input, with everything that its own work needs."""
 
     position: int
@@ -48,7 +48,7 @@ class Entry:
         """The time at which it is abandoned at the latest, whatever the deadlines of the run."""
         return math.inf if self.limit is None else self.since + self.limit.abandon
 
-    def later(self, now: float) -> Entry:
+    def later(self, now: float) -> Admission:
         """The same with the limit that remains."""
         if self.limit is None:
             return self
@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class SharedWork:
     """The work on one content."""
 
     key: bytes
@@ -65,7 +65,7 @@ class Work:
     """The time at which it is abandoned at the latest."""
     size: int
     finished: Finished | None = None
-    waiting: list[Entry] = field(default_factory=list)
+    waiting: list[Admission] = field(default_factory=list)
     """The copies that wait for the outcome."""
 
 
@@ -78,9 +78,9 @@ class Copies:
 
     def __init__(self, *, keep_pools: bool, keep_all: bool) -> None:
         self._keep_pools, self._keep_all = keep_pools, keep_all
-        self._known: OrderedDict[bytes, Work] = OrderedDict()
+        self._known: OrderedDict[bytes, SharedWork] = OrderedDict()
         """By content, the least recently used first."""
-        self._done_by: dict[str, Work] = {}
+        self._done_by: dict[str, SharedWork] = {}
         """Work in progress, by the key of the segment that does it."""
         self.bytes = 0
         """Estimated bytes of the remembered work."""
@@ -93,7 +93,7 @@ class Copies:
         """The number of waiting copies."""
         return sum(len(work.waiting) for work in self._done_by.values())
 
-    def find(self, entry: Entry) -> Work | None:
+    def find(self, entry: Admission) -> SharedWork | None:
         """Finished work on an equal segment, or work in progress that the segment may wait for: its deadline is not
         after the segment's, and hardly before it, because the segment would be cut short with it."""
         work = self._known.get(key_of(entry))
@@ -102,18 +102,18 @@ class Copies:
         self._known.move_to_end(work.key)
         return work
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, entry: Admission) -> None:
         """Enter a segment that does its own work. If equal work is in progress, that remains the one to wait for."""
         key = key_of(entry)
         if key not in self._known:
-            self._done_by[entry.segment.key] = self._enter(Work(key, entry.until, self._estimate(entry)))
+            self._done_by[entry.segment.key] = self._enter(SharedWork(key, entry.until, self._estimate(entry)))
 
-    def resume(self, entry: Entry, finished: Finished) -> None:
+    def resume(self, entry: Admission, finished: Finished) -> None:
         """Enter work that an earlier run finished."""
         if self.find(entry) is None and (self._keep_all or finished.outcome.stop in COMPLETE):
-            self._enter(Work(key_of(entry), math.inf, self._estimate(entry), self._stripped(finished)))
+            self._enter(SharedWork(key_of(entry), math.inf, self._estimate(entry), self._stripped(finished)))
 
-    def end(self, finished: Finished) -> tuple[list[Entry], Finished | None]:
+    def end(self, finished: Finished) -> tuple[list[Admission], Finished | None]:
         """Take the outcome of a segment. Returns the copies that waited for it, and the result to copy; without one,
         a failure isn't copied, and one of the copies must do the work."""
         segment, outcome = finished.segment, finished.outcome
@@ -127,7 +127,7 @@ class Copies:
         cut_short = outcome.stop is StopReason.DEADLINE or finished.late  # as it would be for the copies
         return self.drop(segment), self._stripped(finished) if cut_short else None
 
-    def drop(self, segment: Segment) -> list[Entry]:
+    def drop(self, segment: Segment) -> list[Admission]:
         """Forget a segment, and its work if it does any. Returns the copies that waited for that."""
         work = self._done_by.pop(segment.key, None)
         if work is None:
@@ -138,18 +138,18 @@ class Copies:
             self._forget(work)
         return work.waiting
 
-    def _enter(self, work: Work) -> Work:
+    def _enter(self, work: SharedWork) -> SharedWork:
         self._known[work.key] = work
         self.bytes += work.size
         while len(self._known) > ENTRIES or self.bytes > BYTES:
             self._forget(next(iter(self._known.values())))
         return work
 
-    def _forget(self, work: Work) -> None:
+    def _forget(self, work: SharedWork) -> None:
         del self._known[work.key]
         self.bytes -= work.size
 
-    def _estimate(self, entry: Entry) -> int:
+    def _estimate(self, entry: Admission) -> int:
         rule, length = entry.policy.rule, len(entry.segment.source.encode("utf-8", "surrogatepass"))
         texts = rule.budget if self._keep_pools or entry.policy.ranked else 0
         steps = rule.budget // rule.step
@@ -161,7 +161,7 @@ class Copies:
         return replace(finished, candidates=(), anchors=(), copied=finished.chosen)
 
 
-def key_of(entry: Entry) -> bytes:
+def key_of(entry: Admission) -> bytes:
     """Equal for segments that have the same outcome. The signature names the rule."""
     one, policy = entry.segment, entry.policy
     fields = one.source, one.context, one.anchors, one.support, one.seed, policy.signature, policy.ranked

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quitmt import protocols, signature, stop
-from quitmt.engine.copies import Copies, Entry, copy_of
+from quitmt.engine.copies import Admission, Copies, copy_of
 from quitmt.engine.crank import Crank, result, try_out
 from quitmt.engine.deadlines import Clock, Deadlines, Limit, Timers, in_time
 from quitmt.engine.drafts import Drafts
@@ -227,7 +227,7 @@ class Driver:
         elif isinstance(item, Submission):
             policy, limit, alone, item = self._policy_of(item), item.limit, item.alone, item.segment
         segment = item.segment if isinstance(item, Finished) else item
-        entry = Entry(self._admitted, segment, policy, limit, self._now)
+        entry = Admission(self._admitted, segment, policy, limit, self._now)
         copied = item.outcome.copied if isinstance(item, Finished) else not alone and self._is_copy(entry)
         if self._steering is not None:
             # Also for an item that is finished already: its rule matters for later ones.
@@ -249,7 +249,9 @@ class Driver:
     def _now(self) -> float:
         return (self._clock or asyncio.get_running_loop()).time()
 
-    def _begin(self, entry: Entry, known: Sequence[Candidate] = (), anchors: Sequence[Candidate] | None = None) -> None:
+    def _begin(
+        self, entry: Admission, known: Sequence[Candidate] = (), anchors: Sequence[Candidate] | None = None
+    ) -> None:
         segment = entry.segment
         self._engine.admit(segment, known, self._available(segment), anchors, entry.policy)
         self._active[segment.key] = (entry.position, segment)
@@ -257,7 +259,7 @@ class Driver:
         if self._copies is not None:
             self._copies.begin(entry)
 
-    def _is_copy(self, entry: Entry) -> bool:
+    def _is_copy(self, entry: Admission) -> bool:
         """Whether a segment is a copy of an equal one. It is yielded at once, or when that one has finished."""
         work = None if self._copies is None else self._copies.find(entry)
         if work is not None and work.finished is not None:
@@ -266,7 +268,7 @@ class Driver:
             work.waiting.append(entry)
         return work is not None
 
-    def _begin_again(self, copies: Sequence[Entry]) -> None:
+    def _begin_again(self, copies: Sequence[Admission]) -> None:
         """One of these segments does the work, because the equal one that they waited for was cancelled or failed. The
         others wait for it."""
         for entry in copies:

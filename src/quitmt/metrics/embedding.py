@@ -41,7 +41,7 @@ than rounding, so float64 holds each exactly. Float32 holds the coordinates them
 MEAN_GRID = 2.0**28
 """The same for means of vectors, as fine as 53 bits allow."""
 PAIRS_AT_ONCE = 4096
-MISSING = re.compile(r"^(\S+)\s*\| MISSING", re.MULTILINE)
+MISSING = re.compile(r"^([^\s|]+) *+\| MISSING", re.MULTILINE)
 """A line of the report that transformers logs while it loads weights."""
 
 
