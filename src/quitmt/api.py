@@ -70,7 +70,7 @@ class Translator:
     that gives the candidates start..stop of a source; if it is not given, the ``languages`` find an embedded one, from
     English to Portuguese without them. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
-    with exact MBR ``auto``, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
+    ``auto`` with exact MBR and QE, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
     source, on average, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"``
     is QUIT as published.
 
@@ -261,7 +261,7 @@ def best_of(
     ...     return [str(index * 7 % 32) for index in range(start, stop)]
     >>> def nearness(prompt, candidate):
     ...     return -abs(int(candidate) ** 2 - int(prompt))
-    >>> [outcome.text for outcome in quitmt.best_of(["144", "600"], guess, nearness, n=32)]
+    >>> [outcome.text for outcome in quitmt.best_of(["144", "600"], guess, nearness, n=32, rule="headroom:top=0")]
     ['12', '24']
     """
     return _answers(Translator(model, reranker=reward, **_as_they_are(model, settings)).translate(prompts))
