@@ -40,7 +40,20 @@ def write(name: str, found: Any) -> None:
 
 def make_pools() -> None:
     """The pools that are reranked: sampled, with a score ``q`` that has ties."""
-    run("translate", "sources.en", "--stop", "full", "-n", "64", "-q", "-o", "out.txt", "--keep-pools", "sampled.jsonl")
+    run(
+        "translate",
+        "sources.en",
+        *PRESET,
+        "--stop",
+        "full",
+        "-n",
+        "64",
+        "-q",
+        "-o",
+        "out.txt",
+        "--keep-pools",
+        "sampled.jsonl",
+    )
     lines = []
     for line in Path("sampled.jsonl").read_text("utf-8").splitlines():
         pool = json.loads(line)
@@ -111,9 +124,9 @@ def interruptible() -> None:
 def make_profiles() -> None:
     found = {}
     for name, words in commands.PROFILES.items():
-        run("calibrate", "pools.jsonl", *words.split(), "-q", "-o", f"profile {name}.json")
-        shutil.copy(f"profile {name}.json", GOLDEN)
-        more = ["--profile", str(GOLDEN / f"profile {name}.json")]
+        run("calibrate", "pools.jsonl", *PRESET, *words.split(), "-q", "-o", "profile.json")
+        shutil.copy("profile.json", GOLDEN / f"profile {name}.json")
+        more = ["--profile", "profile.json"]
         reranker = "--rerank qe:recorded:q" if name == "qe" else ""
         found[f"rerank {name}"] = outcomes("rerank", reranker, *more)
         if not reranker:
