@@ -70,9 +70,9 @@ class Translator:
     that gives the candidates start..stop of a source; if it is not given, the ``languages`` find an embedded one, from
     English to Portuguese without them. ``reranker`` is a name such as ``mbr:chrf``, a ``Reranker``, or a
     function ``reward(source, candidate)``, the same as ``quitmt.qe`` of it. ``rule`` is a name or a ``StoppingRule``:
-    ``auto`` with exact MBR and QE, else ``quit``, unless ``max_loss`` (of score, on average), ``max_cost`` (candidates a
-    source, on average, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` choose one. ``preset="paper"``
-    is QUIT as published.
+    ``auto`` with exact MBR and QE, else ``quit``, unless ``max_loss`` (mean loss of score), ``max_cost`` (mean
+    candidates per source, or tokens: "3000tokens") or a ``profile`` of ``quitmt calibrate`` chooses one.
+    ``preset="paper"`` is QUIT as published.
 
     To a model given by name go ``languages`` (source, target), ``sampling`` (temperature, top_k, top_p, min_p, epsilon,
     seed, and ``anchors``, such as "greedy,beam:4") and ``options`` (the backend's own, such as base_url); to a reranker
