@@ -168,7 +168,7 @@ def test_wishes_with_rerankers_that_have_no_name() -> None:
         return float(candidate)
 
     [outcome] = quitmt.best_of(["x"], sample, reward, max_cost=20)
-    assert (outcome.size, outcome.signature.partition("|")[0]) == (16, "paced")
+    assert (outcome.size, outcome.signature.partition("|")[0]) == (20, "paced")
     [voted] = quitmt.best_of(["x"], sample, quitmt.vote(lambda text: "same"), max_loss=0.01)
     assert voted.signature.partition("|")[0] == "loss"
     with pytest.raises(QuitmtError, match=r"rule='auto' does not know what qe:function:.*reward loses"):

@@ -58,7 +58,7 @@ REWARDS: dict[str, Any] = {
 def test_rewards_of_every_kind(reward: Any) -> None:
     prompts = [str(number) for number in range(3, 30, 4)]
     for _ in range(2):  # what waits for async functions is used again
-        outcomes = quitmt.best_of(prompts, numbers, reward, n=32)
+        outcomes = quitmt.best_of(prompts, numbers, reward, n=32, rule="full")
         assert [outcome.text for outcome in outcomes] == prompts
         assert {outcome.score for outcome in outcomes} == {0.0}
 

@@ -41,7 +41,7 @@ def test_tours(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["full"][1:] == [100.0, 64.0, 64.0, 64.0]
     for score, share, size, fewest, most in found.values():
         assert 0 < score <= found["full"][0] <= 1 and share <= 100 and fewest <= size <= most <= 64
-    assert found["headroom:share=0.005"][2] < 64
+    assert found["headroom:top=1,minimum=16,looks=2,share=0.005"][2] < 64
 
 
 def test_tours_are_round_trips_and_no_reward_is_above_1() -> None:

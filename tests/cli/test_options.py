@@ -108,7 +108,7 @@ def test_bad_methods(command: str, words: tuple[str, ...], message: str, quitmt:
     ("words", "told"),
     [
         ("", "stopping by loss:most=0.005, with at most 256 samples: the default for mbr:chrf (--stop chooses)"),
-        ("--rerank qe:length", "stopping by quit, with at most 512 samples: the default for qe:"),
+        ("--rerank qe:length", "stopping by headroom:top=auto,reach=16, with at most 512 samples: the default"),
         ("--max-loss 0.1", "stopping by loss:most=0.1\n"),
         ("--stop fixed:2", None),
         ("-w 4", None),

@@ -170,7 +170,7 @@ def test_a_source_that_is_far_too_long_fails_alone(quitmt: Quitmt, tmp_path: Pat
     ran = quitmt("translate", tmp_path / "in", "-n", 8, "--stop", "full", "--jsonl", "-o", tmp_path / "out")
     found = outcomes(tmp_path / "out")
     assert ran.code == 1 and [one["stop"] for one in found] == ["budget", "failed", "budget"]
-    assert "split it into shorter ones" in found[1]["error"]
+    assert "split it into shorter segments" in found[1]["error"]
 
 
 def test_resume_with_other_weights_is_refused(quitmt: Quitmt, text: Path, tmp_path: Path) -> None:
