@@ -37,7 +37,7 @@ def plain_samples(model, network, segment, count, temperature, seed=0):
     """A row for every candidate, whole distributions, float64; the same random numbers. Token paths."""
     source = model.source.encode(segment.source)
     memory, cells, tokens = network.encode(source), network.start(count), None
-    keys, alive = np.tile(stream(seed, segment.id), (count, 1)), np.ones(count, bool)
+    keys, alive = np.tile(stream(seed, segment.content), (count, 1)), np.ones(count, bool)
     paths = [[] for _ in range(count)]
     for position in range(LENGTH_FACTOR * len(source) + LENGTH_EXTRA):
         x, cells = network.step(tokens, position, cells, memory)
@@ -164,13 +164,15 @@ def test_releasing_a_segment_aborts_its_requests_and_forgets_its_prefixes(embedd
     assert alone.tally.rows == 2 * rows
 
 
-def test_other_seeds_and_ids_give_other_candidates(embedded):
+def test_candidates_follow_the_content_and_the_seed_whatever_the_id(embedded):
     def texts(seed, segment):
         (candidates,) = run(Sampler(embedded, Sampling(1.2, seed=seed)), Request(segment, 0, 16))
         return tuple(candidate.text for candidate in candidates)
 
-    twin = Segment("twin", SEGMENTS[0].source)
-    assert len({texts(0, SEGMENTS[0]), texts(1, SEGMENTS[0]), texts(0, twin)}) == 3
+    source, first, other = SEGMENTS[0].source, texts(0, SEGMENTS[0]), texts(1, SEGMENTS[0])
+    assert texts(0, Segment("twin", source)) == first
+    assert texts(0, Segment("a", source, seed=1)) == other
+    assert len({first, other, texts(0, Segment("a", source, "It rained."))}) == 3
 
 
 def test_a_candidate_that_does_not_end_is_cut_off(tiny):

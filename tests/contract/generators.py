@@ -154,12 +154,20 @@ class SamplingContract(Contract):
         assert len(draw(generator, [Request(SEGMENTS[1], 0, 8)])) == 8
 
     def test_candidates_and_signatures_differ_by_seed(self, make: Callable[..., Generator]) -> None:
-        generator, other, twin = make(), make(seed=4), Segment("twin", SEGMENTS[1].source)
-        found = draw(generator, [Request(SEGMENTS[1], 0, 16), Request(twin, 0, 16)])
-        others = draw(other, [Request(SEGMENTS[1], 0, 16)])
-        texts = [[pool[id, i].text for i in range(16)] for pool, id in ((found, "2"), (found, "twin"), (others, "2"))]
-        assert texts[0] != texts[1], "segments with other ids have seeds of their own"
-        assert texts[0] != texts[2] and generator.signature != other.signature
+        generator, other = make(), make(seed=4)
+        found, others = (draw(one, [Request(SEGMENTS[1], 0, 16)]) for one in (generator, other))
+        assert any(found["2", i].text != others["2", i].text for i in range(16))
+        assert generator.signature != other.signature
+
+    def test_candidates_follow_the_source_and_the_seed_whatever_the_id(self, make: Callable[..., Generator]) -> None:
+        source = SEGMENTS[1].source
+        segments = [SEGMENTS[1], Segment("twin", source), Segment("own", source, seed=4), Segment("new", f"{source}.")]
+        together = draw(make(), [Request(segment, 0, 16) for segment in segments])
+        first, twin, own, new = ({("2", i): together[one.id, i] for i in range(16)} for one in segments)
+        assert self.same(first, twin)
+        assert self.same(own, draw(make(seed=4), [Request(SEGMENTS[1], 0, 16)])), "a segment's seed is like the run's"
+        texts = {tuple(found["2", i].text for i in range(16)) for found in (first, own, new)}
+        assert len(texts) == 3
 
 
 Fresh = Callable[[Sampling], Any]

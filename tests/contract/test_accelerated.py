@@ -42,17 +42,17 @@ class AcceleratedContract(AnchoredContract):
             expected = Snapshot(snapshot.size, cells.first[int(estimates.argmax())], float(estimates.max()))
             self.assert_same([snapshot], [expected])
 
-    def test_the_segment_s_id_decides_the_random_numbers_and_nothing_else_does(
+    def test_the_segment_s_content_decides_the_random_numbers_and_nothing_else_does(
         self, reranker: Accelerated[Any], make_pool: Callable[[int, int], list[str]]
     ) -> None:
         pool = [Candidate(text) for text in make_pool(3, 40)]
 
-        def found(name: str) -> list[Snapshot]:
-            return grow(reranker, pool, segment=Segment(name, SEGMENTS[0].source))
+        def found(name: str, context: str = "") -> list[Snapshot]:
+            return grow(reranker, pool, segment=Segment(name, SEGMENTS[0].source, context))
 
-        assert found("x") == found("x")
+        assert found("x") == found("x") == found("y")
         if isinstance(reranker.method, LowRank):
-            assert found("x") != found("y")
+            assert found("x") != found("x", "It rained.")
 
 
 class TestChrf(AcceleratedContract):

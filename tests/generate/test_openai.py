@@ -417,5 +417,5 @@ def test_texts_are_those_of_their_seeds() -> None:
         found = draw(generator(one.base_url, api="completions", timeout=0.5), [Request(SEGMENTS[1], 0, SIZE)])
         prompt = one.requests[0]["prompt"]
         assert all(request["seed"] < 2**53 for request in one.requests), "JSON's numbers are exact up to there"
-    first = Sampling(seed=3).seed_of("2", 0) % 2**53
+    first = Sampling(seed=3).seed_of(SEGMENTS[1].content, 0) % 2**53
     assert [found["2", i].text for i in range(SIZE)] == [text_of(prompt, first + i) for i in range(SIZE)]

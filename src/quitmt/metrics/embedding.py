@@ -13,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,8 +40,6 @@ than rounding, so float64 holds each exactly. Float32 holds the coordinates them
 MEAN_GRID = 2.0**28
 """The same for means of vectors, as fine as 53 bits allow."""
 PAIRS_AT_ONCE = 4096
-MISSING = re.compile(r"^([^\s|]+) *+\| MISSING", re.MULTILINE)
-"""A line of the report that transformers logs while it loads weights."""
 
 
 class Embedding:
@@ -114,6 +111,12 @@ class Embedding:
         return _cosines(vectors, numbers[:, 0], numbers[:, 1])
 
 
+def _missing(report: str) -> list[str]:
+    """The weights that are missing by the report that transformers logs while it loads them."""
+    rows = [line.split("|") for line in report.splitlines()]
+    return [row[0].strip() for row in rows if len(row) > 1 and "MISSING" in row[1]]
+
+
 def _load(model: str, device: Any, dtype: Any) -> Any:
     """The model as sentence-transformers has it, from a folder, the cache or the hub."""
     with hub.quiet(), hub.quiet_loading() as messages:
@@ -126,7 +129,7 @@ def _load(model: str, device: Any, dtype: Any) -> Any:
         # A cached model is taken as a folder: nothing asks the hub, so offline and online runs are the same.
         path = str(found.parent) if hub.is_folder(model) or hub.has_weights(model) else model
         loaded: Any = SentenceTransformer(path, device=str(device), model_kwargs={"dtype": dtype})
-    for name in MISSING.findall("\n".join(messages)):  # transformers would make them up
+    for name in _missing("\n".join(messages)):  # transformers would make them up
         if not name.startswith("pooler."):
             raise ModelError(f"{model} lacks weights of its network, such as {name}")
     network = loaded.transformers_model

@@ -185,8 +185,12 @@ class Cells(Texts[Arena]):
         return sums, judges
 
     def random(self, seed: int, *more: int) -> np.random.Generator:
-        """Open the stream of random numbers of the segment's content; ``more`` selects one of several."""
-        return np.random.default_rng([seed, zlib.crc32(self.segment.content), *more])
+        """Open the stream of random numbers of the segment's content; ``more`` selects one of several.
+
+        Without content, as in a pool that recorded no sources, the id tells segments apart.
+        """
+        key = self.segment.content or self.segment.id.encode("utf-8", "surrogatepass")
+        return np.random.default_rng([seed, zlib.crc32(key), *more])
 
 
 def encode_new(utility: Utility[Arena], segments: Sequence[Cells[Arena]]) -> list[QuitmtError] | None:
