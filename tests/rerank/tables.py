@@ -78,7 +78,7 @@ def filled(
     utility: Any, order: Iterable[int], source: str = "s", *, anchors: Iterable[int] = (), others: bool = False
 ) -> Cells[Any]:
     """The cells of a pool whose candidates are rows of a table; random numbers follow the source."""
-    cells: Cells[Any] = Cells(Segment("a", source), utility, others=others)
+    cells: Cells[Any] = Cells(Segment("s", source), utility, others=others)
     cells.extend([Candidate(str(number)) for number in order], [Candidate(str(number)) for number in anchors])
     utility.encode([(cells.arena, cells.new)])
     cells.make_room()
@@ -97,7 +97,7 @@ def stand(
     """Where a method stands after a whole pool."""
     reranker: Accelerated[Any] = Accelerated(utility, method, support)
     pool, first = ([Candidate(str(text)) for text in some] for some in (texts, anchors))
-    [result] = reranker.extend([Update(reranker.open(Segment("a", source)), pool, len(pool), first)])
+    [result] = reranker.extend([Update(reranker.open(Segment("s", source)), pool, len(pool), first)])
     if isinstance(result, QuitmtError):
         raise result
     [snapshot] = result

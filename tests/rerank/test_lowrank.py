@@ -18,10 +18,10 @@ from quitmt.rerank import lowrank
 from quitmt.rerank.lowrank import LowRank, ObservedMean
 
 
-def drawn(size: int, segment: str = "s", **settings: Any) -> set[tuple[int, int]]:
+def drawn(size: int, source: str = "s", **settings: Any) -> set[tuple[int, int]]:
     """The cells that are computed of a pool without duplicates."""
     utility = QuickTable(np.ones((size, size)))
-    ObservedMean(**settings).estimate(filled(utility, range(size), segment), size)
+    ObservedMean(**settings).estimate(filled(utility, range(size), source), size)
     assert set(utility.requested.values()) == {1}
     return set(utility.requested)
 
