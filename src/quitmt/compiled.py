@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_making = RLock()  # two threads may make the first call at the same time; reentrant, as one kernel compiles others
+_making = RLock()  # two threads may make the first call at the same time; reentrant, as kernels compile others
 
 
 class _Stub:
@@ -43,7 +43,7 @@ class _Stub:
                         names[name] = found.made()
                 if names.get(self._function.__name__) is self:  # calls by that name no longer go through the stub
                     names[self._function.__name__] = made
-                self._made = made  # last, for other threads: now it can be called
+                self._made = made  # last, because other threads call it as soon as it is set
             return self._made
 
 
@@ -51,9 +51,9 @@ class _Stub:
 def _numba() -> Any:
     """numba, configured to compile for the same processor on every x86-64 machine with AVX2.
 
-    Code compiled for the host's processor rounds sums depending on the width of its vectors, so now and then it would
-    sample another token, and different machines of a cluster would give different results. Wider vectors aren't faster
-    here (docs/decisions/0003). The environment variable ``NUMBA_CPU_NAME`` overrides this.
+    Code compiled for the host's processor rounds sums depending on the width of its vectors, so it would occasionally
+    sample a different token, and different machines of a cluster would give different results. Wider vectors aren't
+    faster here (docs/decisions/0003). The environment variable ``NUMBA_CPU_NAME`` overrides this.
     """
     import llvmlite.binding
     import numba
@@ -85,7 +85,7 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """Decorates a function that kernels call; it returns their types and a generator of LLVM code
+    """Decorates a function that kernels can call. It returns its signature and a function that generates LLVM code
     (``numba.extending.intrinsic``)."""
 
     def make(function: Callable[..., Any]) -> Any:

@@ -26,7 +26,7 @@ OBJECT_STORE_BYTES = 100 << 20
 """Size of the object store on this machine, which only carries part numbers and tallies."""
 
 SHARES = 10_000
-"""Ray's smallest fractions of a GPU or a CPU."""
+"""Ray divides a GPU or a CPU into this many shares."""
 
 PASSED = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 """Environment variables that engines read, passed to workers on other machines."""
@@ -37,7 +37,7 @@ class WorkerPool:
     """The number of workers and the resources of each."""
 
     least: int = 1
-    """Minimum number of workers. 0 means that none has to fit yet, for clusters that grow on demand."""
+    """Minimum number of workers. With 0, work can start before any worker fits, for clusters that grow on demand."""
     most: int = 1
     gpus: float = 0.0
     cpus: float = 1.0
@@ -69,7 +69,7 @@ class WorkerPool:
 
 
 def check_installed() -> None:
-    """Called before any input is read."""
+    """Raises an error if Ray is missing; called before any input is read."""
     if find_spec("ray") is None:
         raise MissingExtra("quitmt batch needs ray", hint=INSTALL)
 
@@ -104,7 +104,7 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
             # One more CPU than the workers take, so that they never starve Ray's other tasks.
             cpus = min(math.ceil(pool.most * pool.cpus), cores()) + 1
             more |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-        # Without an address always start a new Ray, even if this machine or RAY_ADDRESS has one.
+        # Without an address, always start a new Ray, even if one runs here or RAY_ADDRESS points to one.
         _start(ray, STARTS if pool.address is None else 1, address=pool.address or "local", **more)
     except Exception as error:  # Ray raises many kinds of exceptions
         where = f"no Ray at {pool.address}" if pool.address else "Ray doesn't start on this machine"
@@ -119,7 +119,8 @@ def connected(pool: WorkerPool) -> Iterator[Any]:
 
 
 def _start(ray: Any, tries: int, **settings: Any) -> None:
-    """Ray waits only 30 seconds for its own processes, which is too short on a very busy machine."""
+    """Starts Ray, with several tries: it waits only 30 seconds for its own processes, too short on a very busy
+    machine."""
     for left in reversed(range(tries)):
         try:
             ray.init(**settings)
@@ -142,7 +143,7 @@ def _runtime_env(pool: WorkerPool) -> dict[str, Any]:
 
 
 def _passing(values: Mapping[str, str]) -> Callable[[], None]:
-    """Makes a function that every worker calls first. Ray's ``env_vars`` would write the keys to its logs."""
+    """Makes a function that every worker calls first. (With Ray's ``env_vars``, API keys would end up in its logs.)"""
 
     def pass_environment() -> None:
         os.environ.update(values)

@@ -27,7 +27,7 @@ MAGIC = "*?["
 
 @dataclass(frozen=True)
 class Location:
-    """A file or a folder, by a path or an address. Can be pickled."""
+    """A file or a folder, given as a path or an address. Locations can be pickled."""
 
     url: str
 
@@ -46,7 +46,7 @@ class Location:
 
     @property
     def real_path(self) -> str:
-        """A canonical path, as far as it can be known."""
+        """The path for comparisons; symbolic links are resolved only on this machine."""
         return os.path.realpath(self.path) if self.is_local else self.path.rstrip("/")
 
     @property
@@ -194,8 +194,8 @@ class InputFile:
 
 
 def matches(pattern: str) -> list[InputFile]:
-    """Lists the files that a path, an address or a pattern means, in alphabetical order. A folder means all files in
-    it."""
+    """Lists the files that a path, an address or a pattern stands for, in alphabetical order. A folder stands for all
+    files in it."""
     place = Location(pattern)
     system, path = place.system, place.path
     if not _is_pattern(pattern):
@@ -209,13 +209,13 @@ def matches(pattern: str) -> list[InputFile]:
         found = sorted(one for one in system.glob(path) if not system.isdir(one))
         visible = [one for one in found if not _is_hidden(one[len(root) :])]
     if not visible:
-        Location(_address(place, root)).names()  # raises the reason if the folder is unreadable
+        Location(_address(place, root)).names()  # if the folder is unreadable, raises an error that says why
         raise InputError(f"no file matches {pattern}", hint="quote a pattern, so that the shell leaves it alone")
     return [InputFile(Location(_address(place, one)), one[len(root) :]) for one in visible]
 
 
 def covers(pattern: str, folder: Location, name: str) -> bool:
-    """Whether a pattern or a folder would include a file of this name in another folder."""
+    """Whether a pattern or a folder, used as input, would include the file ``name`` in ``folder``."""
     from fsspec.utils import glob_translate
 
     place = Location(pattern)
@@ -267,6 +267,6 @@ def unwritable(url: str) -> Iterator[None]:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of a foreign error, on one line."""
+    """The message of another library's error, on one line."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(message).split())

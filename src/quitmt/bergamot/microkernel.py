@@ -1,9 +1,9 @@
-"""A small matrix product written directly in LLVM vectors; all other kernels are built on it.
+"""A small matrix product written directly in LLVM vector operations; all other kernels are built on it.
 
 BLAS is unsuitable because OpenBLAS rounds a row differently in batches of different sizes, and a resumed run forms
 different batches. Here each output adds up its inputs in order, one fused multiply-add at a time, so a row's result
-depends on that row alone. Weights are packed into reading order once, at loading, so small batches are also cheaper
-than with BLAS, which packs at every call.
+depends on that row alone. At loading, weights are packed once in the order in which they are read. Small batches are
+also cheaper than with BLAS, because BLAS packs at every call.
 
 Invariants: ``product6`` and ``product1`` give bitwise the same numbers for a row; a panel has ``PANEL`` outputs and is
 stored as (inputs, PANEL).
@@ -99,7 +99,7 @@ def _emit(rows: int) -> Any:
 def _one_input(
     builder: ir.IRBuilder, fma: Any, sums: list[Any], row_starts: list[Any], panel: Any, k: Any
 ) -> list[Any]:
-    """The sums after input ``k``: adds the panel's two vectors times each row's number."""
+    """The sums after input ``k``: for each row, its number times the panel's two vectors is added."""
     from llvmlite import ir
 
     integer, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)

@@ -28,11 +28,12 @@ from quitmt.stop.window import Quit
 from quitmt.types import Begun, Finished
 
 KEEP_SECONDS = 5.0
-"""Seconds between writing candidates of unfinished segments to the journal. Segments that finish sooner add none."""
+"""Seconds between writing candidates of unfinished segments to the journal. Segments that finish sooner add
+no candidates."""
 
 
 class Hopeless(QuitmtError):
-    """All segments so far failed because of the same mistake in user code, so that continuing is pointless."""
+    """All segments so far failed because of the same mistake in user code, so continuing is pointless."""
 
 
 @dataclass(slots=True)
@@ -90,8 +91,8 @@ class Run:
             self.progress.wait(self.driver.waiting)
 
     def _keep_candidates(self, *, of_all: bool = False) -> None:
-        """Journal the candidates of segments that were in flight the last time, too, or ``of_all`` segments. Each
-        candidate is written once, so that the journal grows no faster than a file of pools would."""
+        """Journal new candidates of segments that were already in flight at the previous call, or of all segments with
+        ``of_all``. Each candidate is written once, so the journal grows no faster than a file of pools would."""
         if not self.journal:
             return
         with suppress(OutputError):  # the next finished segment will report it
@@ -134,7 +135,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input of a run, as far as all commands have it."""
+    """The properties of a run's input that all commands share."""
 
     unit: str
     """``lines`` or ``pools``."""
@@ -144,9 +145,9 @@ class Source:
     settings: dict[str, Any]
     """Settings for the journal that the recipe doesn't contain."""
     segments: int | None = None
-    """The number of segments, if the progress bar may know it."""
+    """The number of segments for the progress bar, if it is known."""
     expected: int | None = None
-    """The number of items, if the run may know it in advance."""
+    """The approximate number of items, if it is known; a run with a deadline plans its time with it."""
     before: int = 0
     """The number of lines before the first one of this run."""
 
@@ -159,7 +160,7 @@ def add_support(parser: argparse.ArgumentParser) -> None:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe of a command; files with pseudo-references imply that they judge the candidates."""
+    """The recipe of a command. If it has pseudo-references, they judge the candidates instead of the samples."""
     recipe = options.recipe_of(args)
     support = recipe.rerank.support
     if args.support_from and support not in (None, TEXTS):
@@ -190,8 +191,8 @@ def begin(args: argparse.Namespace, chosen: StopRecipe, built: Built, source: So
 
 
 def _opening(built: Built, chosen: StopRecipe) -> list[str]:
-    """Say which stopping rule the run uses and why, unless the user chose it: because of a target, with its guarantee
-    if that holds for this run, or by default."""
+    """Say which stopping rule the run uses, unless the user chose it. If it was chosen for a target, include its
+    guarantee if that holds for this run; otherwise say that it is the default."""
     stop, choice = built.recipe.stop, built.choice
     if choice and stop.targets:
         void = choice.guarantee and not _keeps_guarantee(built)
@@ -236,7 +237,8 @@ def settings_of(built: Built, driver: Driver) -> dict[str, Any]:
 
 
 def execute(run: Run, items: AsyncIterable[tuple[Item, int]], words: list[str]) -> int:
-    """Do a run, report how it ended, and return the exit code. ``words`` are the arguments of the command line."""
+    """Process all items, report how the run ended, and return the exit code. ``words`` are the command-line
+    arguments."""
     done = False
     try:
         with closing(run.outputs):

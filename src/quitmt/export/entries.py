@@ -27,8 +27,8 @@ _FIELDS = attrgetter("index", "text", "score", "count", "log_probability", "orig
 
 @dataclass(frozen=True, slots=True)
 class RankedPool:
-    """The distinct, scored candidates of one source, best first. The columns are the fields of ``Ranked``; few
-    candidates become rows, so objects are made only for those."""
+    """The distinct, scored candidates of one source, best first. Each field is a column of ``Ranked`` values.
+    Exports pick only a few candidates, so ``Ranked`` objects are made on demand."""
 
     indexes: Sequence[int] = ()
     texts: Sequence[str] = ()

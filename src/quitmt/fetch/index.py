@@ -3,8 +3,8 @@
     {"generated", "baseUrl", "models": {"en-de": [{"architecture", "releaseStatus", "files": {"model": {"path",
      "uncompressedSize", "uncompressedHash"}, "vocab": {"path"} or "srcVocab" and "trgVocab"}, "metrics"}]}}
 
-The index comes from the network, so it isn't trusted: entries of another form are skipped, and none of its text becomes
-a file name.
+The index comes from the network, so it isn't trusted: malformed entries are skipped, and its text is never used as a
+file name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One model of the index."""
+    """One model in the index."""
 
     pair: str
     architecture: str
@@ -139,7 +139,7 @@ def _index(base: str, content: bytes) -> Index:
 
 
 def _trusted(new: str, base: str) -> str:
-    """The address of the files according to the index, unless it downgrades https to http."""
+    """The address for downloading files: the index's own if it has the scheme of ``base``, so https stays https."""
     return new.rstrip("/") if urlsplit(new).scheme == urlsplit(base).scheme else base
 
 

@@ -1,4 +1,4 @@
-"""Generators: one file per backend, and their names."""
+"""The names and options of all generators. Their backends are modules of this package."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Backend(Name):
     anchors: str = "greedy"
     """Default anchors."""
     in_flight: int = 64
-    """Default number of segments in flight: enough to fill one GPU's batch with windows (docs/benchmarks.md)."""
+    """Default number of segments in flight: enough that their windows fill one GPU's batch (docs/benchmarks.md)."""
     examples: tuple[str, ...] = ()
     """Known models."""
     others: Callable[[str], None] | None = None
-    """Raises for a name outside ``examples`` if there is no such model. If it is None, only the examples are valid."""
+    """Raises an error if a name outside ``examples`` isn't a model. If this is None, only the examples are valid."""
     whole_name: bool = False
     """Whether the factory takes the whole name and no languages."""
     own_options: Mapping[str, Option] = field(default_factory=dict)
@@ -190,8 +190,8 @@ class Model:
     def check(
         self, sampling: Sampling, languages: Languages, options: Mapping[str, Any], *, installed: bool = True
     ) -> None:
-        """Raise mistakes that can be detected without loading the model. If ``installed`` is false, the packages that
-        the backend needs may be missing."""
+        """Raise an error for mistakes that can be detected without loading the model. If ``installed`` is false, the
+        packages that the backend needs may be missing."""
         backend, name = self.backend, self.kind
         if backend is None:
             if options:

@@ -65,7 +65,7 @@ MARKERS = "os^DvPX<>"
 LINES: tuple[Any, ...] = (
     "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)), (0, (3, 3)),
 )  # fmt: skip
-"""As matplotlib names them, or dashes in points."""
+"""Line styles: matplotlib's names, or dash lengths in points."""
 
 COLOURS = {
     "Unaccelerated": "#000000",
@@ -119,7 +119,7 @@ def look(rule: str, variant: int = 0) -> Look:
 
 
 def require() -> None:
-    """Raise an error if matplotlib is missing: callers check this before hours of work."""
+    """Raise an error if matplotlib is missing. Callers check this before they start hours of work."""
     if find_spec("matplotlib") is None:
         raise MissingExtra("figures need matplotlib", hint="pip install 'quitmt[lab]'")
 

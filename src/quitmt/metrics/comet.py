@@ -1,8 +1,8 @@
-"""COMET with a reference (``regression_metric`` checkpoints, COMET-22 among them), as a metric and as an MBR utility.
+"""COMET with a reference (``regression_metric`` checkpoints such as COMET-22), as a metric and as an MBR utility.
 
-Each distinct text is encoded once; a score is the head over the vectors of translation, reference and source. As a
-utility, texts of all segments go through the encoder together, and the head does each unordered pair once (see
-``quitmt.metrics.neural.head``), in blocks whose size does not depend on the pool's.
+Each distinct text is encoded once; the head then computes a score from the vectors of translation, reference and
+source. In the utility, texts of all segments go through the encoder together, and the head scores both directions of a
+pair at once (see ``quitmt.metrics.neural.head``). It works in blocks of a fixed size, however large the pool is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quitmt.types import Segment
 Ints = npt.NDArray[np.int64]
 
 PAIRS_PER_TILE, ROWS_PER_TILE = 1024, 8
-"""Pairs that go through the head at once: about 60 MB with COMET-22, for pools of any size."""
+"""Pairs that go through the head at once, and rows per tile of a square: about 60 MB with COMET-22."""
 
 
 class Comet:
@@ -72,7 +72,7 @@ class Comet:
 
 
 class CometArena:
-    """The vectors of one segment's texts, and their parts of the head's first layer."""
+    """The vectors of one segment's texts, and their contributions to the head's first layer."""
 
     __slots__ = ("parts", "segment", "source", "vectors")
 
@@ -83,7 +83,7 @@ class CometArena:
         self.parts: tuple[Tensor, Tensor] | None = None
 
     def with_more(self, vectors: Tensor, parts: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The vectors and parts after more texts; the arena itself stays unchanged."""
+        """Returns the vectors and parts with those of more texts appended, without changing the arena."""
         if self.vectors is None or self.parts is None:
             return vectors, parts
         more = torch.cat((self.parts[0], parts[0])), torch.cat((self.parts[1], parts[1]))
@@ -181,8 +181,8 @@ def _places(part: range, whole: range) -> slice:
 
 
 def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:
-    """Groups of rows, each with the spans of columns to compare it with. A pair that ``rows`` × ``columns`` has in both
-    directions comes once, except within a group."""
+    """Groups of rows, each with the spans of columns to compare it with. If ``rows`` × ``columns`` contains both
+    directions of a pair, only one is yielded, except within a group."""
     for start in range(rows.start, rows.stop, ROWS_PER_TILE):
         group = range(start, min(start + ROWS_PER_TILE, rows.stop))
         needed = [columns]
@@ -193,7 +193,7 @@ def _tiles(rows: range, columns: range) -> Iterator[tuple[range, list[range]]]:
 
 
 def _mirror(forward: Matrix, backward: Matrix, rows: range, columns: range) -> None:
-    """Fill in the pairs that ``_tiles`` left out from their other direction."""
+    """Fill in the pairs that ``_tiles`` left out, using the scores of their opposite direction."""
     for start in range(rows.start, rows.stop, ROWS_PER_TILE):
         stop = min(start + ROWS_PER_TILE, rows.stop)
         last = min(rows.stop, columns.stop)

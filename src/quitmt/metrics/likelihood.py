@@ -1,9 +1,10 @@
 """Quality estimation by translating back: how probable the source is, given the candidate, under the reverse model.
 
-The score is exp(mean log P(source token | candidate)), the end-of-sentence mark included: the geometric mean
-probability of a token, between 0 and 1. The source's tokens are forced, at temperature 1 with nothing cut off.
+The score is exp(mean log P(source token | candidate)), including the end-of-sentence mark. This is the geometric mean
+of the tokens' probabilities, between 0 and 1. They come from forced decoding of the source, at temperature 1 and
+without cutting off unlikely tokens.
 
-A candidate that only copies the source scores 0, below everything else: a model recovers a source best from itself
+A candidate that only copies the source scores 0, below everything else, because copies are easiest to translate back
 (docs/decisions/0011-copies.md). Names, numbers, code and single words don't count as copies
 (``quitmt.warnings.is_copy``).
 
@@ -96,7 +97,7 @@ def check_model(model: str) -> None:
 
 
 def reverse(model: str, setup: Setup) -> Likelihood:
-    """The estimator with a model by name, or with the embedded model of the reverse direction."""
+    """The estimator with the named model, or without a name, with the embedded model of the reverse direction."""
     source, target = setup.languages
     if not (model or (source and target)):
         languages = f"{setting('model.source_language')} and {setting('model.target_language')}"

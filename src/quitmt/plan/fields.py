@@ -1,6 +1,6 @@
 """Settings as fields of dataclasses: each with its type, default, meaning and flag, declared once.
 
-Files, keywords and flags are read with what is declared here, and help, comments and errors are written from it.
+quitmt uses these declarations to read files, keywords and flags, and to write help, comments and errors.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from quitmt.files.durable import is_writable
 
 DEEPEST = 16
 SHOWN = 80
-"""Characters of a wrong value that a sentence repeats."""
+"""Maximum characters of an invalid value to quote in an error."""
 
 Section = TypeVar("Section")
 BITS = 64
-"""Of whole numbers."""
+"""Maximum size of whole numbers."""
 Where = Callable[[str], str]
-"""From the name of a field to its place in a file, for errors: ``my.toml, line 3, [model] top_k``."""
+"""Turns a field's name into its place in a file, for errors: ``my.toml, line 3, [model] top_k``."""
 
 
 def declared(
     default: Any, meaning: str, *, flag: str = "", metavar: str | None = None, group: str = "", shown: str = ""
 ) -> Any:
-    """A field. ``flag`` may be several (``-k --step``); ``shown`` is said for a default that is found out later."""
+    """Declare a field. ``flag`` may list several (``-k --step``). ``shown`` is displayed for a default that is
+    computed later."""
     about = {"meaning": meaning, "flags": tuple(flag.split()), "metavar": metavar, "group": group, "shown": shown}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=about)
@@ -38,12 +39,12 @@ def declared(
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is known of one field."""
+    """The declaration of one field."""
 
     name: str
     types: tuple[type, ...]
     inner: type | None
-    """What a list is of."""
+    """The type of a list's items."""
     default: Any
     meaning: str
     flags: tuple[str, ...]
@@ -53,16 +54,16 @@ class Declared:
 
     @property
     def flag(self) -> str:
-        """The shortest one, as people write it."""
+        """The shortest flag; by default it is made from the name."""
         return min(self.flags, key=len) if self.flags else f"--{self.name.replace('_', '-')}"
 
     @property
     def value_type(self) -> type:
-        """What a text is converted to."""
+        """The type that text is converted to."""
         return next(one for one in (*self.types, str) if one is not NoneType)
 
     def converted(self, value: Any, where: str) -> Any:
-        """A value from a file or a caller, as the type of the field, or an error that says what is allowed."""
+        """Convert a value from a file or a caller to the field's type, or raise an error that says what is allowed."""
         if value is None and NoneType in self.types:
             return None
         if tuple in self.types and isinstance(value, list | tuple):
@@ -82,7 +83,7 @@ def _converted(value: Any, types: tuple[type, ...], where: str) -> Any:
 
 
 def _shown(value: object) -> str:
-    """A value in a sentence; one that cannot be written, or is long, is not shown whole."""
+    """A value as an error quotes it: cut if it is long, replaced if it cannot be printed."""
     try:
         found = repr(value)
     except (ValueError, RecursionError):
@@ -91,7 +92,7 @@ def _shown(value: object) -> str:
 
 
 def check_value(value: Any, where: str, depth: int = 0) -> None:
-    """Raise for what has the right type and still cannot be used: it could not be computed with, or not be written."""
+    """Raise an error for a value of the right type that quitmt still can't compute with or write to a file."""
     if depth > DEEPEST:
         raise InputError(f"{where} is nested too deeply")
     if isinstance(value, int) and value.bit_length() > BITS:
@@ -139,7 +140,7 @@ def _declared(one: dataclasses.Field[Any], hint: Any) -> Declared:
 
 
 def read(kind: type[Section], found: Mapping[str, Any], where: Where, what: str) -> Section:
-    """A section from what a file or a caller says; ``what`` it is of, for errors."""
+    """Make a section from the values in a file or from a caller; ``what`` names it in errors."""
     known = fields_of(kind)
     given = {}
     for name, value in found.items():
@@ -151,7 +152,7 @@ def read(kind: type[Section], found: Mapping[str, Any], where: Where, what: str)
 
 
 def written(section: Any) -> Iterator[tuple[str, Any]]:
-    """The fields that say something: those that are not None and not empty."""
+    """The fields that are set, so neither None nor an empty table."""
     for name in fields_of(type(section)):
         value = getattr(section, name)
         if value is not None and value != {}:

@@ -1,10 +1,10 @@
 """Minimum Bayes risk: the candidate that the others agree with most (docs/method.md, "Reranking").
 
-r(h) = mean over the support of u(h, h'), where the support is as in ``quitmt.rerank.anchors``. A single sample has no
-judge besides itself, so an anchor wins there, if there is one.
+r(h) = mean over the support of u(h, h'), where ``quitmt.rerank.anchors`` defines the support. A single sample has no
+judge but itself, so if such a pool also has an anchor, the anchor wins.
 
 Only new pairs are compared, and identical candidates are compared once and counted. Sums run over the samples one by
-one in index order, so a score doesn't depend on the steps in which the pool grew, bit for bit.
+one in index order, so scores are bitwise the same, whether the pool grew in small steps or in large ones.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Pool(Generic[Arena]):
         self.anchors: list[int] = []
         """The number of each anchor's text."""
         self.index: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        """Number of a text → its candidate: its first sample, or its anchor if no sample has been walked yet."""
+        """Text number → candidate index: its first sample, or its anchor if none of its samples has been walked yet."""
         self.order: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        """Candidate index → the number of its text, for the first ``size``."""
+        """Candidate index → text number. Only the first ``size`` entries are in use."""
         self.sums: Floats = np.empty(0)
         """Sum of each distinct text's utilities over its judges among the first ``walked`` samples."""
         self.walked = 0
@@ -74,7 +74,7 @@ class Pool(Generic[Arena]):
             order = self.order[: self.walked]
             appeared = walk(utilities, order, start, total, appeared, self._others, self.index, self.sums)
             best, score = leader(self.sums, self.index, appeared, self.walked, self._others, self._votes)
-            if score == -np.inf:  # a single sample, without another anchor
+            if score == -np.inf:  # a single sample, and no anchor with another text
                 score = float(utilities[best, best])
             compared = partial(rivals, utilities, order, best, appeared, self._others, self._votes)
             scores = partial(sample_scores, utilities, order, appeared, self._others, self._votes)
@@ -82,12 +82,12 @@ class Pool(Generic[Arena]):
         return found
 
     def scores(self, size: int, texts: int) -> Floats:
-        """Return the scores of the first ``texts`` after ``size`` samples; −inf without a judge."""
+        """Return the scores of the first ``texts`` texts after ``size`` samples; a text without a judge gets −inf."""
         judges = np.asarray(size - (self._others & (self.index[:texts] >= 0)) + self._votes, np.float64)
         return divided(self.sums[:texts], judges)
 
     def _catch_up(self) -> None:
-        """Add up the sums of new texts over the samples that came before them."""
+        """Sum the utilities of new texts over the samples that came before them."""
         total, known = len(self.pairs.first), self.summed
         if total > len(self.sums):
             capacity = max(total, 2 * len(self.sums))

@@ -1,6 +1,6 @@
 """Converts between text and CTranslate2's tokens, with the tokenizer in the model's folder.
 
-Tokenizers are searched in this order: source.spm and target.spm (Marian); a Hugging Face tokenizer (NLLB, M2M100,
+quitmt looks for tokenizers in this order: source.spm and target.spm (Marian); a Hugging Face tokenizer (NLLB, M2M100,
 MADLAD, …); one SentencePiece file for both sides. The first token of a translation may be forced (see ``families``).
 """
 
@@ -34,7 +34,7 @@ class Tokenization:
 
 
 def load_tokenization(folder: Path, model: str, pair: Pair) -> Tokenization:
-    """The tokenizer in a model's folder, set to a pair of languages."""
+    """The tokenizer in a model's folder, set up for a pair of languages."""
     if all((folder / name).is_file() for name in _PAIR):
         return _from_sentencepiece(folder, _PAIR[0], _PAIR[1], model, pair)
     if any((folder / name).is_file() for name in _TOKENIZER):
@@ -72,8 +72,8 @@ def _from_sentencepiece(folder: Path, source: str, target: str, model: str, pair
 
 
 def _joined(side: Any, pieces: list[str]) -> str:
-    """The text of pieces. A vocabulary may contain pieces of both languages, and SentencePiece keeps the space mark in
-    those that it doesn't know."""
+    """Joins pieces into text. A vocabulary may contain pieces of both languages, and SentencePiece leaves the space
+    mark in pieces that it doesn't know."""
     return str(side.decode(pieces)).replace(SPACE, " ").strip()
 
 
@@ -84,7 +84,7 @@ def _from_tokenizer(folder: Path, model: str, pair: Pair) -> Tokenization:
         raise MissingExtra(f"the tokenizer in {model!r} needs transformers", hint="pip install 'quitmt[hf]'") from None
     try:
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(folder))
-    except Exception as error:  # transformers raises many types
+    except Exception as error:  # transformers raises many types of errors
         raise ModelError(f"the tokenizer in {model!r} cannot be read: {first_line(error)}") from None
     telling = tell(tokenizer, pair, model)
     return Tokenization(

@@ -1,6 +1,6 @@
 """Files of published models: from a folder, from the Hugging Face cache, or from the hub, in this order.
 
-Cached files are used without asking the hub, so that offline and online runs have the same weights. quitmt tries once,
+Cached files are used without asking the hub, so that offline and online runs have the same weights. quitmt checks once,
 silently, whether the hub can be reached. After that the hub's library retries downloads and shows their progress.
 """
 
@@ -18,7 +18,7 @@ from quitmt.errors import ModelError
 log = logging.getLogger(__name__)
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""File names of transformers, in its order of preference."""
+"""The file names that transformers uses for weights, in its order of preference."""
 NOISY = ("huggingface_hub", "httpx", "httpx2")
 """Loggers that report every attempt; newer versions of the hub's library use httpx2."""
 
@@ -33,7 +33,7 @@ def is_folder(model: str) -> bool:
 
 
 def file(model: str, name: str, *, purpose: str) -> Path:
-    """A file of a model. Errors mention ``purpose``: "COMET", or a part of another model, "the encoder of …"."""
+    """A file of a model. Errors mention ``purpose``, such as "COMET", or "the encoder of …" for a model's part."""
     if is_folder(model):
         path = Path(model).expanduser() / name
         hint = f"{purpose} takes a folder or a name on the hub"
@@ -62,7 +62,7 @@ def either(model: str, *names: str, purpose: str) -> Path:
 
 
 def weights(model: str, *, purpose: str) -> Path:
-    """The folder with a model's weights, in one file of transformers or in several that an index lists."""
+    """The folder with a model's weights, which are in one file or in several that an index lists."""
     path = either(model, *WEIGHTS, purpose=purpose)
     for name in _listed(path, model):
         file(model, name, purpose=purpose)
@@ -80,7 +80,7 @@ def _listed(path: Path, model: str) -> list[str]:
 
 
 def config(kind: Any, model: str, *, purpose: str, **settings: Any) -> Any:
-    """The configuration of a network of transformers, as ``kind`` reads it."""
+    """A network's configuration, read by its transformers class ``kind``."""
     path = file(model, "config.json", purpose=purpose)
     try:
         return kind.from_pretrained(path.parent, **settings)
@@ -108,7 +108,7 @@ def has_weights(model: str) -> bool:
 
 
 def require(model: str, *, purpose: str) -> None:
-    """Raise if the hub can't be reached or lacks a model; for callers whose library downloads it."""
+    """Raise an error if the hub can't be reached or lacks a model. For callers that let a library download it."""
     with _explained(model, "config.json", purpose):
         _reach(model, "config.json")
 
@@ -180,7 +180,7 @@ def _reach(model: str, name: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the hub's library, except for its progress bars and in debug mode."""
+    """Silence the logs of the hub's library unless in debug mode; its progress bars stay."""
     loggers = [] if log.isEnabledFor(logging.DEBUG) else [logging.getLogger(name) for name in NOISY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

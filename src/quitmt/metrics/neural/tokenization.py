@@ -16,12 +16,13 @@ log = logging.getLogger(__name__)
 
 FILE = "tokenizer.json"
 REMEMBERED = 20_000
-"""Maximum number of truncated texts to remember. A server may meet many, and looks each one up soon after scoring."""
+"""Maximum number of truncated texts to remember. Each is looked
+up soon after scoring, so a long-running server can forget the oldest."""
 
 
 @dataclass(slots=True)
 class Cuts:
-    """Truncated tokens per text: a translation, or a source or reference that is encoded alone."""
+    """Counts the tokens truncated from each text: a translation, or a source or reference if encoded on its own."""
 
     limit: int | None
     """Maximum tokens of the model; None means no limit."""
@@ -53,14 +54,15 @@ def overflow(encoding: Any) -> int:
 def load(model: str, kind: str, sentencepiece: str, *, purpose: str, **settings: Any) -> Any:
     """A ``tokenizers.Tokenizer`` without padding and truncation.
 
-    ``kind`` is the name in transformers, ``sentencepiece`` the alternative file, and ``settings`` belong to that file.
+    ``kind`` is the tokenizer's name in transformers. ``sentencepiece`` is the file to use if ``tokenizer.json`` is
+    missing, and ``settings`` apply only to that file.
     """
     import tokenizers
     import transformers
 
     path = file(model, sentencepiece, purpose=purpose)
     try:
-        if path.name == FILE:  # transformers 5 would build another tokenizer from the vocabulary
+        if path.name == FILE:  # transformers 5 would build a different tokenizer from the vocabulary
             tokenizer = tokenizers.Tokenizer.from_file(str(path))
         else:
             made = getattr(transformers, f"{kind}Tokenizer").from_pretrained(path.parent, **settings)
